@@ -8,7 +8,9 @@ import dagster as dg
 
 from assets.failure import RunFailed
 from assets.names import lineage_key, records_key
+from pipeline.core.family_picture import mermaid
 from pipeline.core.lineage import Lost
+from pipeline.core.proof_chains import story_of
 from pipeline.core.recording import Recorded
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LineageTable
@@ -17,6 +19,10 @@ from resources.lake import LakeResource
 
 _MOST_LOST = 20
 """Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization."""
+
+
+_MOST_PICTURED = 20_000
+"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second for each 20,000."""
 
 
 def build_lineage(settings: Settings) -> dg.AssetsDefinition:
@@ -43,6 +49,9 @@ def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataV
         "gaps": dg.MetadataValue.int(recorded.gaps),
         "newest snapshot": dg.MetadataValue.text(str(recorded.snapshot or "none")),
     }
+    if 0 < recorded.ranges <= _MOST_PICTURED:
+        picture = "\n".join(mermaid(story_of(table.entries())))
+        metadata["shards"] = dg.MarkdownMetadataValue(f"```mermaid\n{picture}\n```")
     if recorded.gaps:
         lost = [entry.why for entry in table.entries() if isinstance(entry, Lost)]
         metadata["lost parts"] = dg.MetadataValue.text("\n".join(lost[-_MOST_LOST:]))

@@ -5,6 +5,7 @@ import re
 import dagster as dg
 
 from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
 
 
 def slug(text: str) -> str:
@@ -18,6 +19,10 @@ def records_key(settings: Settings) -> dg.AssetKey:
 
 def lineage_key(settings: Settings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "lineage"])
+
+
+def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
+    return dg.AssetKey([slug(settings.application), "parsed", target.name])
 
 
 def partitions_name(settings: Settings) -> str:

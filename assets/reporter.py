@@ -32,7 +32,10 @@ class _Unreported:
 
     first: Position | None
     last: Landed
+    records: int = 0
+    """Kinesis records."""
     rows: int = 0
+    """Rows of the lake table."""
     bytes: int = 0
     files: set[str] = field(default_factory=set)
 
@@ -98,7 +101,7 @@ class Reporter:
         # These failed after a materialization in an earlier wave: without a new planned event Dagster shows them as good.
         self._announce(failed_keys & self._reported_at.keys())
         for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
-            self._log_materialization(key, {"records": 0})
+            self._log_materialization(key, {"records": 0, "rows": 0})
         self.settle()
 
     def settle(self) -> None:
@@ -116,6 +119,7 @@ class Reporter:
             return
         unreported = self._unreported.setdefault(landed.lease_key, _Unreported(staged.after, landed))
         unreported.last = landed
+        unreported.records += staged.records
         unreported.rows += staged.rows
         unreported.bytes += staged.bytes
         unreported.files |= set(landed.files)
@@ -158,7 +162,8 @@ def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:
     staged = unreported.last.staged
     behind = staged.behind or timedelta(0)
     metadata: dict[str, dg.MetadataValue | int] = {
-        "records": dg.MetadataValue.int(unreported.rows),
+        "records": dg.MetadataValue.int(unreported.records),
+        "rows": dg.MetadataValue.int(unreported.rows),
         "bytes": dg.MetadataValue.int(unreported.bytes),
         "lag (seconds)": dg.MetadataValue.float(behind.total_seconds()),
         "from": dg.MetadataValue.text(str(unreported.first or "the start")),

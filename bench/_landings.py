@@ -61,6 +61,7 @@ class Shard:
             run=f"run-{self.number}",
             claim="bench",
             rows=1,
+            records=1,
             files=tuple(file.path.rsplit("/", 1)[-1] for file in files),
         )
         return Proposal((landed,), files)

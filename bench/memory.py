@@ -34,6 +34,7 @@ from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.stage_task import stage_batches
+from pipeline.lake.worker_daemon import MEMORY
 from pipeline.lake_ports import StagingSpec
 
 _MOST = 512 * 1.048576
@@ -141,4 +142,7 @@ def _peak() -> float:
 
 if __name__ == "__main__":
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+    if not MEMORY.items() <= os.environ.items():
+        # Arrow reads the environment when it is loaded.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MEMORY})
     sys.exit(main())

@@ -17,9 +17,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.lake_ports import LiveTable, Pages, Rewriter, Stage, TableFiles
+from pipeline.lake_ports import (
+    KeptTable,
+    LiveTable,
+    Pages,
+    ParsePorts,
+    ProofTable,
+    Rewriter,
+    Stage,
+    TableFiles,
+)
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -28,9 +38,11 @@ if TYPE_CHECKING:
     from pipeline.aws.table_layout import KnownPlaces
     from pipeline.lake.iceberg import IcebergTable
     from pipeline.lake.lineage_table import IcebergLineage
+    from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
     from pipeline.lake.sessions import Sessions
 
 _T = TypeVar("_T")
+_Table = TypeVar("_Table", bound="IcebergTable")
 _PATIENCE = timedelta(seconds=30)
 """How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
 goes on waiting."""
@@ -126,17 +138,21 @@ class Adapters:
     # -- the lake --------------------------------------------------------------------------------------------------
 
     def table(self, writer: str) -> IcebergTable:
+        from pipeline.lake.iceberg import IcebergTable
+
+        return self._table(IcebergTable, self.settings.landing.table, writer)
+
+    def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
         from pipeline.lake.aws_access import with_aws
         from pipeline.lake.catalog import embedded_catalog
-        from pipeline.lake.iceberg import IcebergTable
         from pipeline.lake.state_files import KeptStates
 
-        def make() -> IcebergTable:
+        def make() -> _Table:
             landing, private = self.settings.landing, self.settings.private_files
             catalog = landing.catalog or embedded_catalog(Path(landing.home), private=private)
-            return IcebergTable(
+            return kind(
                 with_aws(catalog, self.settings.aws),
-                landing.table,
+                name,
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self.clock,
                 writer=writer,
@@ -144,9 +160,80 @@ class Adapters:
                 date_of_aws=lambda: self.source(writer).aws_now(),
                 private=private,
                 kept=self._kept(KeptStates, "state"),
+                aggregates=landing.aggregates,
             )
 
-        return self._kept(make, "table", writer)
+        return self._kept(make, "table", name, writer)
+
+    def typed(self, target: ParseSettings, writer: str) -> IcebergTyped:
+        from pipeline.lake.parsed_table import IcebergTyped
+
+        return self._table(IcebergTyped, target.table, writer)
+
+    def quarantine(self, target: ParseSettings, writer: str) -> IcebergQuarantine:
+        from pipeline.lake.parsed_table import IcebergQuarantine
+
+        return self._table(IcebergQuarantine, target.quarantine, writer)
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        """On the Spark of the first worker in the settings, as compaction."""
+        from pipeline.core.batch_context import BatchContext
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse import SparkParser
+        from pipeline.lake.parse_frame import Frames
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+
+        writer = f"parse {target.name}"
+        worker = self.settings.workers[0]
+        lake, table, quarantine = (
+            self.table(writer),
+            self.typed(target, writer),
+            self.quarantine(target, writer),
+        )
+        frames = Frames(target, BatchContext(target.name, target.version, run))
+        parser = SparkParser(
+            session=partial(self.sessions.of, worker.id),
+            frames=frames,
+            source=lake,
+            table=table,
+            quarantine=quarantine,
+            tasks=worker.spark.tasks,
+        )
+        return ParsePorts(
+            # Kept, because it remembers the manifests that it has read.
+            source=self._kept(lambda: IcebergSource(lake), "parse source", writer),
+            table=table,
+            quarantine=quarantine,
+            parser=parser,
+            dropped_as=frames.dropped_as,
+            kept=(
+                self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+                self._kept_table(
+                    quarantine,
+                    lambda settle: (
+                        QuarantineFiles(quarantine, table, settle),
+                        LineageFiles(IcebergLineage(quarantine)),
+                    ),
+                ),
+            ),
+        )
+
+    def _kept_table(
+        self, table: IcebergTable, files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
+    ) -> KeptTable:
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.live_table import IcebergLive
+        from pipeline.lake.rewrite import SparkRewriter
+
+        return KeptTable(
+            name=table.identifier,
+            table=table,
+            files=files,
+            live=IcebergLive(table),
+            rewriter=lambda: SparkRewriter(partial(self.sessions.of, self.settings.workers[0].id), table),
+            lineage=lambda: IcebergLineage(table),
+        )
 
     def files(self, user: str) -> TableFiles:
         from pipeline.lake.table_files import IcebergFiles
@@ -169,6 +256,13 @@ class Adapters:
 
         worker = self.settings.workers[0].id
         return SparkRewriter(partial(self.sessions.of, worker), self.table("upkeep"))
+
+    def proof(self) -> ProofTable:
+        """The proof's part on Spark: on that of the first worker in the settings."""
+        from pipeline.lake.prove import IcebergProof, on_spark
+
+        session = partial(self.sessions.of, self.settings.workers[0].id)
+        return IcebergProof(self.table("prove"), on_spark(session))
 
     def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage

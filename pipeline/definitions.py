@@ -7,6 +7,8 @@ import dagster as dg
 
 from assets.lineage import build_lineage
 from assets.names import slug
+from assets.parsed import build_parsed
+from assets.prove import build_prove
 from assets.records import build_records, streams_outside
 from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
@@ -14,12 +16,14 @@ from pipeline.ports import Ports
 from pipeline.settings.file import read_settings
 from pipeline.settings.model import Settings
 from pipeline.wiring import Wiring, wire
+from resources.forked_runs import fork_runs
 from resources.instance import KeptInstance
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource
 from resources.stream import StreamResource
 from sensors.leader import build_leader
+from sensors.parsed import build_parsed_sensor
 from sensors.worker import build_worker
 
 
@@ -38,13 +42,22 @@ def build_definitions(
     records = build_records(wiring, on_arrow)
     job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
     upkeep, schedule = build_upkeep(wiring)
+    parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
+    parse_jobs = [
+        dg.define_asset_job(f"{slug(settings.application)}_parse_{target.name}", selection=[asset])
+        for target, asset in parsed
+    ]
     return dg.Definitions(
-        assets=[records, build_lineage(settings), *_outside(settings)],
-        jobs=[job, upkeep],
+        assets=[records, build_lineage(settings), *(asset for _, asset in parsed), *_outside(settings)],
+        jobs=[job, upkeep, build_prove(wiring), *parse_jobs],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+            *(
+                build_parsed_sensor(wiring, instance, target, parse_job)
+                for (target, _), parse_job in zip(parsed, parse_jobs, strict=True)
+            ),
         ],
         resources={
             "lease_tables": LeaseTablesResource.of(settings, kept),
@@ -80,3 +93,4 @@ def _settings() -> Settings:
 
 
 defs = build_definitions(_settings())
+fork_runs()

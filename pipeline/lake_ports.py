@@ -5,22 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest
+from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal
-from pipeline.core.lineage import LedgerEntry, Lost
+from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+from pipeline.core.parse_values import Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
 from pipeline.core.position import Positions
+from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
-from pipeline.core.stream import StreamId
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import Through
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class StagingSpec:
     compression: str = "zstd"
     private: bool = True
     """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
+    unpack: bool = False
+    """Whether aggregates of the Kinesis Producer Library are taken apart, into a row for each user record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,53 @@ class Rewriter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ProofLook:
+    """The newest snapshot of the lake table, as a proof looks at it: its files and its positions."""
+
+    live: LiveFiles
+    state: TableState
+    sequence: int
+    """The snapshot's sequence number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What the last proof that found nothing wrong had read."""
+
+    snapshot: int
+    """The newest snapshot with a ledger at that time."""
+    sequence: int
+    files: Mapping[str, tuple[str | None, Digest]]
+    """Path -> the day of the file, and the digest of its rows."""
+    kept_from: date | None = None
+    """The first day that the retention has kept, in this proof or an earlier one."""
+
+
+class ProofTable(Protocol):
+    """The lake table as `headrace prove` reads it. Nothing here changes the table."""
+
+    def look(self) -> ProofLook: ...
+
+    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        """Count the rows of each file in these spans, on Spark. A file that is gone or isn't Parquet has an error."""
+        ...
+
+    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
+        """Whether each of these files is still there with its size, without reading it."""
+        ...
+
+    def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
+        """Read the rows with these sort keys once more, and name those that are there twice."""
+        ...
+
+    def remembered(self) -> Proved | None:
+        """None before the first proof, and where the memory can't be read."""
+        ...
+
+    def remember(self, proved: Proved) -> None: ...
+
+
 class TableFiles(Protocol):
     """The files of a table, for upkeep. Nothing else deletes files."""
 
@@ -185,6 +236,79 @@ class TableFiles(Protocol):
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         """Delete these files. Returns those that are gone, and an error where not all are."""
         ...
+
+
+# --- typed tables -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLook:
+    """The lake table at one snapshot, as a typed table reads it."""
+
+    positions: Positions
+    files: tuple[SourceFile, ...]
+    obstacle: str = ""
+    """Why no file can be read: a sentence for people."""
+
+
+class SourceTable(Protocol):
+    def exists(self) -> bool: ...
+
+    def look(self) -> SourceLook:
+        """Load the lake table anew."""
+        ...
+
+
+class ParsedTable(LandingTable, Protocol):
+    """A typed table or its quarantine table: a landing table with other columns."""
+
+    def pages(self) -> Iterator[LedgerPage]:
+        """The ledgers of main's snapshots, newest first. Raises ChainBroken where the history was cut."""
+        ...
+
+
+class QuarantineTable(ParsedTable, Protocol):
+    def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        """A staged file that a typed table's ledger names. Raises WrongShape where it is gone."""
+        ...
+
+
+class Parser(Protocol):
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        """Which wanted rows are in these files. No row is parsed."""
+        ...
+
+    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
+        typed table's schema, which has the parser's columns now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTable:
+    """What the upkeep of a typed table or of its quarantine table needs."""
+
+    name: str
+    table: LakeTable
+    files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
+    """The table's files, and those of its lineage table. Called with what carries out the commits of the typed table."""
+    live: LiveTable
+    rewriter: Callable[[], Rewriter]
+    lineage: Callable[[], LineageTable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsePorts:
+    """What the parsing of one target needs."""
+
+    source: SourceTable
+    table: ParsedTable
+    quarantine: QuarantineTable
+    parser: Parser
+    dropped_as: str
+    """Why rows may be in neither table; empty where none may be missing."""
+    kept: tuple[KeptTable, ...] = ()
+    """The typed table and its quarantine table, for upkeep."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------
@@ -244,6 +368,7 @@ class RecordPage:
     records: pa.RecordBatch | None
     """With the columns of the lake table; None where the answer had no record."""
     rows: int
+    """The number of Kinesis records. Aggregates are still whole."""
     bytes: int
     answered: datetime
     """The Date of the answer, which is the time by Kinesis's clock."""
@@ -262,5 +387,9 @@ class Pages(Protocol):
     """The reader that Spark's workers use. It is pickled into the Spark task."""
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        """The shard's pages in order from the batch's start, until the caller stops or the shard ends."""
+        """The shard's pages in order from the batch's start, until the caller stops or the shard ends.
+
+        Where the batch's position reads again (`Position.reads_again`), the first page begins with the record at the position, if
+        Kinesis still has it and `Batch.iterator` isn't used.
+        """
         ...

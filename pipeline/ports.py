@@ -24,7 +24,18 @@ from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl.migration import ClientVersion
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
+from pipeline.lake_ports import (
+    LakeTable,
+    LineageTable,
+    LiveTable,
+    Pages,
+    ParsePorts,
+    ProofTable,
+    Rewriter,
+    Stage,
+    TableFiles,
+)
+from pipeline.settings.parse_block import ParseSettings
 
 
 class Clock(Protocol):
@@ -220,6 +231,11 @@ class WorkerStore(Protocol):
 
     def count_assign_pass(self, worker_id: str) -> None: ...
 
+    def ask(self, worker_id: str) -> None:
+        """Count up `asked` in the row of a worker of Headrace, so that its runs look at the rows that they have claimed. Nothing
+        happens where there is no such row."""
+        ...
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         """Replace the row's metrics and set `lut`, if the present metrics still are those measured at `seen`. Creates the row where
         it is missing. Returns whether it wrote."""
@@ -330,6 +346,12 @@ class Ports(Protocol):
     def live(self, writer: str) -> LiveTable: ...
 
     def rewriter(self) -> Rewriter: ...
+
+    def proof(self) -> ProofTable: ...
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        """`run`: the id of the run that parses, for the tables' history."""
+        ...
 
     def lineage(self, writer: str) -> LineageTable:
         """`writer`: the name of the duty or run that records, for the lineage table's history."""

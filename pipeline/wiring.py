@@ -2,7 +2,8 @@
 
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
-                              └─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
+                              ├─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
+                              └─► proving                       for `headrace prove`, its job and the demo
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
 real ports when they are first needed.
@@ -14,12 +15,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import partial
 from typing import Generic, TypeVar
 
 from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
+from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
@@ -32,22 +35,27 @@ from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.load_report import LoadReport
+from pipeline.duties.parsing import Parsing
 from pipeline.duties.policy import Policy
+from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
 from pipeline.duties.run import OnWave, Reading, Run
+from pipeline.duties.settling import Settling
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
-from pipeline.duties.upkeep import Upkeep
+from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
+from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.errors import TablesMissing
-from pipeline.lake_ports import OnWaiting
+from pipeline.lake_ports import KeptTable, OnWaiting
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
 
 _Memory = TypeVar("_Memory")
 
@@ -283,10 +291,9 @@ class Wiring:
         An error in the run ends its beat, too: other workers see that the beat stands still, and take the shards over.
         """
         attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow, on_waiting=on_waiting)
-        workers = self.ports.workers()
 
         def is_stopping() -> bool:
-            row = workers.get(worker_id)
+            row = attempt.claims.read_worker()
             return row is not None and row.stopping
 
         run = Run(
@@ -381,11 +388,81 @@ class Wiring:
             settings=settings,
         )
 
+    def upkeep_of_all(self, *, dry_run: bool = False) -> UpkeepReport:
+        """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
+        reports = [(self.settings.landing.table, self.upkeep().run(dry_run=dry_run))]
+        for target in self.settings.parse:
+            parsing = self.parsing(target, "upkeep")
+            reports += run_upkeep_of_target(parsing, self._upkeeps(target, parsing.settling), dry_run=dry_run)
+        return together(reports)
+
+    def _upkeeps(self, target: ParseSettings, settling: Settling) -> Iterator[tuple[str, Upkeep]]:
+        # How long the lake table keeps its rows says nothing about other tables.
+        settings = replace(self.settings.upkeep, retention=None)
+        clock = self.ports.clock
+        for each in self.ports.parsing(target, "upkeep").kept:
+            yield (
+                each.name,
+                Upkeep(
+                    table=each.table,
+                    deleting=tuple(
+                        Deleting(files=files, settings=settings, clock=clock)
+                        for files in each.files(settling.settle)
+                    ),
+                    expiring=self._expiring_of(each),
+                    compacting=Compacting(
+                        table=each.live, rewriter=each.rewriter, settings=settings, clock=clock
+                    ),
+                    settings=settings,
+                ),
+            )
+
     def compacting(self) -> Compacting:
         ports = self.ports
         return Compacting(
             table=ports.live("upkeep"),
             rewriter=ports.rewriter,
+            settings=self.settings.upkeep,
+            clock=ports.clock,
+            needed=self._needed_before,
+        )
+
+    def _needed_before(self, day: date) -> str:
+        """The targets that may still have to parse rows from before this day."""
+        targets = self.settings.parse
+        return ", ".join(each.name for each in targets if self.parsing(each, "upkeep").needs_before(day))
+
+    def parsing(self, target: ParseSettings, run_id: str) -> Parsing:
+        """The parsing of one target. `run_id`: the run that parses, for the ledger."""
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Parsing(
+            settings=target,
+            source=parts.source,
+            table=parts.table,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            parser=parts.parser,
+            dropped_as=parts.dropped_as,
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
+            expiring=tuple(map(self._expiring_of, parts.kept)),
+            run=run_id,
+        )
+
+    def _expiring_of(self, each: KeptTable) -> Expiring:
+        return Expiring(
+            table=each.table,
+            lineage=each.lineage,
+            settings=self.settings.upkeep,
+            clock=self.ports.clock,
+            what=each.name,
+        )
+
+    def proving(self) -> Proving:
+        ports = self.ports
+        return Proving(
+            table=ports.proof(),
+            lineage=ports.lineage("prove"),
+            source=lambda: ports.source("prove"),
             settings=self.settings.upkeep,
             clock=ports.clock,
         )

@@ -3,8 +3,19 @@
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
+from pipeline.lake_ports import (
+    LakeTable,
+    LineageTable,
+    LiveTable,
+    Pages,
+    ParsePorts,
+    ProofTable,
+    Rewriter,
+    Stage,
+    TableFiles,
+)
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
+from pipeline.settings.parse_block import ParseSettings
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource
@@ -53,6 +64,12 @@ class ResourcePorts:
 
     def rewriter(self) -> Rewriter:
         return self.spark.rewriter()
+
+    def proof(self) -> ProofTable:
+        return self.spark.proof()
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        return self.spark.parsing(target, run)
 
     def lineage(self, writer: str) -> LineageTable:
         return self.lake.lineage_table(writer)

@@ -3,9 +3,10 @@
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.lake_ports import Rewriter, Stage
+from pipeline.lake_ports import ParsePorts, ProofTable, Rewriter, Stage
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
 
 
 class SparkResource(LazyPySparkResource):
@@ -29,6 +30,13 @@ class SparkResource(LazyPySparkResource):
 
     def rewriter(self) -> Rewriter:
         return self.ports.rewriter()
+
+    def proof(self) -> ProofTable:
+        return self.ports.proof()
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        """The tables of a target, and its parser on the first worker's Spark."""
+        return self.ports.parsing(target, run)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.

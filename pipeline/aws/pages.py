@@ -40,7 +40,6 @@ from pipeline.errors import (
     Throttled,
     Transient,
     Unreachable,
-    WrongShape,
 )
 from pipeline.lake_ports import RecordPage
 from pipeline.settings.choices import WireFormat
@@ -116,7 +115,12 @@ class _Reading:
         self._host = source.host
         self._key = batch.key
         self._batch = batch
+        self._again = batch.after.sequence if batch.after is not None and batch.after.reads_again else None
+        """The record at the position, where user records of it may be left."""
         self._last = batch.after.sequence if batch.after else None
+        """Each record that is still to come has a higher sequence number."""
+        if self._again is not None:
+            self._last = self._again - 1
         self._iterator = batch.iterator
         self._is_kept = batch.iterator is not None
         """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
@@ -126,12 +130,6 @@ class _Reading:
         self._size: int | None = None
         """Bytes of the last answer."""
         self.ended = False
-        if batch.after is not None and batch.after.sub:
-            raise WrongShape(
-                f"the position of {self._key} is {batch.after}, inside an aggregated record, where Headrace can't go on yet. "
-                "Nothing was read. Let the application that wrote this position finish the record, or skip the record "
-                "(`headrace skip --to` a later record)"
-            )
 
     def next_page(self) -> RecordPage:
         # Not by `_ask` alone: with a small share the pause after a full page is longer than the patience for one request.
@@ -226,7 +224,12 @@ class _Reading:
         arguments: dict[str, Any] = {"StreamARN": self._key.stream.arn, "ShardId": self._key.shard_id}
         start = self._batch.start
         # After the last record and never at a time, so that a new iterator skips and repeats nothing.
-        if self._last is not None:
+        if self._again is not None and self._last == self._again - 1:
+            arguments |= {
+                "ShardIteratorType": "AT_SEQUENCE_NUMBER",
+                "StartingSequenceNumber": str(self._again),
+            }
+        elif self._last is not None:
             arguments |= {
                 "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
                 "StartingSequenceNumber": str(self._last),

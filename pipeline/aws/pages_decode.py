@@ -197,7 +197,7 @@ def _batch(columns: Columns, millis: Any, key: ShardKey) -> pa.RecordBatch:
         pa.repeat(pa.scalar(key.stream.epoch, pa.int64()), count),
         pa.repeat(key.shard_id, count),
         columns.numbers,
-        # Sub-sequence number, explicit hash key and decode error are for user records, which Headrace doesn't unpack yet.
+        # Sub-sequence number, explicit hash key and decode error are for user records of aggregates, which the stage takes apart.
         pa.repeat(pa.scalar(0, pa.int64()), count),
         columns.keys,
         pa.nulls(count, pa.string()),

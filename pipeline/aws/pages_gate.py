@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from threading import Condition
 from typing import Final
 
-_FULL: Final = 10 * 1024 * 1024
-_AT_ONCE: Final = 2 * _FULL
+from pipeline.core.pace import MOST_BYTES
+
+_AT_ONCE: Final = 2 * MOST_BYTES
 _WEIGHT: Final = 0.25
 """The weight of the last answer in the mean: after a few small answers, small answers are expected."""
 
@@ -22,7 +23,7 @@ class Gate:
     def __init__(self, most: int = _AT_ONCE) -> None:
         self._most = most
         self._taken = 0
-        self._mean: float = _FULL
+        self._mean: float = MOST_BYTES
         self._changed = Condition()
 
     @contextmanager

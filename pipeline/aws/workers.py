@@ -140,6 +140,15 @@ class DynamoWorkerStore:
     def count_assign_pass(self, worker_id: str) -> None:
         self._put(worker_id, {}, more=f"ADD {wire.ASSIGN_PASS} :one", values={":one": av.number_value(1)})
 
+    def ask(self, worker_id: str) -> None:
+        # Only Headrace's rows have this map. A row of a KCL worker stays as it is, and no row is made.
+        self._upsert(
+            worker_id,
+            f"ADD {wire.ASKED} :one",
+            ConditionExpression=f"attribute_exists({wire.RUN_BEATS})",
+            values={":one": av.number_value(1)},
+        )
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         at = metrics.measured_at
         written = {**wire.metrics_values(metrics), **self._stamp()}

@@ -74,7 +74,7 @@ def _of_row(family: Family, row: Lease, at: datetime, timestamp: datetime | None
         return AdoptedShard(key, row, end, "ended")
     if checkpoint.is_digits:
         # `with_arrivals` replaces the arrival if the record can still be read.
-        where = Position(int(checkpoint.sequence), checkpoint.sub, arrival=_UNKNOWN_ARRIVAL)
+        where = Position(int(checkpoint.sequence), checkpoint.sub, arrival=_UNKNOWN_ARRIVAL, inside=True)
         return AdoptedShard(key, row, where, f"goes on after {checkpoint}")
     if checkpoint == LATEST:
         start = Start(at.replace(microsecond=0))

@@ -117,7 +117,7 @@ def plan_foreign(
                 Kind.FOREIGN,
                 key,
                 after=before,
-                upto=Position(at, row.checkpoint.sub, arrival=arrivals.get(key)),
+                upto=Position(at, row.checkpoint.sub, arrival=arrivals.get(key), inside=True),
                 run=run,
                 claim=claim,
                 last_arrival=arrivals.get(key),

@@ -6,8 +6,8 @@ typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are impor
 and messages about mistyped arguments appear at once.
 
 Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of sysexits.h);
-130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by three commands only: `consume` when
-a shard failed, `demo` when the table doesn't match, `status --strict` when something needs a person.
+130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by four commands only: `consume` when
+a shard failed, `demo` when the table doesn't match, `prove` when something is wrong, `status --strict` when something needs a person.
 """
 
 import argparse
@@ -28,7 +28,9 @@ COMMANDS = {
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
+    "parse": "bring the typed tables up to the lake table",
     "plan": "show what the leader would change now, without changing it",
+    "prove": "prove that the lake table holds each record of its ledgers once, or name what it doesn't",
     "repair": "rebuild the positions of a lake table whose history was cut",
     "reposition": "decide which is right where a lease row and the lake table disagree",
     "skip": "give up records of a shard, and record the gap",
@@ -54,14 +56,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(import_module(f"pipeline.cli.{_module(command)}").run(args))
         sys.stdout.flush()
     except HeadraceError as error:
-        tell_aside(*(f"headrace: {line}" for line in _sentences(error)))
-        return TRY_LATER if isinstance(error, Transient) else STOPPED
+        return tell_errors(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         discard_output()
         return OUTPUT_CLOSED
     return code
+
+
+def tell_errors(*errors: HeadraceError) -> int:
+    """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help with each of them."""
+    tell_aside(*(f"headrace: {line}" for error in errors for line in _sentences(error)))
+    return TRY_LATER if all(isinstance(each, Transient) for each in errors) else STOPPED
 
 
 def _sentences(error: HeadraceError) -> list[str]:

@@ -151,7 +151,7 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
     if adoption.inside_aggregates:
         yield (
             f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key.shard_id}, ...) stopped "
-            "inside an aggregated record, where Headrace can't go on yet: the runs will refuse to read these shards"
+            "inside an aggregate: the runs go on with the next user record, if `landing.aggregates` lets them take aggregates apart"
         )
 
 

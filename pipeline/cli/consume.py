@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted
+from pipeline.core.words import records_in
 
 if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
@@ -108,7 +108,8 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
 class _Output:
     """Prints one line for each wave, and one line for each shard at the end."""
 
-    rows: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Kinesis records and rows of each shard."""
     last: dict[str, "Landed"] = field(default_factory=dict)
 
     def show(self, report: "WaveReport") -> None:
@@ -118,7 +119,8 @@ class _Output:
         for problem in report.problems:
             tell(f"  {problem.lease_key}: {problem.why}")
         for landed in report.landed:
-            self.rows[landed.lease_key] = self.rows.get(landed.lease_key, 0) + landed.staged.rows
+            records, rows = self.counts.get(landed.lease_key, (0, 0))
+            self.counts[landed.lease_key] = records + landed.staged.records, rows + landed.staged.rows
             self.last[landed.lease_key] = landed
 
     def print_outcome(self, keys: tuple[str, ...], failed: dict[str, str]) -> None:
@@ -128,7 +130,7 @@ class _Output:
             elif key not in self.last:
                 tell(f"{key}: the shard was read to its end before: nothing to do")
             else:
-                tell(f"{key}: {counted(self.rows[key], 'record')} landed, {_position(self.last[key])}")
+                tell(f"{key}: {records_in(*self.counts[key])} landed, {_position(self.last[key])}")
 
 
 def _position(landed: "Landed") -> str:

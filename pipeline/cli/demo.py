@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "demo",
-        description="Make a stream on this machine, land its records while the stream is resharded, and check every record of the "
-        "table. The exit code is 0 only if everything matched. The demo then keeps Dagster's UI open until Ctrl-C, and exits at "
+        description="Make a stream on this machine, land its records while the stream is resharded, check every record of the "
+        "table, and let `headrace prove` prove it. The exit code is 0 only if everything matched. The demo then keeps Dagster's UI open until Ctrl-C, and exits at "
         "once with DEMO_EXIT=1 in the environment or without a terminal.",
     )
     parser.add_argument("--records", type=_count, default=50_000, help="number of records (default: 50000)")
@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace) -> int:
         trouble = show.run(port)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
-        code = max(judge(home), 1 if trouble else 0)
+        code = max(judge(home), show.prove(), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted, no_such_shard
+from pipeline.core.words import counted, no_such_shard, records_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,20 @@ def add(subparsers: "Subparsers") -> None:
     add_config(parser)
     parser.add_argument("--shard", metavar="ID", help="only this shard")
     parser.add_argument("--csv", action="store_true", help="print all columns, as CSV")
-    parser.add_argument(
+    views = parser.add_mutually_exclusive_group()
+    views.add_argument(
+        "--sequence",
+        type=int,
+        metavar="N",
+        help="show which run brought the record with this sequence number, and which file and snapshot have it now",
+    )
+    views.add_argument("--gaps", action="store_true", help="show what isn't in the table, and why")
+    views.add_argument(
+        "--family",
+        action="store_true",
+        help="print a picture of the shards and their states, as text for Mermaid",
+    )
+    views.add_argument(
         "--rebuild",
         action="store_true",
         help="write the lineage table anew from all that still tells of the lake table's history, and show nothing else",
@@ -40,7 +53,23 @@ def run(args: argparse.Namespace) -> int:
     from pipeline.adapters import Adapters
 
     adapters = Adapters(load(args).settings)
-    return _rebuild(adapters) if args.rebuild else _show(args, adapters)
+    if args.rebuild:
+        return _rebuild(adapters)
+    if args.sequence is not None or args.gaps or args.family:
+        return _view(args, adapters)
+    return _show(args, adapters)
+
+
+def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
+    from pipeline.cli.lineage_views import show_family, show_gaps, show_record
+    from pipeline.core.proof_chains import story_of
+
+    story = story_of(adapters.lineage("lineage").entries())
+    if args.family:
+        return show_family(story)
+    if args.gaps:
+        return show_gaps(story)
+    return show_record(story, adapters.table("lineage"), args.sequence, shard=args.shard)
 
 
 def _rebuild(adapters: "Adapters") -> int:
@@ -82,9 +111,9 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
         return 0
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
         tell(*frame[_SHORT].to_string(index=False).split("\n"))
-    total = int(frame["rows"].sum())
+    total = records_in(int(frame["records"].sum()), int(frame["rows"].sum()))
     shards = counted(frame["shard"].nunique(), "shard")
-    tell(f"{counted(total, 'record')} in {counted(len(frame), 'range')} of {shards}")
+    tell(f"{total} in {counted(len(frame), 'range')} of {shards}")
     _tell_through(adapters)
     return 0
 

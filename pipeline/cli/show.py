@@ -1,5 +1,6 @@
 """The demo's run: start the stand-in, Spark, Dagster and the producers, and watch the records land."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ class Show:
     def __init__(self, home: Home, started: ExitStack, *, records: int, patience: float) -> None:
         """`started` stops the processes in the reverse order of their start."""
         self.dagster: Group
+        self._aws: LocalAws
         self._home = home
         self._started = started
         self._records = records
@@ -58,7 +60,7 @@ class Show:
         say(
             f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; all files are in {self._home.folder}"
         )
-        aws = self._stand_in()
+        aws = self._aws = self._stand_in()
         self._dagster(aws, port)
         client = self._a_stream(aws)
         said_at = -_TELL_EVERY
@@ -78,6 +80,27 @@ class Show:
         write_puts(self._home.puts, producers.puts)
         write_shards(self._home.shards, source.list_shards(source.describe(STREAM).stream))
         return trouble
+
+    def prove(self) -> int:
+        """Run `headrace prove`, as a user would, on the Spark that the demo has started. Returns its exit code."""
+        env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
+        with self._home.log("prove").open("ab") as log:
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "pipeline.cli", "prove"],
+                env=env,
+                cwd=self._home.folder,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                check=False,
+            )
+        print(
+            "What `headrace prove` says of the same table, by its ledger and Kinesis's list of shards:",
+            "",
+            sep="\n",
+        )
+        print(*(f"  {line}" for line in done.stdout.splitlines()), "", sep="\n", flush=True)
+        return done.returncode
 
     # --- starting -------------------------------------------------------------------------------------------
 

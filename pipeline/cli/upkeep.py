@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.cli import DONE, tell_errors
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell
 
@@ -33,10 +34,8 @@ def run(args: argparse.Namespace) -> int:
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
-        report = wiring.upkeep().run(dry_run=args.dry_run)
+        report = wiring.upkeep_of_all(dry_run=args.dry_run)
     finally:
         wiring.ports.close()
     tell(*report.notes, *(each.path for each in report.due), str(report))
-    if report.troubles:
-        raise report.troubles[0]
-    return 0
+    return tell_errors(*report.troubles) if report.troubles else DONE

@@ -1,6 +1,6 @@
 """Do all processes of a Dagster live? `dagster dev` itself can't be asked, so this looks at the processes.
 
-    dagster dev ─┬─ dagster code-server start ── dagster api grpc ── one process for each run
+    dagster dev ─┬─ dagster code-server start ── dagster api grpc ── fork server ── one process for each run
                  ├─ dagster-webserver
                  └─ dagster-daemon
 

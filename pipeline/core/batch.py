@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from pipeline.core.lineage import ParentReason
 from pipeline.core.position import Position, Start
+from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
@@ -36,6 +37,8 @@ class Batch:
     the loss stops the shard."""
     iterator: str | None = None
     """A shard iterator just after `after`, where the last wave left one: it saves a request. It may have expired."""
+    hash_range: HashRange | None = None
+    """The shard's hash keys, where its lease row has them: user records of an aggregate may lie outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one wave reads at most, over all its shards. A shard's batch ends at the first limit that is reached, or at the tip."""
+    """What one wave reads at most, over all its shards, in Kinesis records and their bytes. A shard's batch ends at the first limit that is reached, or at the tip."""
 
     records: int
     bytes: int
@@ -63,7 +66,9 @@ class Staged:
     after: Position | None
     upto: Position
     rows: int = 0
+    """Rows for the lake table. An aggregate that is taken apart gives a row for each user record."""
     bytes: int = 0
+    """Bytes of the Kinesis records that were read."""
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     behind: timedelta | None = None
@@ -77,6 +82,10 @@ class Staged:
     """The shard iterator just after `upto`. None where the last page had none, or nothing was read."""
     gap: Gap | None = None
     """Lost records between `after` and the first staged row. Set only where `Batch.goes_on`."""
+    records: int = 0
+    """The Kinesis records of which the rows were made."""
+    unpacked: bool = False
+    """Whether aggregates were taken apart."""
 
     @property
     def moved(self) -> bool:

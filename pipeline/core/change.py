@@ -182,13 +182,16 @@ def release(
     failure: Failure | None = None,
     is_well: bool = False,
     throughput_kbps: float | None = None,
+    landed: Checkpoint | None = None,
 ) -> Change:
     """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a failure in
-    the row is removed. With neither, a failure in the row stays."""
+    the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint, from which the wave read on."""
     # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would fail.
     put: dict[str, Any] = ({} if failure is None else {"failure": failure}) | _look(looked_at, behind_ms)
     if throughput_kbps is not None:
         put["throughput_kbps"] = throughput_kbps
+    if landed is not None:
+        put["landed"] = landed
     return Change(
         read.key,
         "the wave is over",

@@ -4,8 +4,9 @@
     (the tombstone)                    the table, its parents' rows are gone, and the shard counts as ended in the table
     a row without SHARD_END, though    is deleted once Kinesis answers ResourceNotFound
     the shard counts as ended
-    an END in the table                is removed once Kinesis answers ResourceNotFound, all its children have positions
-                                       (which then show that it ended), and no parent's END names it any more
+    an END in the table                is removed once Kinesis answers ResourceNotFound, all its known children have positions
+                                       (which then show that it ended), and no parent's END names it any more. Where a child
+                                       may be unknown, all open shards need positions, too
 
 The row of a shard that was not read to its end is never deleted, however long ago Kinesis forgot the shard: its records are
 lost, and a person or the setting `on_data_loss` decides what happens.
@@ -14,13 +15,24 @@ lost, and a person or the setting `on_data_loss` decides what happens.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from pipeline.core.change import Change, delete_ended, delete_garbage
 from pipeline.core.lease import Lease
 from pipeline.core.order import Family, children_of_ends, counts_as_end
 from pipeline.core.position import Positions
+from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey
-from pipeline.core.sync import is_of_this_life
+from pipeline.core.sync import cover_all, is_of_this_life
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """END positions to remove from the table."""
+
+    ends: tuple[ShardKey, ...] = ()
+    begun: tuple[ShardKey, ...] = ()
+    """The shards whose positions show that nothing after these ENDs is left to read."""
 
 
 def plan_delete_ended(family: Family, leases: Iterable[Lease], positions: Positions) -> list[Change]:
@@ -56,23 +68,32 @@ def plan_delete_garbage(
 
 
 def plan_drop(
-    family: Family, leases: Iterable[Lease], positions: Positions, *, gone: Collection[str]
-) -> tuple[ShardKey, ...]:
-    """END positions that the table needn't keep any more. `gone`: shards for which Kinesis answers ResourceNotFound."""
+    family: Family,
+    leases: Iterable[Lease],
+    positions: Positions,
+    *,
+    gone: Collection[str],
+    listed: Iterable[Shard],
+) -> Drop:
+    """END positions that the table needn't keep any more. `gone`: shards for which Kinesis answers ResourceNotFound. `listed`: all
+    shards that Kinesis lists."""
     # Where the row has no SHARD_END yet, the END stays: the row may name no child, and then a run that reads the row would take
     # the shard for one whose records are lost.
     unfinished = {row.shard_id for row in _by_shard(family, leases).values() if not row.has_ended}
-    return tuple(
-        key
-        for key in _droppable(family, positions)
+    chosen = {
+        key: begun
+        for key, begun in _droppable(family, positions, listed).items()
         if key.shard_id in gone and key.shard_id not in unfinished
-    )
+    }
+    return Drop(tuple(chosen), tuple(sorted(frozenset().union(*chosen.values()))))
 
 
-def worth_asking(family: Family, leases: Iterable[Lease], positions: Positions) -> tuple[ShardKey, ...]:
-    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them."""
+def worth_asking(
+    family: Family, leases: Iterable[Lease], positions: Positions, *, listed: Iterable[Shard]
+) -> tuple[ShardKey, ...]:
+    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in `plan_drop`."""
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
-    return tuple(sorted({*rows, *_droppable(family, positions)}))
+    return tuple(sorted({*rows, *_droppable(family, positions, listed)}))
 
 
 def _by_shard(family: Family, leases: Iterable[Lease]) -> dict[str, Lease]:
@@ -91,21 +112,32 @@ def _left_over(family: Family, leases: Iterable[Lease], positions: Positions) ->
     ]
 
 
-def _droppable(family: Family, positions: Positions) -> list[ShardKey]:
-    """END positions that can be removed as soon as Kinesis has forgotten their shards."""
+def _droppable(
+    family: Family, positions: Positions, listed: Iterable[Shard]
+) -> dict[ShardKey, frozenset[ShardKey]]:
+    """END positions that can be removed as soon as Kinesis has forgotten their shards, each with the shards whose positions allow
+    it."""
     # A child that a parent's END names and that has no position counts as one that is still to be read (`plan_sync`). So the
     # parent's END goes before the child's.
     named = children_of_ends(family.stream, positions)
-    return [
-        key
-        for key, at in sorted(positions.shards.items())
-        if key.stream == family.stream
-        and at.ended
-        and key.shard_id not in family.listed
-        and key.shard_id not in named
-        and at.children
-        and all(positions.is_independent(ShardKey(key.stream, child)) for child in at.children)
-    ]
+    still_open = [shard for shard in listed if not shard.closed]
+    # A late listing may hide shards, but then hash keys are left out.
+    are_all = cover_all([shard.hash_range for shard in still_open])
+    found: dict[ShardKey, frozenset[ShardKey]] = {}
+    for key, at in sorted(positions.shards.items()):
+        shard_id = key.shard_id
+        if key.stream != family.stream or not at.ended or shard_id in family.listed or shard_id in named:
+            continue
+        below = set(family.children.get(shard_id, ()))
+        if family.lacks_a_child(shard_id):
+            # Once every open shard has a position, nothing above it is left to read, and so no unknown child either.
+            if not are_all:
+                continue
+            below.update(shard.shard_id for shard in still_open)
+        begun = frozenset(ShardKey(key.stream, each) for each in below)
+        if all(positions.is_independent(each) for each in begun):
+            found[key] = begun
+    return found
 
 
 def _is_past_start(key: ShardKey, positions: Positions, passed: Collection[str]) -> bool:

@@ -49,6 +49,10 @@ class StretchRows:
     last_sequence: int
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
+    last_sub: int = 0
+    """The highest sub-sequence number of the rows with the last sequence number."""
+    records: int = 0
+    """How many sequence numbers the rows have."""
 
 
 def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[Span, ...]]:
@@ -108,7 +112,7 @@ def _part_after(lost: Sequence[Lost], sequence: int) -> int:
 
 
 def _range(key: ShardKey, below: Span | None, above: Span | None, stretch: StretchRows) -> Range:
-    upto = Position(stretch.last_sequence, arrival=stretch.last_arrival)
+    upto = Position(stretch.last_sequence, stretch.last_sub, arrival=stretch.last_arrival)
     return Range(
         Kind.LANDED,
         key,
@@ -120,4 +124,7 @@ def _range(key: ShardKey, below: Span | None, above: Span | None, stretch: Stret
         first_arrival=stretch.first_arrival,
         last_arrival=stretch.last_arrival,
         why=_WHY,
+        records=stretch.records,
+        # A user record after the first one tells it; of a stretch without one, nothing does.
+        unpacked=stretch.rows > stretch.records,
     )

@@ -138,6 +138,9 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
         return "it failed when last read"
     if lease.behind_ms:
         return f"{lease.behind_ms} ms behind"
+    if lease.has_foreign_checkpoint:
+        # A probe asks for records after the checkpoint's. The rest of an aggregate is in that record itself.
+        return "another program wrote its checkpoint, which may be inside an aggregate"
     # `looked_at` is by Kinesis's clock, `now` by this host's. The absolute value also catches a host clock that is far behind.
     if abs(now - lease.looked_at) > look_again_after:
         return "not looked at for a quarter of the retention"

@@ -25,8 +25,14 @@ class Proposal:
     files: tuple[StagedFile, ...] = ()
     origins: tuple[tuple[StreamId, Origin], ...] = ()
     drop: tuple[ShardKey, ...] = ()
+    begun: tuple[ShardKey, ...] = ()
+    """Shards whose positions show that nothing after the dropped ENDs is left to read. The children that an END names needn't be here."""
     proofs: tuple[tuple[StreamId, frozenset[str]], ...] = ()
     """For streams, the shards whose positions prove that the table knows all shards (`pipeline.core.valid_through`)."""
+    whole: bool = False
+    """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
+    also: tuple[StagedFile, ...] = ()
+    """Staged files of another table, of which the ranges tell: they have to be there, and aren't added to this table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,14 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
     refused |= _closed_over_files(proposal, refused)
+    if proposal.whole and refused:
+        why = f"it lands together with {min(refused).shard_id}, which is refused"
+        refused |= {r.key: RangeRefused(r, r.after, why) for r in proposal.ranges if r.key not in refused}
     # From here on, a refused shard leaves nothing in the commit: no range, no file, no position (I10 of docs/protocol.md).
     landed = tuple(r for r in proposal.ranges if r.key not in refused)
     files = tuple(f for f in proposal.files if not f.shards & refused.keys())
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
-    dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k))
+    dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k, proposal.begun))
     positions = base.with_origins(decided).with_shards(moved, dropped)
     page = LedgerPage(landed, tuple(sorted(decided.items())), dropped)
     through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
@@ -144,14 +153,15 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
     return None
 
 
-def _may_drop(base: Positions, key: ShardKey) -> bool:
+def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bool:
     """Whether the END can be removed without the shard looking like one that is still to be read."""
     # Children without a position would wait for this shard: once all have positions, these show that it ended. A child that has
     # only a start inherits this shard's witness. And a shard without a position that a parent's END names as a child counts as unread.
     at = base.of(key)
-    if at is None or not at.ended or not at.children or key.shard_id in children_of_ends(key.stream, base):
+    if at is None or not at.ended or key.shard_id in children_of_ends(key.stream, base):
         return False
-    return all(base.is_independent(ShardKey(key.stream, child)) for child in at.children)
+    below = (*(ShardKey(key.stream, child) for child in at.children), *begun)
+    return bool(below) and all(base.is_independent(each) for each in below)
 
 
 def _closed_over_files(

@@ -21,13 +21,16 @@ def as_landed(row: Lease, staged: Staged) -> Lease:
 def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
     """The row after a wave that read the shard without trouble. `now`: by the clock of this host."""
     # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
-    looked_at = staged.upto.seen or staged.last_arrival or now
+    looked_at = staged.upto.witness or now
     # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms behind
     # makes it due.
     behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
     rate = rate_after_quiet(row, staged, looked_at)
     rate = row.throughput_kbps if rate is None else rate
-    return replace(row, looked_at=looked_at, behind_ms=behind, throughput_kbps=rate)
+    # Also where KCL wrote the checkpoint and nothing was left of its record. Else the row would be due for ever.
+    at = row.checkpoint
+    landed = at if at.is_digits and at == staged.upto.checkpoint else row.landed
+    return replace(row, looked_at=looked_at, behind_ms=behind, throughput_kbps=rate, landed=landed)
 
 
 def caught_up(row: Lease, ought: Lease) -> Lease:

@@ -42,7 +42,8 @@ class Lease:
     wanted_by: str | None = field(default=None, kw_only=True)
     """The claim of a run that waits for the shard."""
     landed: Checkpoint | None = field(default=None, kw_only=True)
-    """The last checkpoint that Headrace itself wrote. If it is ahead of the lake table, the table was rolled back."""
+    """The last checkpoint that Headrace itself wrote, or from which a wave has read on. If it is ahead of the lake table, the table
+    was rolled back."""
     looked_at: datetime | None = field(default=None, kw_only=True)
     """Up to when the last wave read this shard, by Kinesis's clock: when it found nothing newer, else its last record's arrival."""
     behind_ms: int | None = field(default=None, kw_only=True)
@@ -70,6 +71,11 @@ class Lease:
     @property
     def child_keys(self) -> frozenset[str]:
         return frozenset(self.key.removesuffix(self.shard_id) + child for child in self.children)
+
+    @property
+    def has_foreign_checkpoint(self) -> bool:
+        """Whether another program wrote the checkpoint, and no wave has read on from there yet."""
+        return self.checkpoint.is_digits and self.checkpoint != self.landed
 
     @property
     def has_ended(self) -> bool:

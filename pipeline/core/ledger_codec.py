@@ -161,13 +161,26 @@ def _range_out(
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
         list(r.supersedes),
-        # Left out where there is none: most ranges have no reason.
-        *([r.why] if r.why else []),
+        *_extras_out(r),
     ]
 
 
+def _extras_out(r: Range) -> list[Json]:
+    """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and whether
+    aggregates were taken apart."""
+    row: list[Json] = [r.why, r.records, int(r.unpacked)]
+    for empty in (0, r.rows, ""):
+        if row[-1] != empty:
+            break
+        row.pop()
+    return row
+
+
 def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
-    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes, *why = row
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes, *extras = row
+    more: list[Json] = ["", rows, 0]
+    more[: len(extras)] = extras
+    why, records, unpacked = more
     return Range(
         Kind(kind),
         ShardKey(streams[stream], _shard_in(shard)),
@@ -182,7 +195,9 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         files=tuple(files[i] for i in named),
         parents=tuple(_parent_in(p) for p in parents),
         supersedes=tuple(supersedes),
-        why=why[0] if why else "",
+        why=why,
+        records=records,
+        unpacked=bool(unpacked),
     )
 
 
@@ -196,7 +211,7 @@ def _parent_in(row: Json) -> ParentReason:
     return ParentReason(_shard_in(shard), ParentIs(why), _shard_in(by[0]) if by else None)
 
 
-_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0]
+_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0]
 """The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
 
 
@@ -213,6 +228,7 @@ def _position_out(at: Position) -> list[Json]:
         [_shard_out(c) for c in at.children],
         None if at.start is None else [_time_out(at.start.at)],
         int(at.gap_accepted),
+        int(at.inside),
     ]
     while row and row[-1] == _EMPTY_POSITION[len(row) - 1]:
         row.pop()
@@ -221,7 +237,7 @@ def _position_out(at: Position) -> list[Json]:
 
 def _position_in(row: list[Json]) -> Position:
     # A shorter list is filled up with None, as its empty fields were left out. A longer one raises, and is refused.
-    sequence, arrival, seen, sub, ended, children, start, accepted = row + [None] * (8 - len(row))
+    sequence, arrival, seen, sub, ended, children, start, accepted, inside = row + [None] * (9 - len(row))
     return Position(
         None if sequence is None else int(sequence),
         sub or 0,
@@ -231,6 +247,7 @@ def _position_in(row: list[Json]) -> Position:
         seen=_time_in(seen),
         start=None if start is None else Start(_time_in(start[0])),
         gap_accepted=bool(accepted),
+        inside=bool(inside),
     )
 
 

@@ -23,6 +23,9 @@ class Kind(StrEnum):
     ADOPT = "adopt"
     REPLAY = "replay"
     """The range was read once more. It moves no position (I15 of docs/protocol.md)."""
+    PARSED = "parsed"
+    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
+    each of them (`pipeline.core.accounting`)."""
 
 
 class ParentIs(StrEnum):
@@ -57,7 +60,9 @@ class Range:
     run: str
     claim: str
     rows: int = 0
+    """The range's rows in the lake table. An aggregate that was taken apart has a row for each user record."""
     bytes: int = 0
+    """Bytes of the range's Kinesis records, as they were read."""
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     files: tuple[str, ...] = ()
@@ -69,6 +74,10 @@ class Range:
     why: str = ""
     """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
     that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""
+    records: int = 0
+    """The Kinesis records of which the rows were made."""
+    unpacked: bool = False
+    """Whether aggregates were taken apart. Else each Kinesis record of the range is one row, also an aggregate."""
 
     @property
     def moves(self) -> bool:

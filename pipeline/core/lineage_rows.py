@@ -106,6 +106,8 @@ def _range_out(each: Range) -> Row:
         "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
         "supersedes": list(each.supersedes),
         "why": each.why,
+        "records": each.records,
+        "unpacked": each.unpacked,
     }
 
 
@@ -125,6 +127,9 @@ def _range_in(row: Row) -> Range:
         parents=tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in row["parents"]),
         supersedes=tuple(row["supersedes"]),
         why=row["why"],
+        # Null where an earlier version wrote the row: each Kinesis record was one row then.
+        records=row["rows"] if (records := row.get("records")) is None else records,
+        unpacked=bool(row.get("unpacked")),
     )
 
 
@@ -148,6 +153,7 @@ def _position_out(at: Position) -> Row:
         "seen": at.seen,
         "start": None if at.start is None else _start_out(at.start),
         "gap_accepted": at.gap_accepted,
+        "inside": at.inside,
     }
 
 
@@ -162,6 +168,7 @@ def _position_in(row: Row) -> Position:
         seen=row["seen"],
         start=None if start is None else _start_in(start),
         gap_accepted=row["gap_accepted"],
+        inside=bool(row.get("inside")),
     )
 
 

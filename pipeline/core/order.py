@@ -76,11 +76,16 @@ class Family:
         at = positions.of(ShardKey(self.stream, shard_id))
         if at is None or not at.ended:
             return at is not None and shard_id not in self.listed
-        seen = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in at.children]
+        its = self.children.get(shard_id, frozenset())
+        seen = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in its]
+        return not all(seen) or self.lacks_a_child(shard_id)
+
+    def lacks_a_child(self, shard_id: str) -> bool:
+        """Whether a child of the ended shard may be unknown."""
+        its = self.children.get(shard_id, frozenset())
         # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of which one
         # parent isn't.
-        lacks_one = len(at.children) == 1 and self.parents[at.children[0]] == {shard_id}
-        return not seen or not all(seen) or lacks_one
+        return len(its) < 2 and all(self.parents[child] == {shard_id} for child in its)
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
         return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))

@@ -20,6 +20,8 @@ BYTES_A_SECOND = 2.0 * 1024 * 1024
 """Bytes of records that Kinesis gives from a shard. One page may have five times as many, and uses up five seconds."""
 MOST_RECORDS = 10_000
 """Records in a page at most."""
+MOST_BYTES = 10 * 1024 * 1024
+"""Bytes of records in a page at most."""
 _SAVED = 10.0
 """Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it waiting."""
 _ON_THE_WAY = 0.005

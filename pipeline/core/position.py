@@ -43,7 +43,7 @@ class Position:
     sequence: int | None = None
     """Sequence number of the last landed record; None while no record has landed."""
     sub: int = 0
-    """Sub-sequence number of the last landed user record."""
+    """Sub-sequence number of the last landed user record: of an aggregate that was taken apart, the last one in it."""
     ended: bool = False
     children: tuple[str, ...] = ()
     """The children of an ended shard. Kinesis names them only on the shard's last page, which no run reads again."""
@@ -55,6 +55,15 @@ class Position:
     """Where reading starts instead of at the origin. Set only while no record has landed."""
     gap_accepted: bool = False
     """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the gap."""
+    inside: bool = False
+    """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with further user
+    records after `sub`."""
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether reading begins with the position's own record, of which user records after `sub` may be left."""
+        # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such positions too.
+        return self.sequence is not None and (self.inside or self.sub > 0)
 
     @property
     def token(self) -> tuple[int | None, int, bool]:

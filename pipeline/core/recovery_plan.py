@@ -253,7 +253,11 @@ def _position_of_row(situation: ShardSituation, at: Position) -> Position | Stop
     # The arrival of the record at the checkpoint becomes the witness. Where Kinesis no longer has that record, nothing tells since
     # when records may be lost, so the next wave records a gap and reads on.
     upto = Position(
-        int(said.sequence), said.sub, arrival=situation.arrival, gap_accepted=situation.arrival is None
+        int(said.sequence),
+        said.sub,
+        arrival=situation.arrival,
+        gap_accepted=situation.arrival is None,
+        inside=True,
     )
     if not is_forward(at, upto):
         return Stop(

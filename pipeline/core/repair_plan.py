@@ -29,10 +29,11 @@ from pipeline.core.words import counted
 
 @dataclass(frozen=True, slots=True)
 class LastRow:
-    """The row of a shard with the highest sequence number in the table."""
+    """The row of a shard with the highest sequence number in the table, and the highest sub-sequence number of that."""
 
     sequence: int
     arrival: datetime | None = None
+    sub: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,10 @@ def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positio
     # Another engine may have inserted rows of Headrace's streams. Reading on from the positions would land them twice.
     for key, last in sorted(evidence.rows.items()):
         at = positions.of(key)
-        if at is not None and (at.sequence or -1) < last.sequence:
+        stands = Position(last.sequence, last.sub)
+        if at is not None and not is_forward(stands, replace(at, ended=False)):
             return Stop(
-                f"the table holds rows of {key} up to {last.sequence}, but its position is {at}: "
+                f"the table holds rows of {key} up to {stands}, but its position is {at}: "
                 "reading on would land these rows twice. Nothing was changed; delete the rows after the position, then repair again"
             )
     return positions
@@ -243,9 +245,9 @@ def _to_be_ended(
 def _position_at(known: Position | None, last: LastRow) -> Position:
     """The position of a shard whose last row is this one."""
     # A snapshot with the same record knows more than the row does: the shard's end, its children, and `seen`.
-    if known is not None and known.sequence == last.sequence:
-        return known
-    return Position(last.sequence, arrival=last.arrival)
+    # Not where it was inside an aggregate of which the row is a later user record.
+    at = Position(last.sequence, last.sub, arrival=last.arrival)
+    return known if known is not None and known.sequence == last.sequence and is_forward(at, known) else at
 
 
 def _trusted(evidence: TableEvidence) -> list[KnownState]:

@@ -113,6 +113,7 @@ def plan_begin(
         parents=above.parents if position is None else (),
         weight=row.throughput_kbps or 1.0,
         goes_on=goes_on or (position is not None and position.gap_accepted),
+        hash_range=row.hash_range,
     )
     stands = position.checkpoint if position else None
     return Read(batch, repair=stands if stands is not None and row.checkpoint < stands else None)

@@ -12,18 +12,23 @@ said that nothing newer was there. A child that wasn't read yet is bounded by th
 anything about the child (`Positions.children_since`). The stream is as far as the shard that is furthest behind, and a shard of
 which nothing is known keeps the statement where it was.
 
+*Quiet shards.* A shard without new records holds the statement up, so the leader asks Kinesis now and then whether there is anything
+after the positions in the table (`quiet_shards`, `seen_quiet`): ten minutes after other shards have landed more, and an hour
+after the last time in a stream at rest.
+
 Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where that needn't be
 so: after a person moved a position, and after an END that may not name all children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pipeline.core.lineage import Kind, LedgerPage, Range
 from pipeline.core.order import Family, children_of_ends
-from pipeline.core.position import Positions
+from pipeline.core.position import TRIM, Position, Positions, Start
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import cover_all
@@ -33,6 +38,15 @@ Through = Mapping[StreamId, datetime]
 
 APPROXIMATE = timedelta(minutes=1)
 """Kinesis's arrival times are approximate, and needn't grow from record to record: a statement stays this far behind them."""
+
+BEHIND_OTHERS = timedelta(minutes=10)
+"""Quiet shards may hold the statement so far behind the records of other shards before they are asked about."""
+AT_REST = timedelta(hours=1)
+"""The same where no shard has a new record. Each time costs a commit, and a request to Kinesis for each open shard."""
+_FRESH = BEHIND_OTHERS / 2
+"""A shard whose witness is younger isn't asked about: it doesn't hold the statement up for long."""
+_MOST_ASKED = 1_000
+"""Shards. Asking about so many takes a second or two of the leader's tick."""
 
 
 def through_after(
@@ -66,6 +80,58 @@ def reached(stream: StreamId, positions: Positions) -> datetime | None:
             bounds.extend(positions.children_since(ShardKey(stream, parent)) for parent in parents)
     known = [at for at in bounds if at is not None]
     return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None
+
+
+def quiet_shards(
+    stream: StreamId, stated: Through, positions: Positions, *, now: datetime, retention: timedelta
+) -> dict[ShardKey, Start | int]:
+    """The open shards to ask about, each with the place after which Kinesis is asked for records: nobody has seen for a while
+    whether there are new ones. Empty while the statement is near enough. `now`: a Date of Kinesis from before the asking."""
+    until = stated.get(stream)
+    seen = {
+        key: at.witness
+        for key, at in positions.shards.items()
+        if key.stream == stream and at.witness is not None
+    }
+    if until is None or not seen:
+        return {}
+    if max(seen.values()) - until <= BEHIND_OTHERS + APPROXIMATE and now - until <= AT_REST + APPROXIMATE:
+        return {}
+    # Half of the retention: Kinesis can't have removed any record that arrived after the witness before it is asked. Kinesis can't be
+    # asked for what may be left of the record at a position inside it.
+    asked = sorted(
+        (witness, key)
+        for key, witness in seen.items()
+        if not positions.shards[key].ended and not positions.shards[key].inside
+        if _FRESH < now - witness <= retention / 2
+    )
+    return {key: _after(positions.shards[key]) for _, key in asked[:_MOST_ASKED]}
+
+
+def seen_quiet(
+    stream: StreamId,
+    stated: Through,
+    positions: Positions,
+    *,
+    asked: Iterable[ShardKey],
+    news: Collection[ShardKey],
+    now: datetime,
+    by: str,
+) -> tuple[Range, ...]:
+    """The empty ranges that say of the shards without news: at this time nothing was there after their positions. No range, if a
+    shard with news holds the statement up all the same. `now`, `positions`: as for `quiet_shards`. `by`: who asked."""
+    upto = {key: replace(positions.shards[key], seen=now) for key in asked if key not in news}
+    until = reached(stream, positions.with_shards(upto)) if news else None
+    if news and (until is None or until <= stated[stream]):
+        return ()
+    return tuple(
+        Range(Kind.LANDED, key, positions.shards[key], at, run=by, claim=by) for key, at in upto.items()
+    )
+
+
+def _after(at: Position) -> Start | int:
+    # From the oldest record in Kinesis, where none has landed: a record from before the stream's origin is then taken for news.
+    return at.sequence if at.sequence is not None else at.start or TRIM
 
 
 def overall(stated: Through, positions: Positions) -> datetime | None:

@@ -15,6 +15,13 @@ def counted(count: int, one: str, more: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
+def records_in(records: int, rows: int) -> str:
+    """`30 records`; `1,000 user records in 30 Kinesis records` where aggregates among them were taken apart."""
+    if records == rows:
+        return counted(rows, "record")
+    return f"{counted(rows, 'user record')} in {counted(records, 'Kinesis record')}"
+
+
 def clean(text: str) -> str:
     """The text with its control characters escaped, as in a Python string.
 

@@ -42,6 +42,8 @@ class Worker:
     stopping: bool = False
     assign_pass: int = 0
     """The number of assignment passes that this worker's deployment finished as the leader."""
+    asked: int = 0
+    """Counted up whenever somebody needs a lease that a run of this worker has claimed. The run looks at its rows then."""
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """This and the next three fields mean the same as in `Metrics`."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -174,17 +174,22 @@ def _breaks(evidence: DemoEvidence) -> Iterator[str]:
 def _ledger(evidence: DemoEvidence) -> Iterator[str]:
     stated = {(page.snapshot, r.key.shard_id): r for page in evidence.pages for r in page.ranges}
     found: Counter[tuple[int, str]] = Counter()
+    records: dict[tuple[int, str], set[int]] = defaultdict(set)
     for file in evidence.files:
         if file.stated != len(file.rows):
             yield f"{_place(file)} has {counted(len(file.rows), 'row')}, the table's metadata says {file.stated:,}"
         for row in file.rows:
             found[file.snapshot, row.shard_id] += 1
+            records[file.snapshot, row.shard_id].add(row.sequence)
             landed = stated.get((file.snapshot, row.shard_id))
             if landed is None or not holds(landed, row.sequence):
                 yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(landed)}"
     for (snapshot, shard), landed in stated.items():
         if landed.rows != (count := found[snapshot, shard]):
             yield f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, its files have {count:,}"
+        elif landed.records != (count := len(records[snapshot, shard])):
+            whole = counted(landed.records, "Kinesis record")
+            yield f"{shard}: the ledger of snapshot {snapshot} says {whole}, the rows in its files are of {count:,}"
 
 
 def _early_children(evidence: DemoEvidence) -> Iterator[str]:

@@ -6,12 +6,13 @@ scan -> leases of dead holders -> overdue handovers -> the strategy's plan -> co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from pipeline.core.assign import AssignmentInput, count_unplaced
 from pipeline.core.change import Change
-from pipeline.core.change_kind import MOVES
+from pipeline.core.change_kind import MOVES, ChangeKind
 from pipeline.core.due import is_time
 from pipeline.core.handover import pending, plan_overdue
 from pipeline.core.lease import Lease
@@ -169,6 +170,7 @@ class Assigning:
         if has_time():
             changes = self._without_revived(plan.changes, listing, fleet)
             written = tally.write(self.leases, changes, has_time=has_time)
+            self._ask_holders(written.applied, listing)
         # A row that fails for ever must not leave every pass unfinished: only transient failures count.
         unwritten = written.not_tried + (written.failed_rows if isinstance(written.trouble, Transient) else 0)
         if unwritten:
@@ -188,6 +190,14 @@ class Assigning:
         if unwritten:
             seen = replace(seen, passes=memory.passes, cpu_passes=memory.cpu_passes, unfinished=True)
         return PassResult(seen, sightings_to_keep(fleet, listing.leases, plan.presumed_dead))
+
+    def _ask_holders(self, written: Iterable[Change], listing: Listing) -> None:
+        """Ask the runs that read shards which are to be handed over to look at their rows now, instead of at their next tick."""
+        begun = {each.key for each in written if each.kind is ChangeKind.INITIATE}
+        holders = {row.holder for row in listing.leases if row.key in begun and row.holder is not None}
+        for holder in sorted(holders):
+            with suppress(HeadraceError):  # the run looks by itself at each worker tick
+                self.workers.ask(holder)
 
     def _without_revived(
         self, changes: tuple[Change, ...], listing: Listing, fleet: KnownWorkers

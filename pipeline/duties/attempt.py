@@ -40,6 +40,10 @@ _OLD = 1.0
 """Seconds. Lease rows that were read longer ago are read again before they are claimed."""
 
 
+def _keeps_none(_: frozenset[str]) -> bool:
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class Attempt:
     """`wave()` makes one wave. The caller decides when the next one begins."""
@@ -82,7 +86,8 @@ class Attempt:
         return tuple(row.key for row in held if row.looked_at is None or row.behind_ms)
 
     def look(self) -> tuple[Problem, ...]:
-        """Called at each worker tick of a pause: give away what others wait for. Returns the rows that were lost. An error doesn't end the run, because the next wave looks, too."""
+        """Called in a pause, where `kept.must_look` says so: give away what others wait for. Returns the rows that were lost. An
+        error doesn't end the run, because the next wave looks, too."""
         return self._between(self.kept.look)
 
     def let_go(self) -> tuple[Problem, ...]:
@@ -103,8 +108,7 @@ class Attempt:
         self.claims.note_progress()
         self.beat()
         # A run for named shards keeps none: the run that reads all due shards of the worker may wait for them.
-        keeps = keys is None and self.policy.keeping.may_keep(self.kept.lost_to)
-        kept = self.kept.begin_wave(log, keeps=keeps)
+        kept = self.kept.begin_wave(log, self.policy.keeping.may_keep if keys is None else _keeps_none)
         streams = WaveStreams(log, self.ports.source, self.claims)
         lost = {p.lease_key for p in log.problems}
         candidates = [row for row in self._candidates(keys, kept) if row.key not in lost]

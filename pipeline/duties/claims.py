@@ -19,6 +19,7 @@ from pipeline.core.lease import Lease, run_of_claim
 from pipeline.core.sighting import Sighting, look
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.sync import is_of_this_life
+from pipeline.core.worker import Worker
 from pipeline.duties.failing import Troubles, note_unclaimed, note_undescribed
 from pipeline.duties.wave import Problem, WaveLog
 from pipeline.errors import HeadraceError, Terminal, Unreachable
@@ -56,6 +57,12 @@ class Claims:
     """When `_beats` was last read, by the monotonic clock."""
     _waited_for: set[str] = field(default_factory=set)
     """Lease keys of rows that may have this attempt's claim in `wantedBy`."""
+    _to_ask: set[str] = field(default_factory=set)
+    """The holders of rows that this run began to wait for. Their runs don't know it yet."""
+    _asked: int = 0
+    """`asked` of the worker's row, as it was last read."""
+    _answered: int = 0
+    """The value of `_asked` before the claimed rows were last read."""
 
     def __post_init__(self) -> None:
         self.note_progress()
@@ -75,6 +82,28 @@ class Claims:
 
     def time_without_progress(self) -> timedelta:
         return timedelta(seconds=self.clock.monotonic() - self._progress_at)
+
+    def read_worker(self) -> Worker | None:
+        """Read the worker's row, which also tells whether somebody needs a row that a run of this worker has claimed."""
+        row = self.workers.get(self.me)
+        self._asked = 0 if row is None else row.asked
+        if not self.held:
+            # Nobody waited for a row that this run claims later: the claim would be refused.
+            self._answered = self._asked
+        return row
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody may need one of the claimed rows, which were not read since."""
+        return self._asked != self._answered
+
+    def read_again(self) -> Mapping[str, Lease]:
+        """The claimed rows as they are now, by lease key."""
+        # Whoever asks writes into the row first, so a row that is read after the worker's row shows why this run is asked.
+        asked = self._asked
+        found = {row.key: row for row in self.leases.get_many(self.keys).leases}
+        self._answered = asked
+        return found
 
     def claimable(
         self, log: WaveLog, streams: Mapping[str | None, StreamId], rows: Iterable[Lease]
@@ -124,9 +153,26 @@ class Claims:
         if row is None or self._other_living_run(row.wanted_by) is not None:
             return False
         self._waited_for.add(key)  # noted before the write, because the answer of the write may be lost
-        return row.wanted_by == self.claim or isinstance(
-            self.leases.apply(change.want(row, self.claim)), Applied
-        )
+        if row.wanted_by == self.claim:
+            return True
+        if row.holder is not None:
+            self._to_ask.add(row.holder)
+        return isinstance(self.leases.apply(change.want(row, self.claim)), Applied)
+
+    def is_free(self, key: str) -> bool:
+        """Whether no other run has claimed the row or waits for it. False too where the row can't be read now: the next try tells."""
+        with suppress(HeadraceError):
+            row = self.leases.get(key)
+            return row is None or (row.run_claim is None and row.wanted_by in {None, self.claim})
+        return False
+
+    def ask_holders(self) -> None:
+        """Ask the runs that read the rows which this run waits for to look at these rows now. A worker that can't be asked is
+        asked at the next try; its run looks by itself at each worker tick."""
+        for worker in sorted(self._to_ask):
+            with suppress(HeadraceError):
+                self.workers.ask(worker)
+                self._to_ask.discard(worker)
 
     def unwant_all(self) -> None:
         """Remove this run from all rows that it waits for, when it ends. Another run may also take a row that can't be written
@@ -217,7 +263,7 @@ class Claims:
         """Read the beats of other runs, and return the living claims on these rows. The claim of a run that Dagster doesn't
         know is judged by its beat alone."""
         rows = tuple(rows)
-        worker = self.workers.get(self.me)
+        worker = self.read_worker()
         beats = {claim: str(count) for claim, count in worker.run_beats.items()} if worker else {}
         # A claim that has no beat in the worker's row is watched like one whose beat stands still.
         for row in rows:

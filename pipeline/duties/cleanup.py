@@ -1,8 +1,9 @@
-"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more.
+"""The leader's clean-up: rows of ended shards, rows left over, and ENDs that nothing in the lake table needs any more. With it the
+statement `valid-through` begins, and goes on past quiet shards.
 
 due = memory.due(now, times)
 if due:
-    for each stream: cleaning.clean(due, stream, listing, state)
+    for each stream: cleaning.clean(due, facts, listing, state)
     memory = memory.after(due, now)
 """
 
@@ -16,19 +17,23 @@ from pipeline.core.change import Change
 from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
 from pipeline.core.due import is_time
 from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Range
 from pipeline.core.order import Family, a_family
 from pipeline.core.position import Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import StreamId
 from pipeline.core.sync import is_of_this_life, rows_of
-from pipeline.core.valid_through import reached, shards_that_prove
+from pipeline.core.valid_through import quiet_shards, reached, seen_quiet, shards_that_prove
 from pipeline.duties.writing import WrittenChanges, write_all
 from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import LeaseStore, Listing, ShardSource
+from pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
 from pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
 """Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has 40 s."""
+
+_LOOK = "leader"
+"""The run of empty ranges that tell of quiet shards, in the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,18 @@ class Cleaning:
     def clean(
         self,
         due: CleanupDue,
-        stream: StreamId,
+        facts: StreamFacts,
         *,
         listing: Listing,
         state: TableState,
         has_time: Callable[[], bool] = lambda: True,
     ) -> CleanupReport:
-        """Clean up one stream. `listing`: all lease rows, of this stream and of others."""
+        """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just answered."""
+        stream = facts.stream
         rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
-        gone = self._gone(family, listing, state.positions) if due.garbage else frozenset()
+        gone = self._gone(family, shards, listing, state.positions) if due.garbage else frozenset()
         changes: list[Change] = []
         if due.completed and self.settings.coordination.cleanup:
             changes += plan_delete_ended(family, rows, state.positions)
@@ -106,12 +112,32 @@ class Cleaning:
             changes += plan_delete_garbage(family, rows, state.positions, gone=gone)
         written = write_all(self.leases, changes, has_time=has_time)
         # Also with `coordination.cleanup: false`, which keeps rows: each snapshot carries all positions.
-        drop = plan_drop(family, rows, state.positions, gone=gone)
+        drop = plan_drop(family, rows, state.positions, gone=gone, listed=shards)
         proofs = () if stream in state.through else self._proofs(family, shards, state.positions)
-        return CleanupReport(written, self._commit(Proposal(drop=drop, proofs=proofs)))
+        quiet = self._quiet(facts, state) if has_time() else ()
+        return CleanupReport(
+            written, self._commit(Proposal(quiet, drop=drop.ends, begun=drop.begun, proofs=proofs))
+        )
 
-    def _gone(self, family: Family, listing: Listing, positions: Positions) -> frozenset[str]:
-        asked = worth_asking(family, rows_of(family.stream, listing.leases), positions)[:ASKED_A_PASS]
+    def _quiet(self, facts: StreamFacts, state: TableState) -> tuple[Range, ...]:
+        """What lets the statement `valid-through` go on past shards without new records."""
+        now, known = facts.asked, (facts.stream, state.through, state.positions)
+        asked = quiet_shards(*known, now=now, retention=facts.retention)
+        if not asked:
+            return ()
+        news = self.source.has_news(asked)
+        # A stream that was created again has no news for its former life. And where this process was frozen, records that came since
+        # `now` may have left the stream before it was asked: half of the retention was over already (`quiet_shards`).
+        after = self.source.describe(facts.stream.arn)
+        if after.stream != facts.stream or after.asked - now > facts.retention / 2:
+            return ()
+        return seen_quiet(*known, asked=asked, news=news, now=now, by=_LOOK)
+
+    def _gone(
+        self, family: Family, listed: Iterable[Shard], listing: Listing, positions: Positions
+    ) -> frozenset[str]:
+        rows = rows_of(family.stream, listing.leases)
+        asked = worth_asking(family, rows, positions, listed=listed)[:ASKED_A_PASS]
         return frozenset(key.shard_id for key in asked if self.source.is_gone(key))
 
     @staticmethod
@@ -125,6 +151,6 @@ class Cleaning:
 
     def _commit(self, proposal: Proposal) -> int:
         """Returns how many ENDs were removed."""
-        if not (proposal.drop or proposal.proofs):
+        if not (proposal.ranges or proposal.drop or proposal.proofs):
             return 0
         return len(self.table.commit(proposal).landing.page.dropped)

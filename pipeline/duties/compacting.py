@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 
 from pipeline.core.rewriting import CompactionPlan, FileGroup, Left, LiveFile, Rewritten, plan_compaction
 from pipeline.core.words import counted
-from pipeline.errors import HeadraceError
+from pipeline.errors import HeadraceError, Transient
 from pipeline.lake_ports import LiveTable, Rewriter
 from pipeline.ports import Clock
 from pipeline.settings.upkeep_block import UpkeepSettings
@@ -69,6 +69,8 @@ class Compacting:
     """Called once there is something to rewrite: most looks need no Spark."""
     settings: UpkeepSettings
     clock: Clock
+    needed: Callable[[date], str] = lambda _: ""
+    """The typed tables that may still need rows from before a day, for people; empty where none does."""
 
     def plan(self) -> CompactionPlan:
         return plan_compaction(
@@ -106,7 +108,13 @@ class Compacting:
         """Drop the days before the retention. Returns the files that were removed from the table."""
         if self.settings.retention is None:
             return ()
-        return self.table.drop((self.clock.now() - self.settings.retention).date())
+        before = (self.clock.now() - self.settings.retention).date()
+        if waiting := self.needed(before):
+            raise Transient(
+                f"days older than upkeep.retention stay in the lake table: records of them may not be parsed yet for {waiting}. Nothing was "
+                "removed; the next upkeep tries again"
+            )
+        return self.table.drop(before)
 
 
 def _portions(plan: CompactionPlan) -> Iterable[tuple[FileGroup, ...]]:

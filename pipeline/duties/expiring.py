@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
 from pipeline.core.words import counted
-from pipeline.errors import HeadraceError
+from pipeline.errors import HeadraceError, Terminal
 from pipeline.lake_ports import ExpirableTable, LineageTable, TableState
 from pipeline.ports import Clock
 from pipeline.settings.upkeep_block import UpkeepSettings
@@ -42,8 +42,12 @@ class Expiring:
     """Called once an expiry is due: most runs never need the lineage table."""
     settings: UpkeepSettings
     clock: Clock
+    what: str = "the lake table"
+    """The table, for people."""
     has_more: bool = field(default=False, init=False)
     """The last step left snapshots that the next step can remove, or ledgers that it has to record first."""
+    trouble: HeadraceError | None = field(default=None, init=False)
+    """Why the last step failed. Its text is the sentence that the step has returned."""
     _kept: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,19 +61,19 @@ class Expiring:
     def step(self, shape: Shape) -> str | None:
         """Expire for a few seconds. Returns a sentence for people, or None where nothing was to do. Never raises: an expiry that fails
         does no harm, and its caller has more important things to do. `shape`: of the table that made the caller think it due."""
-        self.has_more = False
+        self.has_more, self.trouble = False, None
         try:
             removed, left = self._expire()
         except HeadraceError as error:
-            return self._failed(shape, str(error))
+            return self._failed(shape, type(error), str(error))
         except Exception as error:  # noqa: BLE001 - see above
             # Only its type: the text of a library's error may quote whole snapshots.
-            return self._failed(shape, f"an unexpected {type(error).__name__}")
+            return self._failed(shape, Terminal, f"an unexpected {type(error).__name__}")
         self.has_more = self.has_more or left > 0
         if not removed and not left:
             return None
         more = f"; {left:,} more at the next chance" if left else ""
-        return f"{counted(removed, 'snapshot')} of the lake table expired{more}"
+        return f"{counted(removed, 'snapshot')} of {self.what} expired{more}"
 
     def _expire(self) -> tuple[int, int]:
         """The number of snapshots that were removed, and of those that could have been removed, too."""
@@ -104,10 +108,12 @@ class Expiring:
         keep = Keep(self.settings.keep_snapshots, self.settings.keep_for)
         return plan_expiry(history, recorded=recorded, keep=keep, now=self.clock.now())
 
-    def _failed(self, shape: Shape, why: str) -> str:
+    def _failed(self, shape: Shape, kind: type[HeadraceError], why: str) -> str:
         # Not again after each wave: what keeps failing would only cost time.
         self._kept = shape.snapshots
-        return f"the lake table's snapshots couldn't be expired now: {why}. Records land all the same; a later wave tries again"
+        said = f"the snapshots of {self.what} couldn't be expired now: {why}. Records land all the same; a later wave tries again"
+        self.trouble = kind(said)
+        return said
 
 
 def look_after(table: ExpirableTable, state: TableState, expiring: Expiring | None) -> Iterator[str]:

@@ -7,14 +7,14 @@ row exact and releases it.
     before a wave        each kept row is read: it must still have this run's claim, holder and epoch
     before a commit      rows that would fall too far behind are written
     after a wave         the rows that the next wave takes are kept, the others are released
-    then, and each       each kept row is read: a row that another run waits for, or that is being handed over, is released
-    tick of a pause
+    in the pause then    each kept row is read, once the worker's row says that somebody needs one, or a tick has passed since the
+                         last look: a row that another run waits for, or that is being handed over, is released
     at the run's end     all rows are released
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -55,6 +55,8 @@ class KeptClaims:
     """Whether the present wave keeps claims. Decided before each wave."""
     _late: dict[ShardKey, Late] = field(default_factory=dict)
     _lost_to: set[str] = field(default_factory=set)
+    _looked_at: float = float("-inf")
+    """When the kept rows were last read, by the monotonic clock."""
 
     @property
     def lost_to(self) -> frozenset[str]:
@@ -71,21 +73,32 @@ class KeptClaims:
 
     # -- before a wave, and in a pause -----------------------------------------------------------------------------
 
-    def begin_wave(self, log: WaveLog, *, keeps: bool) -> Mapping[str, Lease]:
-        """Read the kept rows again, or release them if this wave may keep none. Returns those that are kept, by lease key."""
-        self.keeps = keeps
-        if keeps:
-            self.look(log)
-        else:
+    def begin_wave(self, log: WaveLog, may_keep: Callable[[frozenset[str]], bool]) -> Mapping[str, Lease]:
+        """Read the kept rows again, and release them if this wave may keep none. Returns those that are kept, by lease key.
+
+        `may_keep` is asked after the look, which finds the workers that have taken rows from this run.
+        """
+        self.look(log)
+        self.keeps = may_keep(self.lost_to)
+        if not self.keeps:
             self.let_go(log)
         return {row.key: row for row in self.claims.held.values()}
+
+    @property
+    def must_look(self) -> bool:
+        """Whether a pause is to look at the kept rows now."""
+        since = self.claims.clock.monotonic() - self._looked_at
+        return bool(self.claims.held) and (
+            self.claims.is_asked or since >= self.times.worker_tick.total_seconds()
+        )
 
     def look(self, log: WaveLog) -> None:
         """Read the kept rows. Release those that another run waits for or that are handed over, and forget those that were lost."""
         self.claims.note_progress()
+        self._looked_at = self.claims.clock.monotonic()
         if not self.claims.held:
             return
-        found = {row.key: row for row in self.claims.leases.get_many(self.claims.keys).leases}
+        found = self.claims.read_again()
         asked: list[ShardKey] = []
         for key, before in tuple(self.claims.held.items()):
             row = found.get(before.key)
@@ -206,8 +219,8 @@ class KeptClaims:
         if not self.keeps:
             self.claims.held.clear()
             self._late.clear()
-        elif kept:
-            self.look(log)
+        else:
+            self.write_late()
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
@@ -272,6 +285,7 @@ class KeptClaims:
             throughput_kbps=None if ought.throughput_kbps == row.throughput_kbps else ought.throughput_kbps,
             failure=ended.failure,
             is_well=ended.is_well,
+            landed=None if ought.landed == row.landed else ought.landed,
         )
         if not self._is_behind(key):
             return free

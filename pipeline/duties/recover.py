@@ -221,11 +221,14 @@ class Recovery:
 
 
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:
-    tip = Tip(None, None, facts.asked)
+    tip, was_at_tip = Tip(None, None, facts.asked), False
     for page in pages.pages(Batch(key, None, start, facts.asked, facts.retention)):
         tip = replace(tip, at=page.answered, is_open=page.children is None)
         if page.last_sequence is not None:
             tip = replace(tip, sequence=page.last_sequence, arrival=page.last_arrival)
-        if page.behind <= timedelta(0):
+        # The page with the last records of a closed shard may not tell the end. The next page does.
+        is_at_tip = page.behind <= timedelta(0)
+        if is_at_tip and (was_at_tip or not page.rows):
             break
+        was_at_tip = is_at_tip
     return tip

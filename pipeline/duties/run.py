@@ -26,9 +26,12 @@ OnWave = Callable[[WaveReport], None]
 _EMPTY_PAUSE = 1.0
 """Seconds after a wave that brought no record from a shard that isn't at its tip, such as one with empty pages."""
 _STOP_PAUSE = 1.0
-"""Seconds between two looks whether the worker stops. A stopping worker can give up a shard only once its run has released it."""
+"""Seconds between two looks at the worker's row. A stopping worker can give up a shard only once its run has released it, and a
+run that waits for a shard gets it no earlier."""
 _RETRY_PAUSE = 2.0
-"""Seconds between two tries to claim a named shard."""
+"""The most seconds between two tries to claim a named shard."""
+_FREE_PAUSE = 0.5
+"""Seconds between two looks whether a named shard has become free."""
 _TRIES = 10
 """Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
 lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for ever, because the
@@ -118,8 +121,17 @@ class Run:
                 return self.waiting
             for key in sorted(busy):
                 self.attempt.claims.want(key)
+            self.attempt.claims.ask_holders()
             if not report.goes_on:
-                self.clock.pause(_RETRY_PAUSE)
+                self._pause_until_free(min(busy, default=None))
+
+    def _pause_until_free(self, key: str | None) -> None:
+        """Wait for the next try: until no run reads this shard any more, and `_RETRY_PAUSE` at most."""
+        until = self.clock.monotonic() + _RETRY_PAUSE
+        while self.clock.monotonic() < until:
+            self.clock.pause(_RETRY_PAUSE if key is None else _FREE_PAUSE)
+            if key is not None and self.attempt.claims.is_free(key):
+                return
 
     def _is_done(self, key: str, report: WaveReport, since: datetime) -> bool:
         if key in self.attempt.failed or any(_is_current(each, key, since) for each in report.landed):
@@ -152,16 +164,13 @@ class Run:
         return lingered or self.is_stopping()
 
     def _pause_until(self, moment: float) -> None:
-        """Wait for the next wave. Meanwhile the run looks at each worker tick whether it has to give shards away, and more often
-        whether it has to stop: that is one read, however many shards the run keeps."""
-        tick = self.settings.times.worker_tick.total_seconds()
-        looked = self.clock.monotonic()
+        """Wait for the next wave. Meanwhile the run reads its worker's row each second: that is one read, however many shards the
+        run keeps. The row tells whether the run has to stop, and whether somebody needs one of the kept shards."""
         while (left := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
+            if self.attempt.kept.must_look:
+                self._tell_of(self.attempt.look())
             self.clock.pause(min(left, _STOP_PAUSE))
             now = self.clock.monotonic()
-            if looked + tick <= now < moment:
-                self._tell_of(self.attempt.look())
-                looked = now
             with suppress(Transient):  # the end of the next wave asks again
                 self._is_told_to_stop = now < moment and self.is_stopping()
             self.attempt.claims.note_progress()

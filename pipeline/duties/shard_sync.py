@@ -263,7 +263,7 @@ class ShardSync:
     ) -> bool:
         """Clean up after a stream's sync. Whether rows are left for the next tick."""
         cleaning = Cleaning(settings=self.settings, leases=self.leases, source=self.source, table=self.table)
-        report = cleaning.clean(due, facts.stream, listing=listing, state=state, has_time=has_time)
+        report = cleaning.clean(due, facts, listing=listing, state=state, has_time=has_time)
         tally.count(report.written)
         if report.dropped:
             tally.notes.append(

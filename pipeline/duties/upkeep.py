@@ -7,8 +7,9 @@ Each of these goes on where another one has failed; the report has what failed. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.expiry_plan import Shape
@@ -20,6 +21,8 @@ from pipeline.duties.expiring import Expiring
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LakeTable
 from pipeline.settings.upkeep_block import UpkeepSettings
+
+T = TypeVar("T")
 
 _MOST_STEPS = 100
 """Steps of expiry in one upkeep, each of a few seconds: enough for a hundred thousand snapshots."""
@@ -69,47 +72,68 @@ class Upkeep:
         state = self.table.load()
         if state.origin_allowed:
             return UpkeepReport(files=Deleted(why_none="nothing has landed in the table yet"))
-        if dry_run:
-            plan = self.compacting.plan() if self.settings.compact else None
-            notes = tuple(_planned(plan.groups, plan.left)) if plan else ()
-            return UpkeepReport(notes=notes, files=_together(each.look() for each in self.deleting))
-        return self._work(state.shape)
+        return self._look() if dry_run else self._work(state.shape)
+
+    def _look(self) -> UpkeepReport:
+        parts = _Parts()
+        plan = parts.have(self.compacting.plan) if self.settings.compact else None
+        looks = [parts.have(each.look) for each in self.deleting]
+        notes = tuple(_planned(plan.groups, plan.left)) if plan else ()
+        return UpkeepReport(notes=notes, files=_together(looks), troubles=tuple(parts.troubles))
 
     def _work(self, shape: Shape) -> UpkeepReport:
-        troubles: list[HeadraceError] = []
-        dropped: tuple[LiveFile, ...] = ()
-        compacted = Compacted()
-        try:
-            dropped = self.compacting.expired_rows()
-            if self.settings.compact:
-                compacted = self.compacting.run()
-        except HeadraceError as error:
-            troubles.append(error)
+        parts = _Parts()
+        dropped = parts.have(self.compacting.expired_rows) or ()
+        compacted = (parts.have(self.compacting.run) if self.settings.compact else None) or Compacted()
         if compacted.trouble is not None:
-            troubles.append(compacted.trouble)
-        notes = (*_dropped(dropped), *compacted.sentences(), *self._expire(shape))
-        parts: list[Deleted] = []
-        for each in self.deleting:
-            try:
-                parts.append(each.run())
-            except HeadraceError as error:
-                troubles.append(error)
+            parts.troubles.append(compacted.trouble)
+        expired = tuple(self._expire(shape))
+        if self.expiring.trouble is not None:
+            parts.troubles.append(self.expiring.trouble)
         return UpkeepReport(
-            notes=notes,
+            notes=(*_dropped(dropped), *compacted.sentences(), *expired),
             compacted=compacted,
             dropped=dropped,
-            files=_together(parts),
-            troubles=tuple(troubles),
+            files=_together([parts.have(each.run) for each in self.deleting]),
+            troubles=tuple(parts.troubles),
         )
 
     def _expire(self, shape: Shape) -> Iterator[str]:
         for _ in range(_MOST_STEPS):
             sentence = self.expiring.step(shape)
-            if sentence is None:
+            if sentence is None or self.expiring.trouble is not None:
                 return
             yield sentence
             if not self.expiring.has_more:
                 return
+
+
+def together(reports: Sequence[tuple[str, UpkeepReport]]) -> UpkeepReport:
+    """The reports of several tables as one. Notes of all tables but the first name their table."""
+    first = reports[0][1]
+    notes = [f"{name}: {note}" for name, report in reports[1:] for note in report.notes]
+    return UpkeepReport(
+        notes=(*first.notes, *notes),
+        compacted=first.compacted,
+        dropped=first.dropped,
+        files=_together(report.files for _, report in reports),
+        troubles=tuple(trouble for _, report in reports for trouble in report.troubles),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts of one upkeep. A part that fails keeps no other part from being done."""
+
+    troubles: list[HeadraceError] = field(default_factory=list)
+
+    def have(self, act: Callable[[], T]) -> T | None:
+        """What the part returns; None where it has failed."""
+        try:
+            return act()
+        except HeadraceError as error:
+            self.troubles.append(error)
+            return None
 
 
 def _dropped(files: tuple[LiveFile, ...]) -> Iterator[str]:
@@ -126,8 +150,8 @@ def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[s
     yield from left
 
 
-def _together(parts: Iterable[Deleted]) -> Deleted:
-    parts = tuple(parts)
+def _together(done: Iterable[Deleted | None]) -> Deleted:
+    parts = tuple(each for each in done if each is not None)
     return Deleted(
         deleted=tuple(file for each in parts for file in each.deleted),
         due=tuple(file for each in parts for file in each.due),

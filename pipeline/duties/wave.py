@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pipeline.core.batch import Staged
 from pipeline.core.expiry_plan import Shape
-from pipeline.core.words import counted
+from pipeline.core.words import counted, records_in
 
 
 class Arrow(StrEnum):
@@ -67,7 +67,13 @@ class WaveReport:
 
     @property
     def rows(self) -> int:
+        """Rows for the lake table."""
         return sum(each.staged.rows for each in self.landed)
+
+    @property
+    def records(self) -> int:
+        """The Kinesis records of which the rows were made."""
+        return sum(each.staged.records for each in self.landed)
 
     @property
     def goes_on(self) -> bool:
@@ -80,8 +86,9 @@ class WaveReport:
 
     def __str__(self) -> str:
         bad = [p for p in self.problems if p.fatal]
-        return f"wave: {counted(self.rows, 'record')} of {counted(len(self.landed), 'shard')} landed" + (
-            f", {counted(len(bad), 'shard')} failed ({bad[0].lease_key}: {bad[0].why})" if bad else ""
+        return (
+            f"wave: {records_in(self.records, self.rows)} of {counted(len(self.landed), 'shard')} landed"
+            + (f", {counted(len(bad), 'shard')} failed ({bad[0].lease_key}: {bad[0].why})" if bad else "")
         )
 
 

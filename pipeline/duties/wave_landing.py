@@ -18,6 +18,7 @@ from pipeline.core.load import throughput_after
 from pipeline.core.shard import Shard
 from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.valid_through import BEHIND_OTHERS
 from pipeline.duties.chain import LandedWave, StagedWave, WavePorts
 from pipeline.duties.claims import Claims
 from pipeline.duties.kept import KeptClaims
@@ -88,10 +89,12 @@ class LandingStep:
 
     def _proposal(self, wave: StagedWave) -> Proposal:
         ranges = []
+        is_made_anyway = any(staged.moved for staged in wave.manifest.staged)
         for staged in wave.manifest.staged:
             read = wave.reads[staged.key]
             retention = wave.claimed.streams.facts[staged.key.stream].retention
-            if _is_worth_a_range(staged, read.batch.witness, retention):
+            worth = min(BEHIND_OTHERS, retention / 4) if is_made_anyway else retention / 4
+            if _is_worth_a_range(staged, read.batch.witness, worth):
                 # A file may hold records of several shards, and is then named in the range of each of them.
                 files = [f for f in wave.manifest.files if staged.key in f.shards]
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
@@ -111,6 +114,8 @@ class LandingStep:
             last_arrival=staged.last_arrival,
             files=files,
             parents=read.batch.parents,
+            records=staged.records,
+            unpacked=staged.unpacked,
         )
 
     def _listed_if_ended(
@@ -136,9 +141,15 @@ class LandingStep:
         return {staged.key: wanted}
 
 
-def _is_worth_a_range(staged: Staged, witness: datetime, retention: timedelta) -> bool:
+def _is_known_whole(staged: Staged) -> bool:
+    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it again."""
+    return staged.after is not None and staged.after.inside and not staged.upto.inside
+
+
+def _is_worth_a_range(staged: Staged, witness: datetime, older: timedelta) -> bool:
     """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last witness
-    is older than a quarter of the retention: that leaves three more tries before a quiet shard looks like a loss of records."""
-    if staged.moved:
+    is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of records; in a commit
+    that is made anyway, the statement `valid-through` goes on."""
+    if staged.moved or _is_known_whole(staged):
         return True
-    return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4
+    return staged.upto.seen is not None and staged.upto.seen - witness > older

@@ -21,8 +21,16 @@ _MAX_DEPTH = 100
 """The default recursion limit of Java's protobuf parser, for messages and groups within each other."""
 
 
+MOST_USER_RECORDS = 200_000
+"""A message with more user records is refused. The largest aggregate that KPL makes (1 MiB) has room for 174,000 empty ones."""
+
+
 class Malformed(ValueError):
     """The bytes aren't an AggregatedRecord."""
+
+
+class TooLarge(ValueError):
+    """The aggregate would become more than a task should hold in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ def parse(message: bytes) -> Aggregate:
             case 2, bytes():
                 hash_keys.append(value)
             case 3, bytes():
+                if len(entries) == MOST_USER_RECORDS:
+                    raise TooLarge(f"it has more than {MOST_USER_RECORDS:,} user records")
                 entries.append(_entry(value))
             case _:
                 pass

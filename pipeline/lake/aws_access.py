@@ -23,6 +23,12 @@ _OTHER_ACCESS = (
     "s3.anonymous",
 )
 
+SMALL_FILES: Mapping[str, Any] = {"allow_delayed_open": True}
+"""Option of pyarrow's S3FileSystem: it writes a small file by one request, and begins a multipart upload once more than 5 MiB
+(S3's smallest part) are written. By default each file is a multipart upload of three requests.
+"""
+# Not beside pyiceberg's FileIO: a Spark worker that imports pyiceberg needs a second of CPU more to start.
+
 _lasting: dict[str, Any] = {}
 """Profile -> credentials that refresh themselves, such as those of a role. Others are read from the files each time."""
 

@@ -46,9 +46,9 @@ _ADDED_BY = [field.name for field in MANIFEST_LIST_FILE_STRUCTS[DEFAULT_READ_VER
 
 
 class CommitFiles:
-    def __init__(self, files: tuple[StagedFile, ...] = ()) -> None:
-        """`files`: all that are proposed. An attempt may land a part of them."""
-        self._files = files
+    def __init__(self, files: tuple[StagedFile, ...] = (), also: tuple[StagedFile, ...] = ()) -> None:
+        """`files`: all that are proposed. An attempt may land a part of them. `also`: files of another table that have to be there."""
+        self._checked = (*files, *also)
         self._entries: dict[str, DataFile] = {}
         self._manifest: ManifestFile | None = None
         self._named: tuple[str, ...] = ()
@@ -58,13 +58,13 @@ class CommitFiles:
 
     def check(self, io: FileIO, *, now: datetime, storage: str) -> None:
         """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
-        oldest = min((file.staged_at for file in self._files), default=None)
+        oldest = min((file.staged_at for file in self._checked), default=None)
         if oldest is not None and now - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
-        paths = [file.path for file in self._files]
+        paths = [file.path for file in self._checked]
         if self._manifest is not None:
             # The manifest looks like an orphan, too, and a process may stand still for days after a refusal.
             paths.append(self._manifest.manifest_path)

@@ -8,10 +8,17 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.lake.schema import ORDER, PARTITIONS, PROPERTIES, SCHEMA
+from pipeline.lake.schema import RECORDS, TableLayout, properties_of_new
+from pipeline.settings.choices import Aggregates
 
 
-def create_table(catalog: Catalog, identifier: str) -> None:
+def create_table(
+    catalog: Catalog,
+    identifier: str,
+    layout: TableLayout = RECORDS,
+    *,
+    aggregates: Aggregates = Aggregates.AUTO,
+) -> None:
     """Create namespace and table. A second process that creates them at the same moment finds them created."""
     if catalog.table_exists(identifier):
         # A role that may only write to an existing table needs no right to create one.
@@ -22,8 +29,8 @@ def create_table(catalog: Catalog, identifier: str) -> None:
     with suppress(TableAlreadyExistsError):
         catalog.create_table(
             identifier,
-            SCHEMA,
-            partition_spec=PARTITIONS,
-            sort_order=ORDER,
-            properties={"format-version": "2", **PROPERTIES},
+            layout.schema,
+            partition_spec=layout.partitions,
+            sort_order=layout.order,
+            properties=dict(properties_of_new(layout, aggregates)),
         )

@@ -28,6 +28,8 @@ shards whose positions were removed long ago.
 """
 _LONGEST = 129
 """The most digits of a sequence number, by Kinesis's API. Padded to one length, sequence numbers compare as text."""
+_SUB_DIGITS = 19
+"""The most digits of a sub-sequence number."""
 _UNREADABLE = "Unsupported file format"
 """pyiceberg's words for data files in Avro, which another engine may write."""
 _OF_SHARD = ["stream", "stream_epoch", "shard_id"]
@@ -95,24 +97,24 @@ def _streams(states: tuple[KnownState, ...]) -> dict[str, str]:
 
 
 def _rows(remains: Remains, arns: dict[str, str]) -> tuple[dict[ShardKey, LastRow], int]:
-    """The last record of each shard, and the number of rows of unknown streams. Kinesis records land whole, so the last row is
-    the end of a record.
+    """The last row of each shard, and the number of rows of unknown streams. All user records of a Kinesis record land together, so
+    the last row is the end of a record.
     """
     found: dict[ShardKey, LastRow] = {}
     strangers = 0
     with asking(f"the lake table {remains.identifier}"):
-        columns = (*_OF_SHARD, "sequence_number", "arrival_ts")
+        columns = (*_OF_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")
         for batch in _batches(remains, columns):
             ours = with_landed_form(pa.Table.from_batches([batch]))
             strangers += len(batch) - len(ours)
             for row in _last_rows(ours):
                 if row["stream"] not in arns:
-                    strangers += row["sequence_number_count"]
+                    strangers += row["place_count"]
                     continue
                 key = ShardKey(StreamId(arns[row["stream"]], row["stream_epoch"]), row["shard_id"])
-                sequence = int(row["sequence_number_max"])
-                if key not in found or found[key].sequence < sequence:
-                    found[key] = LastRow(sequence, row["arrival_ts_max"])
+                sequence, sub = map(int, row["place_max"].split(":"))
+                if key not in found or (found[key].sequence, found[key].sub) < (sequence, sub):
+                    found[key] = LastRow(sequence, row["arrival_ts_max"], sub)
     return found, strangers
 
 
@@ -138,11 +140,18 @@ def _batches(remains: Remains, columns: tuple[str, ...]) -> Iterator[pa.RecordBa
 
 
 def _last_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """For each shard in these rows: its highest sequence number, its latest arrival, and the number of its rows."""
-    padded = pc.utf8_lpad(rows["sequence_number"], _LONGEST, padding="0")
-    grouped = rows.set_column(rows.schema.get_field_index("sequence_number"), "sequence_number", padded)
+    """For each shard in these rows: its highest place (sequence number and sub-sequence number), its latest arrival, and the number of
+    its rows."""
+    # A scan gives texts of either of Arrow's types, and they are joined in one type only.
+    number: Any = pc.utf8_lpad(rows["sequence_number"].cast(pa.string()), _LONGEST, padding="0")
+    # The stubs of pyarrow's functions know no mixture of columns and numbers.
+    column: Any = rows["sub_sequence_number"]
+    none: Any = 0
+    sub = pc.cast(pc.fill_null(column, none), pa.string())
+    place = pc.binary_join_element_wise(number, pc.utf8_lpad(sub, _SUB_DIGITS, padding="0"), ":")
+    grouped = rows.append_column("place", place)
     return (
         grouped.group_by(_OF_SHARD)
-        .aggregate([("sequence_number", "max"), ("sequence_number", "count"), ("arrival_ts", "max")])
+        .aggregate([("place", "max"), ("place", "count"), ("arrival_ts", "max")])
         .to_pylist()
     )

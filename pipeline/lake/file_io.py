@@ -9,7 +9,7 @@ from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from pipeline.lake.aws_access import keys_of, profile_of_s3
+from pipeline.lake.aws_access import SMALL_FILES, keys_of, profile_of_s3
 from pipeline.lake.private_files import PrivateFiles
 
 _PRIVATE = "headrace.private-files"
@@ -28,12 +28,6 @@ class HeadraceFileIO(PyArrowFileIO):
         _, (options,) = cast("tuple[Any, tuple[dict[str, Any]]]", files.__reduce__())
         profile = profile_of_s3(self.properties)
         return S3FileSystem(**{**options, **SMALL_FILES, **(keys_of(profile) if profile else {})})
-
-
-SMALL_FILES: Mapping[str, Any] = {"allow_delayed_open": True}
-"""Option of pyarrow's S3FileSystem: it writes a small file by one request, and begins a multipart upload once more than 5 MiB
-(S3's smallest part) are written. By default each file is a multipart upload of three requests.
-"""
 
 
 def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) -> dict[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -44,11 +45,19 @@ from pipeline.lake.history import head_of, links_of, main_of, older
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
-from pipeline.lake.schema import SCHEMA, check_shape, missing_parts, using_properties_of
+from pipeline.lake.schema import (
+    RECORDS,
+    TableLayout,
+    check_shape,
+    missing_parts,
+    unpacks,
+    using_properties_of,
+)
 from pipeline.lake.state_files import KeptStates, StateFiles
 from pipeline.lake.summary import Stored, state_in, summary_of
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
+from pipeline.settings.choices import Aggregates
 
 _TRIES = 100
 """Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest
@@ -78,7 +87,10 @@ def _place(location: str) -> str:
 
 
 class IcebergTable(LakeTable):
-    def __init__(
+    layout: ClassVar[TableLayout] = RECORDS
+    """The columns that Headrace writes. Tables of other columns are subclasses."""
+
+    def __init__(  # noqa: PLR0913 - what the settings say about the table, and what its commits need
         self,
         catalog: Mapping[str, str],
         identifier: str,
@@ -89,15 +101,17 @@ class IcebergTable(LakeTable):
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
         kept: KeptStates | None = None,
+        aggregates: Aggregates = Aggregates.AUTO,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
         known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
-        in one process.
+        in one process. `aggregates`: the setting.
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
         self.states = StateFiles(state, own_io, kept or KeptStates())
         self._private = private
+        self._aggregates = aggregates
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
         self._writer = writer
@@ -120,12 +134,12 @@ class IcebergTable(LakeTable):
     def ensure(self, *, create: bool) -> None:
         if create:
             with asking(f"the catalog of {self.identifier}"):
-                create_table(self.catalog, self.identifier)
+                create_table(self.catalog, self.identifier, self.layout, aggregates=self._aggregates)
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
-            check_shape(table)
-            missing, only_if = missing_parts(table)
+            check_shape(table, self.layout)
+            missing, only_if = missing_parts(table, self.layout, aggregates=self._aggregates)
             if not missing:
                 return
             self.check_clock()
@@ -157,10 +171,11 @@ class IcebergTable(LakeTable):
         ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
-            field_ids=tuple((column, ids[column]) for column in SCHEMA.column_names if column in ids),
+            field_ids=tuple((column, ids[column]) for column, _, _ in self.layout.columns if column in ids),
             # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
             options=options_of_s3(self._properties),
             private=self._private,
+            unpack=unpacks(table, self._aggregates),
         )
 
     def commit(self, proposal: Proposal) -> Committed:
@@ -184,7 +199,7 @@ class IcebergTable(LakeTable):
         self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]], *, began: float
     ) -> Committed:
         unsure: list[Exception] = []
-        files = CommitFiles(proposal.files)
+        files = CommitFiles(proposal.files, proposal.also)
         while True:
             tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
@@ -212,7 +227,7 @@ class IcebergTable(LakeTable):
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
-                files = CommitFiles(proposal.files)
+                files = CommitFiles(proposal.files, proposal.also)
                 continue
             ended = self.clock.monotonic()
             self._last = LastCommit(ended, took=ended - began, attempt=ended - tried_at)
@@ -369,7 +384,7 @@ class IcebergTable(LakeTable):
     ) -> PreparedCommit:
         """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`, `operation`: as
         in `pipeline.lake.append.prepare`."""
-        check_shape(base.table)
+        check_shape(base.table, self.layout)
         files = files or CommitFiles()
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
             added = files.entries(landing.files, base.table.metadata)

@@ -1,7 +1,7 @@
 """Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a quiet shard.
 
-An iterator belongs to the sequence number after which it stands. It is used only for a batch that begins after that very number,
-so a wave that didn't land, or a person who moved a position, makes it useless and never harmful.
+An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record, to its last
+user record, so a wave that didn't land, or a person who moved a position, makes it useless and never harmful.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _LIVES = 240.0
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    after: int
+    after: tuple[int, int]
+    """Sequence number, and sub-sequence number of its last user record."""
     iterator: str
     since: float
 
@@ -42,10 +43,11 @@ class KeptIterators:
         for staged in manifest.staged:
             # Without a record the place is a time or the shard's beginning, which a later wave may choose anew.
             if staged.iterator is not None and staged.upto.sequence is not None and not staged.error:
-                self._kept[staged.key] = _Kept(staged.upto.sequence, staged.iterator, now)
+                after = staged.upto.sequence, staged.upto.sub
+                self._kept[staged.key] = _Kept(after, staged.iterator, now)
 
     def _for(self, batch: Batch) -> str | None:
         kept = self._kept.pop(batch.key, None)
-        if kept is None or batch.after is None or batch.after.sub or batch.after.sequence != kept.after:
+        if kept is None or batch.after is None or (batch.after.sequence, batch.after.sub) != kept.after:
             return None
         return kept.iterator if self.monotonic() - kept.since < _LIVES else None

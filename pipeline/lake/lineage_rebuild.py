@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -29,7 +28,7 @@ from pipeline.lake.lineage_table import Content, IcebergLineage, Look, as_arrow,
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
 
-_COLUMNS = ("stream", "stream_epoch", "shard_id", "sequence_number", "arrival_ts")
+_COLUMNS = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
 
 
 def rebuild(lineage: IcebergLineage) -> Recorded:
@@ -96,7 +95,7 @@ def _rows_in_holes(
     with asking(f"the lake table {lake.identifier}"):
         for batch in table.scan(selected_fields=_COLUMNS).to_arrow_batch_reader():
             rows = with_landed_form(pa.Table.from_batches([batch]))
-            for stream, epoch, shard, number, arrival in zip(
+            for stream, epoch, shard, number, sub, arrival in zip(
                 *(rows[c].to_pylist() for c in _COLUMNS), strict=True
             ):
                 if stream not in arns:
@@ -104,21 +103,26 @@ def _rows_in_holes(
                 key = ShardKey(StreamId(arns[stream], epoch), shard)
                 stretch = stretch_of(int(number), spans.get(key, ()))
                 if stretch is not None:
-                    found[key, stretch] = _with_row(found.get((key, stretch)), stretch, int(number), arrival)
+                    row = StretchRows(stretch, 1, int(number), arrival, arrival, sub or 0, 0 if sub else 1)
+                    found[key, stretch] = _together(found.get((key, stretch)), row)
     by_key: dict[ShardKey, list[StretchRows]] = {}
     for (key, _), stretch_rows in found.items():
         by_key.setdefault(key, []).append(stretch_rows)
     return by_key
 
 
-def _with_row(rows: StretchRows | None, stretch: int, number: int, arrival: datetime | None) -> StretchRows:
+def _together(rows: StretchRows | None, row: StretchRows) -> StretchRows:
     if rows is None:
-        return StretchRows(stretch, 1, number, arrival, arrival)
-    arrivals = [at for at in (rows.first_arrival, rows.last_arrival, arrival) if at is not None]
+        return row
+    arrivals = [at for at in (rows.first_arrival, rows.last_arrival, row.last_arrival) if at is not None]
+    last, last_sub = max((rows.last_sequence, rows.last_sub), (row.last_sequence, row.last_sub))
     return StretchRows(
-        stretch,
+        rows.stretch,
         rows.rows + 1,
-        max(rows.last_sequence, number),
+        last,
         min(arrivals, default=None),
         max(arrivals, default=None),
+        last_sub,
+        # A record is counted by its first row. It has none if another program has read the first user records of an aggregate.
+        rows.records + row.records,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import (
     BooleanType,
     IcebergType,
@@ -58,6 +59,7 @@ def _position() -> StructType:
         _field("seen", _TIME, "When Kinesis last answered that there was nothing newer"),
         _field("start", _TEXT, "Where reading starts while no record has landed: TRIM_HORIZON or a time"),
         _field("gap_accepted", _FLAG, "Whether a person accepted that the next records may be lost"),
+        _field("inside", _FLAG, "Whether the record may be an aggregate with more user records"),
     )
 
 
@@ -85,8 +87,8 @@ SCHEMA = Schema(
     _field("kind", _TEXT, "landed, foreign, skipped, reposition, repair, adopt or replay"),
     _field("after", _position(), "Where the range begins; null: at the start of the shard"),
     _field("upto", _position(), "Where the range ends"),
-    _field("rows", _LONG, "The range's records in the lake table"),
-    _field("bytes", _LONG, "Bytes of these records"),
+    _field("rows", _LONG, "The range's rows in the lake table, one for each user record"),
+    _field("bytes", _LONG, "Bytes of the range's Kinesis records"),
     _field("first_arrival", _TIME, "When Kinesis received the range's first record"),
     _field("last_arrival", _TIME, "When Kinesis received the range's last record"),
     _field("run", _TEXT, "The run that read the range; unknown for a derived one"),
@@ -98,8 +100,29 @@ SCHEMA = Schema(
     _field("supersedes", _list(_LONG), "Of a replay: the snapshots whose rows it replaces"),
     _field("why", _TEXT, "The reason for an entry that isn't a landed range"),
     _field("origin", _ORIGIN, "Where the reading of the stream starts"),
+    _field(
+        "records", _LONG, "The range's Kinesis records; null in an entry of a version that took none apart"
+    ),
+    _field("unpacked", _FLAG, "Whether aggregates were taken apart, into a row for each user record"),
 )
 """No column is required, because each kind of entry has its own columns. A catalog numbers the fields anew."""
+
+_CAME_LATER = (("records",), ("unpacked",), ("after", "inside"), ("upto", "inside"))
+"""Columns that lineage tables of older versions of Headrace lack."""
+
+
+def missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """The update that gives the table the columns that it lacks, with what has to be true; no update where it has all."""
+    there = table.schema().column_names
+    missing = [path for path in _CAME_LATER if ".".join(path) not in there]
+    if not missing:
+        return (), ()
+    change = table.update_schema()
+    for path in missing:
+        field = SCHEMA.find_field(".".join(path))
+        change.add_column(path, field.field_type, field.doc)
+    # Not commit(), which is pyiceberg's own retry loop. The requirement is on the current schema, so that no two writers add a column.
+    return change._commit()  # noqa: SLF001
 
 
 def check_lineage(table: Table, lake_uuid: str) -> None:
@@ -107,6 +130,8 @@ def check_lineage(table: Table, lake_uuid: str) -> None:
     name = ".".join(table.name())
     found = {field.name: field.field_type for field in table.schema().fields}
     for field in SCHEMA.fields:
+        if (field.name,) in _CAME_LATER and field.name not in found:
+            continue
         if not _fits(found.get(field.name), field.field_type):
             raise WrongShape(
                 f"the table {name} lacks the column {field.name} of a lineage table, or has it in another form. Nothing was "
@@ -132,5 +157,10 @@ def _fits(found: IcebergType | None, wanted: IcebergType) -> bool:
         if not isinstance(found, StructType):
             return False
         inner = {field.name: field.field_type for field in found.fields}
-        return all(_fits(inner.get(field.name), field.field_type) for field in wanted.fields)
+        later = {path[-1] for path in _CAME_LATER if len(path) > 1}
+        return all(
+            _fits(inner.get(field.name), field.field_type)
+            for field in wanted.fields
+            if field.name in inner or field.name not in later
+        )
     return found == wanted

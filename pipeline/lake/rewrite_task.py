@@ -13,23 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
-from pipeline.errors import WrongShape
 from pipeline.lake.day_file import ROW_GROUP, DayFile
+from pipeline.lake.file_rows import opened, rows_of
+from pipeline.lake.row_marks import marks
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake_ports import StagingSpec
 
-_FIELD_ID = b"PARQUET:field_id"
 _SHARD = ("stream", "stream_epoch", "shard_id")
 _KEY = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts", "data")
-_CHUNK = 18
-"""Digits of a sequence number that fit into 64 bits."""
-_LONGEST = 144
-"""Kinesis's longest sequence number has 129 digits: the next multiple of the chunk."""
-_ODD = 0x9E3779B97F4A7C15
-"""An odd number near 2^64 divided by the golden ratio: multiplied by it, neighbouring numbers get bits that differ everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +58,10 @@ def rewrite_group(
 
 
 def _read(place: StagePlace, path: str, only: tuple[str, ...] | None = None) -> pa.Table:
-    """The rows of a file with the table's columns, which are found by their ids: a column may have been renamed, and a file has no
-    column that was added after it was written."""
-    location = f"{place.spec.location.rstrip('/')}/"
-    if not path.startswith(location):
-        raise WrongShape(f"{path} isn't in the table's folder {location}")
-    with (
-        place.files.open_input_file(place.path(path[len(location) :])) as source,
-        pq.ParquetFile(source) as file,
-    ):
-        names = {_id_of(column): column.name for column in file.schema_arrow}
-        wanted = [column for column in place.schema if only is None or column.name in only]
-        found = [names[_id_of(column)] for column in wanted if _id_of(column) in names]
-        rows = file.read(columns=found)
-    columns: list[Any] = [
-        rows[names[_id_of(column)]].cast(column.type)
-        if _id_of(column) in names
-        else pa.nulls(rows.num_rows, column.type)
-        for column in wanted
-    ]
-    return pa.table(columns, schema=pa.schema(wanted))
-
-
-def _id_of(column: pa.Field[Any]) -> bytes:
-    found: bytes | None = (column.metadata or {}).get(_FIELD_ID)
-    if found is None:
-        raise WrongShape(f"the column {column.name} has no field id")
-    return found
+    """The rows of a file with the table's columns."""
+    wanted = pa.schema(column for column in place.schema if only is None or column.name in only)
+    with opened(place, path) as file:
+        return rows_of(file, wanted)
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -121,28 +91,15 @@ def digest(rows: pa.Table) -> tuple[ShardDigest, ...]:
 
 
 def _marks(rows: pa.Table) -> Any:
-    # The stubs of pyarrow's functions know no mixture of chunked arrays and scalars.
+    # The stubs of pyarrow's functions know no chunked arrays of an unknown type.
     column_of: Any = rows.column
-    number: Any = pc.utf8_lpad(_filled(column_of("sequence_number"), ""), _LONGEST, padding="0")
-    mark: Any = pa.scalar(0, pa.uint64())
-    for start in range(0, _LONGEST, _CHUNK):
-        part = pc.utf8_slice_codeunits(number, start, start + _CHUNK)
-        mark = _mixed(mark, pc.cast(part, pa.uint64()))
     arrival = pc.cast(column_of("arrival_ts"), pa.int64())
-    size = pc.cast(pc.binary_length(column_of("data")), pa.int64())
-    for column in (column_of("sub_sequence_number"), arrival, size):
-        mark = _mixed(mark, pc.cast(_filled(column, -1), pa.uint64(), safe=False))
-    return mark
-
-
-def _filled(column: Any, value: Any) -> Any:
-    return pc.fill_null(column, value)
-
-
-def _mixed(mark: Any, value: Any) -> Any:
-    # Without checks for overflow, pyarrow's product wraps around at 2^64.
-    product = pc.multiply(pc.bit_wise_xor(mark, value), pa.scalar(_ODD, pa.uint64()))
-    return pc.bit_wise_xor(product, pc.shift_right(product, pa.scalar(29, pa.uint64())))
+    columns = [column_of("sub_sequence_number"), arrival]
+    # A typed table has no payloads, or has a column of another type by this name.
+    is_payload = (pa.types.is_binary, pa.types.is_large_binary)
+    if "data" in rows.column_names and any(each(rows.schema.field("data").type) for each in is_payload):
+        columns.append(pc.cast(pc.binary_length(column_of("data")), pa.int64()))
+    return marks(column_of("sequence_number"), *columns)
 
 
 def _added_up(digests: list[tuple[ShardDigest, ...]]) -> tuple[ShardDigest, ...]:

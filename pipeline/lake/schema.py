@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -23,8 +24,12 @@ from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, St
 
 from pipeline.errors import WrongShape
 from pipeline.lake.sort_key import SORT_KEY
+from pipeline.settings.choices import Aggregates
 
-_COLUMNS: tuple[tuple[str, PrimitiveType, str], ...] = (
+Columns = tuple[tuple[str, PrimitiveType, str], ...]
+"""The name, type and meaning of each column."""
+
+_COLUMNS: Columns = (
     ("stream", StringType(), "Name of the Kinesis stream"),
     (
         "stream_epoch",
@@ -46,38 +51,11 @@ _COLUMNS: tuple[tuple[str, PrimitiveType, str], ...] = (
     ),
 )
 
-_CAME_LATER = frozenset({SORT_KEY})
-"""Columns that tables of older versions of Headrace lack."""
-
-SCHEMA = Schema(
-    *(
-        NestedField(field_id=i, name=name, field_type=kind, required=False, doc=doc)
-        for i, (name, kind, doc) in enumerate(_COLUMNS, start=1)
-    )
-)
-"""No column is required: a record that couldn't be taken apart may lack any of them."""
-
-_ARRIVAL = SCHEMA.find_field("arrival_ts").field_id
-
-PARTITIONS = PartitionSpec(
-    PartitionField(source_id=_ARRIVAL, field_id=1000, transform=DayTransform(), name="arrival_day")
-)
-
-ORDER = SortOrder(
-    *(
-        SortField(source_id=SCHEMA.find_field(name).field_id, transform=IdentityTransform())
-        for name in ("stream", "stream_epoch", "shard_id", SORT_KEY, "sequence_number", "sub_sequence_number")
-    )
-)
-"""Compaction by other engines follows this order and keeps a shard's rows together, in their order. The last two columns are for
-rows of versions of Headrace that write no sort keys. A table that was made by such a version keeps the order that it has.
-"""
-
 _HISTORY = "write.metadata.previous-versions-max"
 _HISTORY_LENGTH = 200
 """Older metadata files that the metadata log names. Iceberg's default of 100 is half as many."""
 
-PROPERTIES: Mapping[str, str] = {
+_BASE_PROPERTIES: Mapping[str, str] = {
     # The walk over expired snapshots reads these older metadata files. Each commit adds one.
     _HISTORY: str(_HISTORY_LENGTH),
     "write.metadata.delete-after-commit.enabled": "true",
@@ -90,23 +68,99 @@ PROPERTIES: Mapping[str, str] = {
     "write.metadata.metrics.column.shard_id": "full",
     "write.metadata.metrics.column.sequence_number": "full",
     f"write.metadata.metrics.column.{SORT_KEY}": "full",
-    # Bounds of these columns help no query, and would copy payloads and partition keys into the metadata.
-    "write.metadata.metrics.column.partition_key": "none",
-    "write.metadata.metrics.column.explicit_hash_key": "none",
-    "write.metadata.metrics.column.data": "none",
-    "write.metadata.metrics.column.decode_error": "none",
 }
 
 
-def missing_properties(found: Mapping[str, str]) -> dict[str, str]:
+AGGREGATES = "headrace.aggregates"
+"""Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say otherwise. Tables
+of older versions lack it, and have aggregates as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """The columns that Headrace gives to a table, with its properties. Each such table is partitioned by the day of `arrival_ts`, and
+    its rows tell the stream, the shard and the number of their record."""
+
+    columns: Columns
+    no_bounds: tuple[str, ...]
+    """Columns whose bounds help no query, and would copy payloads and partition keys into the metadata."""
+    came_later: frozenset[str] = frozenset()
+    """Columns that tables of older versions of Headrace lack."""
+
+    @property
+    def schema(self) -> Schema:
+        """No column is required: a record that couldn't be taken apart may lack any of them."""
+        return Schema(
+            *(
+                NestedField(field_id=i, name=name, field_type=kind, required=False, doc=doc)
+                for i, (name, kind, doc) in enumerate(self.columns, start=1)
+            )
+        )
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return {
+            **_BASE_PROPERTIES,
+            **{f"write.metadata.metrics.column.{name}": "none" for name in self.no_bounds},
+        }
+
+    @property
+    def partitions(self) -> PartitionSpec:
+        arrival = self.schema.find_field("arrival_ts").field_id
+        return PartitionSpec(
+            PartitionField(source_id=arrival, field_id=1000, transform=DayTransform(), name="arrival_day")
+        )
+
+    @property
+    def order(self) -> SortOrder:
+        """Compaction by other engines follows this order and keeps a shard's rows together, in their order. The last two columns are
+        for rows of versions of Headrace that write no sort keys. A table that was made by such a version keeps the order that it has.
+        """
+        names = ("stream", "stream_epoch", "shard_id", SORT_KEY, "sequence_number", "sub_sequence_number")
+        schema = self.schema
+        return SortOrder(
+            *(
+                SortField(source_id=schema.find_field(name).field_id, transform=IdentityTransform())
+                for name in names
+            )
+        )
+
+
+RECORDS = TableLayout(
+    _COLUMNS,
+    no_bounds=("partition_key", "explicit_hash_key", "data", "decode_error"),
+    came_later=frozenset({SORT_KEY}),
+)
+"""The lake table into which records are landed."""
+
+SCHEMA = RECORDS.schema
+PARTITIONS = RECORDS.partitions
+PROPERTIES = RECORDS.properties
+
+
+def properties_of_new(layout: TableLayout, aggregates: Aggregates) -> Mapping[str, str]:
+    """The properties of a table that is made now."""
+    takes_apart = layout is RECORDS and aggregates is not Aggregates.KEEP
+    unpacks = {AGGREGATES: Aggregates.UNPACK.value} if takes_apart else {}
+    return {"format-version": "2", **layout.properties, **unpacks}
+
+
+def unpacks(table: Table, aggregates: Aggregates) -> bool:
+    """Whether aggregates are taken apart, by the setting and the table."""
+    if aggregates is not Aggregates.AUTO:
+        return aggregates is Aggregates.UNPACK
+    return table.properties.get(AGGREGATES) == Aggregates.UNPACK.value
+
+
+def missing_properties(found: Mapping[str, str], layout: TableLayout = RECORDS) -> dict[str, str]:
     """Properties to set: Headrace's own that another tool removed, and the log's length if another tool made it too short.
 
     Other changed values stay.
     """
-    missing = {key: value for key, value in PROPERTIES.items() if key not in found}
+    missing = {key: value for key, value in layout.properties.items() if key not in found}
     kept = found.get(_HISTORY, "0")
     if not kept.isdecimal() or int(kept) < _HISTORY_LENGTH:
-        missing[_HISTORY] = PROPERTIES[_HISTORY]
+        missing[_HISTORY] = str(_HISTORY_LENGTH)
     return missing
 
 
@@ -125,20 +179,30 @@ def missing_sort_order(
     return (AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),), (only_if,)
 
 
-def missing_parts(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+def missing_parts(
+    table: Table, layout: TableLayout = RECORDS, *, aggregates: Aggregates = Aggregates.AUTO
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
     """The update that gives the table the columns and properties that it lacks, with what has to be true; no update where it has all.
 
     Tables of older versions of Headrace lack the columns that came later; rows that are there have null in them.
     """
     # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
-    updates, requirements = _missing_columns(table)
-    if missing := missing_properties(table.properties):
+    updates, requirements = _missing_columns(table, layout)
+    missing = missing_properties(table.properties, layout)
+    if layout is RECORDS and aggregates is Aggregates.UNPACK and not unpacks(table, Aggregates.AUTO):
+        # The table remembers the choice, also when the setting is left out again.
+        missing[AGGREGATES] = Aggregates.UNPACK.value
+    if missing:
         updates = (*updates, SetPropertiesUpdate(updates=missing))
     return updates, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements)
 
 
-def _missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    missing = [each for each in _COLUMNS if each[0] in _CAME_LATER and each[0] not in _names(table)]
+def _missing_columns(
+    table: Table, layout: TableLayout
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    missing = [
+        each for each in layout.columns if each[0] in layout.came_later and each[0] not in _names(table)
+    ]
     if not missing:
         return (), ()
     change = table.update_schema()
@@ -165,20 +229,20 @@ def using_properties_of(table: Table) -> Iterator[None]:
         ) from error
 
 
-def check_shape(table: Table) -> None:
+def check_shape(table: Table, layout: TableLayout = RECORDS) -> None:
     """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed, and
     columns that came later may be missing: `missing_parts` adds them."""
     name = ".".join(table.name())
     schema = table.schema()
     for column in _names(table):
-        if column.lower() in _CAME_LATER and column not in _CAME_LATER:
+        if column.lower() in layout.came_later and column not in layout.came_later:
             raise WrongShape(
                 f"the lake table {name} has a column {column}, which other engines can't tell from Headrace's {column.lower()}. "
                 "Nothing was read from Kinesis, nothing was written, and no position moved; rename the column"
             )
-    for column, kind, _ in _COLUMNS:
+    for column, kind, _ in layout.columns:
         found = schema.find_type(column) if column in schema.column_names else None
-        if found is None and column in _CAME_LATER:
+        if found is None and column in layout.came_later:
             continue
         if found != kind:
             raise WrongShape(

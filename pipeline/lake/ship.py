@@ -1,7 +1,10 @@
 """The engine as a zip that Spark's workers import.
 
-Spark's workers, on a cluster or a Connect server, don't have this project installed. The zip's name contains the hash of its
-content, so that two versions in one session are never mistaken for each other.
+Spark's workers, on a cluster or a Connect server, don't have this project installed. The zip's name contains the hash of the
+sources, so that two versions in one session are never mistaken for each other.
+
+The zip holds each module twice: as source, and compiled. Python keeps no compiled form of modules that it imports from a zip: each worker
+would compile them anew. A worker whose Python has another version imports the source.
 
 The local server starts with the zip on its workers' path, and announces that in its configuration. If each session shipped
 the zip to it, Spark would keep a Python daemon (46 MB) for each session as long as the server runs: a run every few minutes
@@ -11,9 +14,11 @@ would fill gigabytes.
 from __future__ import annotations
 
 import hashlib
+import marshal
 import os
 import tempfile
 from functools import lru_cache
+from importlib.util import MAGIC_NUMBER, source_hash
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +45,7 @@ _EXECUTORS_NEED = (
     "lake",
 )
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The oldest time that a zip can hold. The time is fixed, so that equal content gives an equal hash."""
+"""The oldest time that a zip can hold."""
 
 ON_SERVER = "spark.headrace.engine"
 """Key in the configuration of a server that has the engine on its workers' path. The value is the zip's name."""
@@ -67,12 +72,11 @@ def is_connect(session: SparkSession) -> bool:
 @lru_cache(maxsize=1)
 def engine_zip() -> Path:
     """The zip file, built once per process. Processes with the same engine share it."""
-    content = _zip_bytes()
-    path = private_folder("ship") / f"headrace-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    path = private_folder("ship") / f"headrace-{_digest()}.zip"
     if not path.exists():
         # Written under another name first: a process that finds the zip never finds half of it.
         begun = path.with_suffix(f".{os.getpid()}")
-        begun.write_bytes(content)
+        begun.write_bytes(_zip_bytes())
         begun.replace(path)
     return path
 
@@ -86,14 +90,36 @@ def private_folder(name: str) -> Path:
     return folder
 
 
+def _digest() -> str:
+    """A name for the content. It is taken from the sources, because Python may spell the compiled form of one source in several ways."""
+    out = hashlib.sha256(MAGIC_NUMBER)
+    for source in _sources():
+        out.update(f"{_in_zip(source)}\0{hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
+    return out.hexdigest()[:16]
+
+
+def _in_zip(source: Path) -> str:
+    return f"{_PACKAGE.name}/{source.relative_to(_PACKAGE).as_posix()}"
+
+
 def _zip_bytes() -> bytes:
     out = BytesIO()
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:
         for source in _sources():
-            name = ZipInfo(f"{_PACKAGE.name}/{source.relative_to(_PACKAGE).as_posix()}", _ZIP_EPOCH)
+            name = ZipInfo(_in_zip(source), _ZIP_EPOCH)
             name.compress_type = ZIP_DEFLATED
             archive.writestr(name, source.read_bytes())
+            compiled = ZipInfo(f"{name.filename}c", _ZIP_EPOCH)
+            compiled.compress_type = ZIP_DEFLATED
+            archive.writestr(compiled, _compiled(source, name.filename))
     return out.getvalue()
+
+
+def _compiled(source: Path, name: str) -> bytes:
+    """The content of the module's .pyc file. It is valid without a look at the source (PEP 552): the zip holds both, and never changes."""
+    module = compile(source.read_bytes(), name, "exec", dont_inherit=True)
+    unchecked = (1).to_bytes(4, "little")
+    return MAGIC_NUMBER + unchecked + source_hash(source.read_bytes()) + marshal.dumps(module)
 
 
 def _sources() -> list[Path]:

@@ -12,6 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from pipeline.core.batch import Batch, Manifest
+from pipeline.core.parse_values import Parsed, Piece
+from pipeline.core.proof_rows import Doubled, FileCount
 from pipeline.core.rewriting import Rewritten
 from pipeline.errors import WrongShape
 
@@ -44,6 +46,38 @@ def encode_rewritten(rewritten: Rewritten) -> bytes:
 
 def decode_rewritten(text: bytes) -> Rewritten:
     return _decode(text, Rewritten)
+
+
+def encode_counts(counts: Sequence[FileCount]) -> bytes:
+    return _encode(tuple(counts))
+
+
+def decode_counts(text: bytes) -> tuple[FileCount, ...]:
+    return _decode(text, tuple[FileCount, ...])
+
+
+def encode_doubled(doubled: Doubled) -> bytes:
+    return _encode(doubled)
+
+
+def decode_doubled(text: bytes) -> Doubled:
+    return _decode(text, Doubled)
+
+
+def encode_pieces(pieces: Sequence[Piece]) -> bytes:
+    return _encode(tuple(pieces))
+
+
+def decode_pieces(text: bytes) -> tuple[Piece, ...]:
+    return _decode(text, tuple[Piece, ...])
+
+
+def encode_parsed(parsed: Parsed) -> bytes:
+    return _encode(parsed)
+
+
+def decode_parsed(text: bytes) -> Parsed:
+    return _decode(text, Parsed)
 
 
 def _encode(content: object) -> bytes:

@@ -42,12 +42,20 @@ class CantWrite(Exception):
 class TaskFiles:
     """Any number of threads may add rows."""
 
-    def __init__(self, spec: StagingSpec, *, now: Callable[[], datetime], fresh: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        spec: StagingSpec,
+        *,
+        now: Callable[[], datetime],
+        fresh: Callable[[], str],
+        place: StagePlace | None = None,
+    ) -> None:
+        """`place`: where the files go, with all their columns. Without it the columns are those of the first rows."""
         self._spec = spec
         self._now = now
         self._fresh = fresh
         self._lock = Lock()
-        self._place: StagePlace | None = None
+        self._place = place
         self._open: dict[date, DayFile] = {}
         """The open files, in the order in which they last got rows."""
         self._all: list[DayFile] = []

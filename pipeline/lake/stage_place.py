@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from pipeline.errors import BadSetting, WrongShape
-from pipeline.lake.aws_access import keys_of
-from pipeline.lake.file_io import SMALL_FILES
+from pipeline.lake.aws_access import SMALL_FILES, keys_of
 from pipeline.lake.private_files import PrivateFiles
 from pipeline.lake.sort_key import with_sort_key_column
 from pipeline.lake_ports import StagingSpec

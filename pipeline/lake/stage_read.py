@@ -11,16 +11,20 @@ page ──> could records have left the stream unread before it? ── no ─�
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from threading import Lock
+from threading import Condition
 from typing import TYPE_CHECKING
 
 from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
+from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError
+from pipeline.lake.aggregates import taken_apart
 from pipeline.lake.stage_files import CantWrite
+from pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
 from pipeline.lake_ports import Pages, RecordPage
 from pipeline.ports import Clock
 
@@ -30,12 +34,12 @@ if TYPE_CHECKING:
 _ZERO = timedelta(0)
 
 Write = Callable[[ShardKey, "pa.RecordBatch"], None]
-"""Takes the rows of a page for the task's files. Raises CantWrite."""
+"""Takes rows of a page for the task's files. Raises CantWrite."""
 
 
 class Box:
-    """What all shards of one task together may still read. Every page is counted when it comes, so a task reads at most one page
-    per thread more than its budget.
+    """What all shards of one task together may still read. A page that is asked for has its expected size reserved until it comes. So
+    all threads of a task together read at most one page more than the budget, unless pages turn out larger than expected.
     """
 
     def __init__(self, limits: BatchLimits, clock: Clock) -> None:
@@ -43,14 +47,41 @@ class Box:
         self._bytes = limits.bytes
         self._deadline = clock.monotonic() + limits.seconds
         self._clock = clock
-        self._lock = Lock()
+        self._reserved_records = 0
+        self._reserved_bytes = 0
+        self._changed = Condition()
 
     @property
     def has_room(self) -> bool:
         return self._records > 0 and self._bytes > 0 and self._clock.monotonic() < self._deadline
 
+    @contextmanager
+    def room_for(self, records: int, bytes_: int) -> Iterator[bool]:
+        """Reserve the expected size of a page while it is asked for. False: nothing may be read any more.
+
+        Waits while the pages that other threads ask for may use up what is left; what they don't use is free again when they come.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self.has_room or self.has_unreserved)
+            granted = self.has_room
+            if granted:
+                self._reserved_records += records
+                self._reserved_bytes += bytes_
+        try:
+            yield granted
+        finally:
+            if granted:
+                with self._changed:
+                    self._reserved_records -= records
+                    self._reserved_bytes -= bytes_
+                    self._changed.notify_all()
+
+    @property
+    def has_unreserved(self) -> bool:
+        return self._records > self._reserved_records and self._bytes > self._reserved_bytes
+
     def take(self, page: RecordPage) -> None:
-        with self._lock:
+        with self._changed:
             self._records -= page.rows
             self._bytes -= page.bytes
 
@@ -62,18 +93,21 @@ class Box:
 class ShardReading:
     """One batch while it is read. Only one thread at a time uses it."""
 
-    def __init__(self, batch: Batch, pages: Pages, write: Write) -> None:
+    def __init__(self, batch: Batch, pages: Pages, write: Write, *, unpack: bool) -> None:
         self.batch = batch
+        self._unpack = unpack
         self.over = False
         self._write = write
         self._wrote = False
         """Whether rows were given to the task's files."""
         self._pages = self._open(pages)
+        self._expected = (MOST_RECORDS, MOST_BYTES)
+        """Records and bytes of the next page: those of the last page that had records; before it, the most that a page can have."""
         self._witness = batch.witness
         """Until this time no record can have left the shard unread."""
         self._noted = batch.witness
         """Until this time no record can have left the shard unread, except in a recorded gap."""
-        self._staged = Staged(batch.key, batch.after, batch.after or Position())
+        self._staged = Staged(batch.key, batch.after, batch.after or Position(), unpacked=unpack)
 
     @property
     def staged(self) -> Staged:
@@ -81,12 +115,11 @@ class ShardReading:
 
     def read_on(self, box: Box, *, records: int, bytes_: int) -> None:
         """Read until this shard's share or the task's budget is used up, or there is no more to read."""
-        records, bytes_ = self._staged.rows + records, self._staged.bytes + bytes_
+        records, bytes_ = self._staged.records + records, self._staged.bytes + bytes_
         try:
-            while (
-                not self.over and self._staged.rows < records and self._staged.bytes < bytes_ and box.has_room
-            ):
-                self._read_page(box)
+            while not self.over and self._staged.records < records and self._staged.bytes < bytes_:
+                if not self._read_page(box):
+                    return
         except HeadraceError as error:
             self._stop(str(error), data_loss=isinstance(error, DataLoss))
         except (ImportError, CantWrite):
@@ -115,12 +148,30 @@ class ShardReading:
         """A generator, so that an error in opening the shard is raised inside read_on, which handles it."""
         yield from pages.pages(self.batch)
 
-    def _read_page(self, box: Box) -> None:
+    def _read_page(self, box: Box) -> bool:
+        """Whether the budget had room for a page. A method of its own, so that the page isn't in memory any more while the next is asked for."""
+        with box.room_for(*self._expected) as granted:
+            if not granted:
+                return False
+            page = self._next_page(box)
+        if page is not None:
+            self._judge(page)
+        return True
+
+    def _next_page(self, box: Box) -> RecordPage | None:
         page = next(self._pages, None)
         if page is None:
             self.over = True
-            return
-        box.take(page)
+        else:
+            box.take(page)
+            if page.rows:
+                self._expected = page.rows, page.bytes
+        return page
+
+    def _judge(self, page: RecordPage) -> None:
+        """Take the page's rows, unless records may have been lost before them."""
+        was_empty = not page.rows
+        page, left = self._resumed(page)
         # Kinesis may have deleted records that arrived before this time. The answer's Date has whole seconds.
         forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention
         if forgotten > self._noted:
@@ -132,18 +183,38 @@ class ShardReading:
                 return
             self._note_gap(forgotten)
         at_tip = page.children is None and page.behind <= _ZERO
-        self._take(page, at_tip=at_tip)
-        self.over = at_tip or page.children is not None
+        # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator with the last
+        # records of a closed shard, and tell the end in the next answer.
+        self._take(page, left, seen=page.answered if at_tip and was_empty else None)
+        # Where the page had the record at the position again and nothing else, the next page tells whether there is nothing newer.
+        # Else no wave would ever see that of a quiet shard whose last record is an aggregate.
+        is_only_again = not was_empty and not page.rows
+        self.over = (at_tip and not is_only_again) or page.children is not None
 
-    def _take(self, page: RecordPage, *, at_tip: bool) -> None:
-        was, witness = (
-            self._staged,
-            _latest(self._witness, page.last_arrival, page.answered if at_tip else None),
-        )
-        staged = replace(
+    def _resumed(self, page: RecordPage) -> tuple[RecordPage, pa.RecordBatch | None]:
+        """The page, and apart from it the rows that are left of the record at the position, where the page begins with that record."""
+        after = self._staged.upto
+        if page.records is None or not after.reads_again or not begins_at(page, after):
+            return page, None
+        left = rest_of(page.records.slice(0, 1), after, self.batch.hash_range)
+        if left is None:
+            # From here on the position is at the end of a record.
+            self._staged = replace(self._staged, upto=replace(after, inside=False))
+            return without_first(page), None
+        check_may_divide(self.batch.key, after, unpack=self._unpack)
+        return replace(page, records=page.records.slice(1) if page.rows > 1 else None), left
+
+    def _take(self, page: RecordPage, left: pa.RecordBatch | None, *, seen: datetime | None) -> None:
+        """`seen`: when the answer came, if it shows that the shard had nothing newer and was still open."""
+        was, witness = self._staged, _latest(self._witness, page.last_arrival, seen)
+        rows, last_sub = self._write_rows(page, left)
+        # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land
+        # and be read again.
+        self._staged = replace(
             was,
-            upto=_position(was.upto, page, at_tip=at_tip, witness=witness),
-            rows=was.rows + page.rows,
+            upto=_position(was.upto, page, last_sub=last_sub, seen=seen or was.upto.seen, witness=witness),
+            rows=was.rows + rows,
+            records=was.records + page.rows,
             bytes=was.bytes + page.bytes,
             first_arrival=was.first_arrival or page.first_arrival,
             last_arrival=page.last_arrival or was.last_arrival,
@@ -151,12 +222,29 @@ class ShardReading:
             pages=was.pages + 1,
             iterator=page.iterator,
         )
-        # Between the writing and the line of the manifest nothing can fail: rows in a file that the line doesn't count would land
-        # and be read again.
+        self._witness, self._noted = witness, max(self._noted, witness)
+
+    def _write_rows(self, page: RecordPage, left: pa.RecordBatch | None) -> tuple[int, int]:
+        """Write the page's rows after those that are left of the record at the position. Returns the number of rows, and the
+        sub-sequence number of the last one."""
+        rows = last_sub = 0
+        try:
+            for part in self._parts(page, left):
+                self._wrote = True
+                self._write(self.batch.key, part)
+                rows, last_sub = rows + len(part), part["sub_sequence_number"][-1].as_py()
+        except Exception as error:
+            # A part of the page may be in the files, and must not land without the rest.
+            if rows and not isinstance(error, CantWrite):
+                raise CantWrite(error) from error
+            raise
+        return rows, last_sub
+
+    def _parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+        if left is not None:
+            yield left
         if page.records is not None:
-            self._wrote = True
-            self._write(self.batch.key, page.records)
-        self._staged, self._witness, self._noted = staged, witness, max(self._noted, witness)
+            yield from taken_apart(page.records, self.batch.hash_range) if self._unpack else (page.records,)
 
     def _note_gap(self, until: datetime) -> None:
         self._staged = replace(self._staged, gap=Gap(self._witness, until))
@@ -175,10 +263,12 @@ class ShardReading:
         )
 
 
-def _position(was: Position, page: RecordPage, *, at_tip: bool, witness: datetime) -> Position:
-    seen = page.answered if at_tip else was.seen
+def _position(
+    was: Position, page: RecordPage, *, last_sub: int, seen: datetime | None, witness: datetime
+) -> Position:
+    """The position after the page. `last_sub`: the sub-sequence number of the page's last row."""
     if page.last_sequence is not None:
-        was = Position(sequence=page.last_sequence, arrival=page.last_arrival)
+        was = Position(page.last_sequence, last_sub, arrival=page.last_arrival)
     if page.children is not None:
         # `seen` of an ended shard is the time from which its children are judged for lost records. For a shard with records
         # it is the arrival of the last one, or the time when the shard was read up to its newest record. For a shard that

@@ -52,7 +52,7 @@ def stage_batches(
         gauge.begin()
     use_few_heaps()
     task_files = TaskFiles(spec, now=clock.now, fresh=fresh)
-    readings = [ShardReading(batch, pages, task_files.add) for batch in batches]
+    readings = [ShardReading(batch, pages, task_files.add, unpack=spec.unpack) for batch in batches]
     files: tuple[StagedFile, ...] = ()
     try:
         _read_all(readings, Box(limits, clock), threads)

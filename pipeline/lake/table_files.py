@@ -4,7 +4,7 @@ JSON file beside the state files."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from pyarrow import ArrowException
@@ -94,3 +94,18 @@ class LineageFiles(IcebergFiles):
 
     def _open(self) -> Table | None:
         return self._lineage.find()
+
+
+class QuarantineFiles(IcebergFiles):
+    """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced as well, and what it has
+    decided is carried out before anything counts as unnamed."""
+
+    def __init__(self, quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]) -> None:
+        super().__init__(quarantine)
+        self._typed = typed
+        self._settle = settle
+
+    def fence(self) -> None:
+        self._typed.carry()
+        self._settle()
+        super().fence()

@@ -3,14 +3,28 @@
 Spark keeps a daemon (46 MB) for each Connect session as long as the server runs, though the daemon's workers end after a
 minute without work. Each run of Headrace is a session, so a server that runs for days would fill the memory. When Spark needs a
 worker and the daemon has ended, it starts a new daemon (`spark.python.daemon.module` names this module).
+
+The daemon and its workers import PySpark as it is installed, and not from the zip that Spark puts before it on their path: Python
+compiles the modules of a zip anew in each process, for half a CPU second.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
+MEMORY = {"MIMALLOC_ALLOW_THP": "0"}
+"""Environment of Spark's workers. Arrow's allocator asks for huge pages, gives them back between two pages of a shard, and gets them again
+filled with zeros, which was a fifth of a task's CPU.
+"""
+_NEEDED = ("numpy", "pyarrow.compute", "pyarrow.parquet", "msgspec", "botocore.session", "botocore.client")
+"""Packages that each worker of staging needs. The daemon imports them once, and its workers, which are forks, have them."""
+# Importing numpy and pyarrow starts a thread of OpenBLAS and of jemalloc. Both libraries prepare their locks before a fork and start
+# their threads anew after it.
 _LOOK_EVERY = 60.0
 """Seconds. Longer than Spark takes to ask a new daemon for its first worker."""
 
@@ -23,9 +37,24 @@ def _end_if_idle(*_: object) -> None:
         os._exit(0)
 
 
+def without_zips_of_installed(path: list[str]) -> list[str]:
+    """The path without PySpark's zips that lie in an installed PySpark, from which Python can import the same modules."""
+    return [entry for entry in path if not _is_zip_of_installed(Path(entry), path)]
+
+
+def _is_zip_of_installed(entry: Path, path: list[str]) -> bool:
+    """Whether an entry is `pyspark/python/lib/pyspark.zip` in a folder of the path. Each version of PySpark carries its own."""
+    return entry.parts[-4:] == ("pyspark", "python", "lib", "pyspark.zip") and str(entry.parents[3]) in path
+
+
 def main() -> None:
+    os.environ |= MEMORY  # before Arrow is loaded
+    sys.path[:] = without_zips_of_installed(sys.path)
     from pyspark import daemon
 
+    for name in _NEEDED:
+        with suppress(ImportError):  # staging tells which package is missing
+            importlib.import_module(name)
     # Workers are forks of this process: modules that are imported here would hide those in the zip of the worker's session.
     for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
         del sys.modules[name]

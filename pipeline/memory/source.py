@@ -25,6 +25,9 @@ class MemoryRecord:
     arrival: datetime
     data: bytes
     partition_key: str
+    users: int = 1
+    """How many user records it has. The numbers from `sequence` on are theirs, so that sequence + sub-sequence number tells each
+    user record."""
 
 
 @dataclass(slots=True)
@@ -114,12 +117,13 @@ class MemorySource:
     def delete_stream(self, name: str) -> None:
         del self._streams[name]
 
-    def put(self, key: ShardKey, data: bytes = b"{}", *, partition_key: str = "key") -> int:
-        """The new record's sequence number."""
+    def put(self, key: ShardKey, data: bytes = b"{}", *, partition_key: str = "key", users: int = 1) -> int:
+        """The new record's sequence number. `users`: the user records of an aggregate."""
         found = self._stream(key.stream.arn)
         if found.shards[key.shard_id].closed:
             raise ValueError(f"{key} is closed: a put goes to an open shard")
-        record = MemoryRecord(next(self._sequence), self._now(), data, partition_key)
+        number, *_ = (next(self._sequence) for _ in range(users))
+        record = MemoryRecord(number, self._now(), data, partition_key, users)
         found.records[key.shard_id].append(record)
         return record.sequence
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Manifest, Staged, StagedFile
-from pipeline.core.position import Position
+from pipeline.core.position import Position, Start
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.lake_ports import OnWaiting, StagingSpec
@@ -16,17 +16,19 @@ from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock
 
 StagedRow = tuple[ShardKey, int]
-"""A record as a test knows it: shard and sequence number."""
+"""A user record as a test knows it: its shard, and its sequence number + sub-sequence number (see `MemoryRecord.users`)."""
 
 
 class MemoryStage:
     """`start` is called when the stage is opened, and may wait, tell about it and raise. `fault` is called for each shard
-    before it is read, and may raise. One file holds a whole wave."""
+    before it is read, and may raise. `tells_end` says whether the page with the last records of a closed shard tells the shard's
+    end; if not, the next page does. One file holds a whole wave."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
         self.rows: dict[str, tuple[StagedRow, ...]] = {}
         self.start: Callable[[OnWaiting], None] = lambda _: None
         self.fault: Callable[[ShardKey], None] = lambda _: None
+        self.tells_end: Callable[[ShardKey], bool] = lambda _: True
         self._is_open = False
         self._source = source
         self._clock = clock
@@ -40,7 +42,7 @@ class MemoryStage:
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         self.open(lambda _: None)
         read = [self._read(batch, limits.records // len(batches)) for batch in batches]
-        rows = tuple((staged.key, r.sequence) for staged, records in read for r in records)
+        rows = tuple((staged.key, number) for staged, numbers in read for number in numbers)
         if not rows:
             return Manifest(tuple(staged for staged, _ in read))
         path = f"{spec.location}/{next(self._names)}"
@@ -52,16 +54,14 @@ class MemoryStage:
         )
         return Manifest(tuple(staged for staged, _ in read), (file,))
 
-    def _read(self, batch: Batch, most: int) -> tuple[Staged, tuple[MemoryRecord, ...]]:
+    def _read(self, batch: Batch, most: int) -> tuple[Staged, tuple[int, ...]]:
         before = batch.after or Position()
         nothing = Staged(batch.key, batch.after, before)
         try:
             self.fault(batch.key)
             now = self._source.describe(batch.key.stream.arn).asked
             gap = self._gap(batch, now)
-            found = self._source.records(
-                batch.key, batch.start if before.sequence is None else before.sequence
-            )
+            found = self._source.records(batch.key, _begin(batch, before))
         except Unknown:
             gone = DataLoss(
                 f"{batch.key} is gone from Kinesis before its end was read: a person decides by `headrace skip`"
@@ -69,29 +69,48 @@ class MemoryStage:
             return replace(nothing, error=str(gone), data_loss=True), ()
         except HeadraceError as error:
             return replace(nothing, error=str(error), data_loss=isinstance(error, DataLoss)), ()
+        inside = before.inside
+        if before.reads_again and found and found[0].sequence == before.sequence:
+            inside = False
+            if before.sub >= found[0].users - 1:
+                found = found[1:]
         taken = found[: max(1, most)]
+        numbers = tuple(number for r in taken for number in _left(r, before))
         more = len(taken) < len(found)
         behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
-        children = self._source.children(batch.key) if len(taken) == len(found) else None
+        tells_end = not more and (not taken or self.tells_end(batch.key))
+        children = self._source.children(batch.key) if tells_end else None
         last = taken[-1] if taken else None
         upto = Position(
             last.sequence if last else before.sequence,
+            last.users - 1 if last else before.sub,
             ended=children is not None,
             children=tuple(c.shard_id for c in children or ()),
             arrival=last.arrival if last else before.arrival,
             seen=now
-            if not behind and children is None
+            if not behind and children is None and not taken
             else batch.witness
             if children is not None and last is None and before.sequence is None
             else before.seen,
             start=before.start,
+            inside=inside and last is None,
         )
         size = sum(len(r.data) for r in taken)
         first, latest = (taken[0].arrival, taken[-1].arrival) if taken else (None, None)
         staged = Staged(
-            batch.key, batch.after, upto, len(taken), size, first, latest, behind, pages=1, gap=gap
+            batch.key,
+            batch.after,
+            upto,
+            len(numbers),
+            size,
+            first,
+            latest,
+            behind,
+            pages=1,
+            gap=gap,
+            records=len(taken),
         )
-        return staged, taken
+        return staged, numbers
 
     @staticmethod
     def _gap(batch: Batch, now: datetime) -> Gap | None:
@@ -103,3 +122,16 @@ class MemoryStage:
                 f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)
+
+
+def _begin(batch: Batch, before: Position) -> Start | int:
+    """The start of reading, or the sequence number after which it begins."""
+    if before.sequence is None:
+        return batch.start
+    return before.sequence - 1 if before.reads_again else before.sequence
+
+
+def _left(record: MemoryRecord, before: Position) -> range:
+    """The numbers of the record's user records after the position."""
+    first = before.sub + 1 if record.sequence == before.sequence else 0
+    return range(record.sequence + first, record.sequence + record.users)

@@ -122,7 +122,7 @@ class MemoryTable(LakeTable):
                 return self._committed(mine, tries[mine])
             if unsure >= _UNSURE_TRIES:
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
-            self._check_files(proposal.files, unsure=unsure)
+            self._check_files((*proposal.files, *proposal.also), unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
             landing = decide_landing(base.positions, proposal, base.through)
             if landing.is_empty:

@@ -81,6 +81,12 @@ class MemoryWorkerStore:
             before = self._filled(worker_id)
             self._put(replace(before, assign_pass=before.assign_pass + 1))
 
+    def ask(self, worker_id: str) -> None:
+        with self._lock:
+            before = self._rows.get(worker_id)
+            if before is not None and before.is_ours:
+                self._put(replace(before, asked=before.asked + 1))
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         with self._lock:
             before = self._filled(worker_id)

@@ -64,8 +64,20 @@ class Billing(StrEnum):
     PROVISIONED = "PROVISIONED"
 
 
+class Aggregates(StrEnum):
+    AUTO = "auto"
+    """Taken apart in tables that were made by a version that does so, and in others once the user has chosen `unpack`."""
+    UNPACK = "unpack"
+    KEEP = "keep"
+
+
 class WireFormat(StrEnum):
     AUTO = "auto"
     """CBOR, and JSON where an endpoint doesn't answer well in CBOR."""
     JSON = "json"
     CBOR = "cbor"
+
+
+class ParseFormat(StrEnum):
+    JSON = "json"
+    CALLABLE = "callable"

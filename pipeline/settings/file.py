@@ -16,6 +16,7 @@ from pipeline.settings.model import LandingSettings, Settings
 from pipeline.settings.moved import with_current_names
 from pipeline.settings.names import PREFIX, complain_of_variable
 from pipeline.settings.nodes import compose, is_null
+from pipeline.settings.parse_block import ParseSettings
 from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from pipeline.settings.reader import Reader
 from pipeline.settings.rules import Broken, broken_rules
@@ -67,7 +68,24 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     state = landing.state
     if state is not None and "://" not in state:
         state = str(folder / state)
-    return replace(settings, landing=replace(landing, home=str(folder / landing.home), state=state))
+    parse = tuple(_with_schema(target, folder) for target in settings.parse)
+    return replace(
+        settings, landing=replace(landing, home=str(folder / landing.home), state=state), parse=parse
+    )
+
+
+def _with_schema(target: ParseSettings, folder: Path) -> ParseSettings:
+    """The target with the schema that is in its schema file, if it names one."""
+    if not target.schema.endswith(".ddl"):
+        return target
+    file = folder / target.schema
+    try:
+        return replace(target, schema=" ".join(file.read_text(encoding="utf-8").split()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            f"the schema file {file} of the target {target.name} can't be read ({type(error).__name__}): write the columns there, or into the "
+            "setting itself"
+        ) from None
 
 
 def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: Path | None = None) -> Loaded:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.settings.choices import (
+    Aggregates,
     Billing,
     Create,
     FormerStreams,
@@ -22,6 +23,7 @@ from pipeline.settings.choices import (
 )
 from pipeline.settings.kcl_block import KclSettings
 from pipeline.settings.knob import knob
+from pipeline.settings.parse_block import ParseSettings
 from pipeline.settings.upkeep_block import UpkeepSettings
 
 _LEAST_HUNG = timedelta(minutes=2)
@@ -204,6 +206,12 @@ class LandingSettings:
         doc="Folder of the embedded catalog and its warehouse, used where `catalog` is left out. A relative path starts at the folder "
         "of the settings file.",
     )
+    aggregates: Aggregates = knob(
+        Aggregates.AUTO,
+        doc="What becomes of aggregates of the Kinesis Producer Library: `unpack` lands a row for each user record, `keep` one row for "
+        "the whole aggregate. `auto` unpacks in tables that this version of Headrace makes, and in older ones once `unpack` was set. "
+        "Each range of the lineage table says which of the two it was.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +384,10 @@ class Settings:
     )
     landing: LandingSettings = knob(
         factory=LandingSettings, doc="The Iceberg table into which records are landed."
+    )
+    parse: tuple[ParseSettings, ...] = knob(
+        factory=tuple,
+        doc="Typed tables that Spark makes of the lake table's records. Each entry is a target with a table of its own.",
     )
     upkeep: UpkeepSettings = knob(
         factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."

@@ -6,7 +6,7 @@ from datetime import timedelta
 from posixpath import normpath
 from typing import NamedTuple
 
-from pipeline.settings.choices import FormerStreams, Heartbeat, InitialPosition, Mode
+from pipeline.settings.choices import FormerStreams, Heartbeat, InitialPosition, Mode, ParseFormat
 from pipeline.settings.model import (
     DiscoverySettings,
     LandingSettings,
@@ -14,6 +14,7 @@ from pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
+from pipeline.settings.parse_block import ParseSettings
 from pipeline.settings.values import show
 
 
@@ -51,6 +52,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _shared,
         _landing,
         _upkeep,
+        _parse,
         _times,
     ):
         yield from rule(settings)
@@ -375,6 +377,56 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
         yield Broken(
             "upkeep.retention",
             f"is {show(retention)}; allowed: {show(_LEAST_RETENTION)} or more, because only whole days are removed",
+        )
+
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Dagster's rule for names."""
+
+
+def _parse(settings: Settings) -> Iterator[Broken]:
+    tables = {settings.landing.table, f"{settings.landing.table}_lineage"}
+    names: list[str] = []
+    for n, target in enumerate(settings.parse):
+        key = f"parse.{n}"
+        if not _TARGET.fullmatch(target.name) or target.name in names:
+            yield Broken(f"{key}.name", f"is {target.name!r}; allowed: letters, digits and _, each name once")
+        own = {f"{table}{end}" for table in (target.table, target.quarantine) for end in ("", "_lineage")}
+        if taken := sorted(own & tables):
+            yield Broken(
+                f"{key}.table",
+                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: a table of its own for each target",
+                also=("landing.table",),
+            )
+        parts = target.table.split(".")
+        if len(parts) < 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
+            yield Broken(
+                f"{key}.table", f"is {target.table!r}; allowed: a namespace and a name (lake.orders)"
+            )
+        names.append(target.name)
+        tables |= own
+        yield from _target(target, key)
+
+
+def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
+    needs_function = target.format is ParseFormat.CALLABLE
+    if needs_function and not _FUNCTION.fullmatch(target.callable or ""):
+        yield Broken(
+            f"{key}.callable",
+            f"is {target.callable!r}; allowed with format: callable: package.module:function",
+            also=(f"{key}.format",),
+        )
+    if target.callable is not None and not needs_function:
+        yield Broken(
+            f"{key}.callable",
+            f"is given, but format is {target.format}: remove it, or say format: callable",
+            also=(f"{key}.format",),
+        )
+    if not 0 < target.stop_above <= 1:
+        yield Broken(
+            f"{key}.stop_above",
+            f"is {target.stop_above}; allowed: a fraction, more than 0 and at most 1 (1: never stops)",
         )
 
 

@@ -1,6 +1,7 @@
 """Listings of leases in DynamoDB: pages, segments, the owner index, odd rows and rows of other kinds."""
 
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -240,6 +241,16 @@ def test_unprocessed_keys_are_requested_again(table: Table):
     table.on_answer("BatchGetItem", answer_one_row)
     assert set(table.store.held_by("me").leases) == set(rows)
     assert table.calls["BatchGetItem"] == 4
+
+
+def test_rows_of_several_batches_are_read_side_by_side(table: Table):
+    rows = [Lease(f"k{i:03}", owner="me") for i in range(250)]
+    table.store.apply_all([change.create(row, "given") for row in rows])
+    # Each answer waits until all three have come: requests that follow each other would never get past the first one.
+    together = Barrier(3, timeout=20)
+    table.on_answer("BatchGetItem", lambda **_: together.wait())
+    found = table.store.get_many([row.key for row in rows]).leases
+    assert (len(found), {lease.key for lease in found}) == (250, {row.key for row in rows})
 
 
 def test_keys_that_always_stay_unprocessed_end_in_a_throttled_error(table: Table):

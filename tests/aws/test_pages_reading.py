@@ -10,7 +10,7 @@ import pytest
 from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_decode import decode_answer
 from pipeline.core.position import Position, Start
-from pipeline.errors import Terminal, WrongShape
+from pipeline.errors import Terminal
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -194,14 +194,35 @@ def test_the_pickled_reader_holds_no_credentials(monkeypatch: pytest.MonkeyPatch
     assert b"canary" not in travelled.lower()
 
 
-def test_a_position_inside_an_aggregate_is_refused_and_no_page_is_read():
+@pytest.mark.parametrize(
+    "inside", [Position(0, sub=3), Position(0, inside=True), Position(0, 3, inside=True)]
+)
+def test_reading_from_inside_an_aggregate_begins_with_the_aggregate(inside: Position):
+    world = World()
+    numbers = world.put(b"before", b"aggregate", b"after")
+
+    pages = world.reader().pages(world.batch(replace(inside, sequence=numbers[1])))
+
+    assert numbers_of(until_tip(pages)) == numbers[1:]
+
+
+def test_an_iterator_that_expires_before_the_aggregate_was_read_is_replaced_by_one_at_the_aggregate():
     world = World()
     (number,) = world.put(b"aggregate")
+    pages = world.reader().pages(replace(world.batch(Position(number, sub=3)), iterator="useless"))
 
-    with pytest.raises(WrongShape, match="inside an aggregated record"):
-        next(world.reader().pages(world.batch(Position(number, sub=3))))
+    assert numbers_of([next(pages)]) == [number]
 
-    assert world.requests == []
+
+def test_after_the_aggregate_an_expired_iterator_is_replaced_by_one_after_the_last_record():
+    world = World()
+    (first,) = world.put(b"aggregate")
+    pages = world.reader().pages(world.batch(Position(first, sub=3)))
+    assert numbers_of([next(pages)]) == [first]
+    (second,) = world.put(b"later")
+    world.aws.clock.advance(301)
+
+    assert numbers_of([next(pages)]) == [second]
 
 
 def test_unknown_fields_of_an_answer_are_ignored():

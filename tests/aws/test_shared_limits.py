@@ -186,7 +186,7 @@ def test_a_shard_with_empty_pages_while_behind_is_not_taken_as_caught_up():
     world = World(throttle=True)
     numbers = world.put(b"one", b"two")
     world.aws.inject("empty", count=40)
-    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore)
+    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore, unpack=True)
     box = Box(BatchLimits(1_000, 1_000_000, seconds=600), _Clock(world))
 
     reading.read_on(box, records=1_000, bytes_=1_000_000)
@@ -200,7 +200,7 @@ def test_a_wave_that_ends_at_an_empty_page_while_behind_says_that_it_has_to_go_o
     world = World(throttle=True)
     world.put(b"one")
     world.aws.inject("empty")
-    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore)
+    reading = ShardReading(world.batch(), world.reader(share=HALF), _ignore, unpack=True)
 
     reading.read_on(Box(BatchLimits(1_000, 1_000_000, seconds=5), _Clock(world)), records=10, bytes_=10)
 

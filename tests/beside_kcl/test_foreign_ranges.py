@@ -48,6 +48,12 @@ def test_a_sequence_number_ahead_of_the_table_is_foreign(position: Position | No
     assert ahead_of_table({KEY: ROW}, at(position)) == {KEY: 20}
 
 
+def test_a_foreign_position_may_be_inside_an_aggregate_even_at_its_first_user_record() -> None:
+    """KCL checkpoints the first user record of an aggregate as 0, which a record without an aggregate has as well."""
+    (found,) = plan_foreign({KEY: ROW}, at(None), arrivals={}, run="r", claim="r/1")
+    assert (found.upto.sub, found.upto.inside, found.upto.reads_again) == (0, True, True)
+
+
 def test_the_first_foreign_range_of_a_shard_names_all_its_parents_and_later_ones_none() -> None:
     first = plan_foreign({KEY: ROW}, at(None), arrivals={}, run="r", claim="r/1")[0]
     later = plan_foreign({KEY: ROW}, at(Position(10)), arrivals={}, run="r", claim="r/1")[0]

@@ -194,7 +194,7 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
     folder: Path, aws: LocalAws
 ):
     first, left = killed(folder, aws)
-    os.kill(left, 0)
+    assert services.commands_of(left) != []
     assert not (folder / "asked").exists()
 
     ours, theirs = os.pipe()
@@ -204,8 +204,8 @@ def test_headrace_dev_stops_the_dagster_that_a_killed_headrace_dev_left_and_star
         assert (folder / "asked").exists(), (
             "Dagster is stopped by an interrupt, as at the end of a `headrace dev` that wasn't killed"
         )
-        with pytest.raises(ProcessLookupError):
-            os.kill(left, 0)
+        # The system may be slow to forget an ended process whose parent was killed, so that its number still exists.
+        assert services.commands_of(left) == []
         second.send_signal(signal.SIGTERM)
         told += lines
         assert second.wait() == 0, told

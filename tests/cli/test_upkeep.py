@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import DONE, main
+from pipeline.cli import DONE, STOPPED, TRY_LATER, main
 from pipeline.demo.reading import the_table
+from pipeline.duties.upkeep import Upkeep, UpkeepReport
+from pipeline.errors import HeadraceError, Unreachable, WrongShape
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.read import landed_files, rows
 from tests.lake.files import ORIGIN, a_key, a_landing, numbers_in
@@ -59,6 +61,24 @@ def test_a_dry_run_changes_nothing(app: App, capsys: pytest.CaptureFixture[str])
     assert app("--dry-run") == DONE
     assert app.table.retained() == before
     assert "0 files (0 bytes) deleted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("second", "code"), [(Unreachable("S3 is away"), TRY_LATER), (WrongShape("a file is missing"), STOPPED)]
+)
+def test_upkeep_tells_all_that_failed_and_its_exit_code_is_75_only_if_trying_again_can_help(
+    app: App,
+    second: HeadraceError,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    report = UpkeepReport(notes=("3 files compacted",), troubles=(Unreachable("Spark is away"), second))
+    monkeypatch.setattr(Upkeep, "run", lambda *_, **__: report)
+    assert app() == code
+    out, err = capsys.readouterr()
+    assert "3 files compacted" in out
+    assert err == f"headrace: Spark is away\nheadrace: {second}\n"
 
 
 def land(app: App, number: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lineage import Kind, LedgerPage
 from pipeline.core.position import Position
-from pipeline.core.valid_through import APPROXIMATE
+from pipeline.core.valid_through import APPROXIMATE, quiet_shards, seen_quiet
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, append_as_others, summary_of
 
@@ -61,6 +61,35 @@ def test_a_proof_for_other_shards_and_a_second_proof_commit_nothing(lake: Lake):
     after = lake.table.load()
     prove(lake)
     assert lake.table.load() == after
+
+
+def test_an_empty_range_that_saw_quiet_shards_moves_the_statement_and_no_position(lake: Lake):
+    prove(lake)
+    state = lake.table.load()
+    known, now = (STREAM, state.through, state.positions), NOON + 2 * HOUR
+    asked = quiet_shards(*known, now=now, retention=timedelta(days=1))
+    assert asked == {A: 1, B: 1}
+    lake.table.commit(Proposal(seen_quiet(*known, asked=asked, news=(), now=now, by="leader")))
+    after = lake.handle().load()
+    assert after.through == {STREAM: now - APPROXIMATE}
+    assert {key: at.token for key, at in after.positions.shards.items()} == {
+        key: at.token for key, at in state.positions.shards.items()
+    }
+    assert not lake.table.commit(
+        a_landing(lake.table.staging_spec(), A, after=1, numbers=[2])
+    ).landing.refused
+
+
+def test_a_shard_that_has_landed_more_meanwhile_isnt_seen_quiet(lake: Lake):
+    prove(lake)
+    state = lake.table.load()
+    move(lake)
+    later = lake.table.load()
+    ranges = seen_quiet(
+        STREAM, state.through, state.positions, asked=[A, B], news=(), now=NOON + 2 * HOUR, by="leader"
+    )
+    assert len(lake.table.commit(Proposal(ranges)).landing.refused) == 2
+    assert lake.handle().load() == later
 
 
 def test_other_engines_commits_leave_the_statement(lake: Lake):

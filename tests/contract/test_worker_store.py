@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,20 @@ def test_beats_of_many_runs_at_once_are_all_counted(store: WorkerStore):
     row = store.get("w1")
     assert row is not None
     assert dict(row.run_beats) == {f"run-{i}/a": 8 for i in range(3)}
+
+
+def test_an_ask_is_counted_in_the_row_of_a_worker_of_headrace_and_moves_no_beat(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    before = store.get("w1")
+    assert before is not None
+    store.ask("w1")
+    store.ask("w1")
+    assert store.get("w1") == replace(before, asked=2)
+
+
+def test_an_ask_makes_no_row(store: WorkerStore):
+    store.ask("w1")
+    assert store.get("w1") is None
 
 
 def test_forget_runs_removes_the_named_beats_and_no_others(store: WorkerStore):

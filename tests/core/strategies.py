@@ -44,6 +44,7 @@ POSITIONS = st.builds(
     seen=st.none() | MOMENTS,
     start=st.none() | STARTS,
     gap_accepted=st.booleans(),
+    inside=st.booleans(),
 )
 
 
@@ -72,6 +73,8 @@ RANGES = st.builds(
     parents=st.lists(PARENTS, max_size=2).map(tuple),
     supersedes=st.lists(st.integers(0, 2**63 - 1), max_size=2).map(tuple),
     why=st.text(max_size=10),
+    records=st.integers(0, 2**40),
+    unpacked=st.booleans(),
 )
 PAGES = st.builds(
     LedgerPage,

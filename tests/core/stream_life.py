@@ -170,15 +170,16 @@ class World:
         _, every = self.listing(late=False)
         family = a_family(STREAM, every, leases=self.rows.values(), positions=self.positions)
         rows = list(self.rows.values())
-        asked = worth_asking(family, rows, self.positions)
+        asked = worth_asking(family, rows, self.positions, listed=every)
         gone = {key.shard_id for key in asked if self._is_gone(key)}
         for each in (
             *plan_delete_ended(family, rows, self.positions),
             *plan_delete_garbage(family, rows, self.positions, gone=gone),
         ):
             del self.rows[each.key]
-        dropped = plan_drop(family, rows, self.positions, gone=gone)
-        self.positions = decide_landing(self.positions, Proposal(drop=dropped)).positions
+        drop = plan_drop(family, rows, self.positions, gone=gone, listed=every)
+        proposal = Proposal(drop=drop.ends, begun=drop.begun)
+        self.positions = decide_landing(self.positions, proposal).positions
 
     def live(self, until: int, *, trouble: bool) -> None:
         """Take steps in random order, until the last reshard of the stream is over."""

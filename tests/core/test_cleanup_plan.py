@@ -9,10 +9,11 @@ import pytest
 
 from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
+from pipeline.core.landing import Proposal, decide_landing
 from pipeline.core.lease import Lease
 from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.shard import Shard
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
@@ -104,27 +105,79 @@ def test_the_row_of_an_unread_shard_is_never_garbage() -> None:
         ),
         ({**CHILDREN_BEGUN, A: Position(ended=True)}, LISTED_CHILDREN, ["p"]),
         ({P: replace(ENDED, children=())}, (), []),
+        ({P: replace(ENDED, children=()), A: Position(6)}, LISTED_CHILDREN, []),
+        ({**CHILDREN_BEGUN, P: replace(ENDED, children=())}, LISTED_CHILDREN, ["p"]),
         ({**CHILDREN_BEGUN, P: Position(5)}, LISTED_CHILDREN, []),
     ],
 )
 def test_an_end_is_removed_once_the_positions_of_all_children_show_the_shards_end(
     shards: dict[ShardKey, Position], listed: tuple[Shard, ...], dropped: list[str]
 ) -> None:
+    assert drop_of(shards, listed, gone="p") == dropped
     family = a_family(STREAM, listed, positions=at(shards))
-    assert [key.shard_id for key in plan_drop(family, (), at(shards), gone={"p"})] == dropped
-    assert [key.shard_id for key in worth_asking(family, (), at(shards))] == dropped
-    assert plan_drop(family, (), at(shards), gone=()) == ()
+    assert [key.shard_id for key in worth_asking(family, (), at(shards), listed=listed)] == dropped
+    assert drop_of(shards, listed, gone="") == []
     unfinished = Lease("p", stream_epoch=P.stream.epoch)
-    assert plan_drop(family, [unfinished], at(shards), gone={"p"}) == (), (
-        "the shard's row doesn't say SHARD_END yet"
-    )
+    assert drop_of(shards, listed, unfinished, gone="p") == [], "the shard's row doesn't say SHARD_END yet"
+
+
+def drop_of(
+    shards: dict[ShardKey, Position], listed: tuple[Shard, ...], *rows: Lease, gone: str
+) -> list[str]:
+    """The shards whose ENDs clean-up removes. Each commit of the removal lands on the positions on which it was planned."""
+    family = a_family(STREAM, listed, leases=rows, positions=at(shards))
+    drop = plan_drop(family, rows, at(shards), gone=set(gone), listed=listed)
+    page = decide_landing(at(shards), Proposal(drop=drop.ends, begun=drop.begun)).page
+    assert page.dropped == drop.ends
+    return [key.shard_id for key in drop.ends]
 
 
 def test_an_end_that_a_parents_end_names_is_removed_after_the_parents_end() -> None:
     """Without its END the shard would look like an unread child of its parent."""
-    over = Position(6, ended=True, children=("g",))
-    waiting = {P: ENDED, A: over, ShardKey(STREAM, "g"): Position(8)}
-    family = a_family(STREAM, [Shard("b", ("p",)), Shard("g", ("a",))], positions=at(waiting))
-    assert plan_drop(family, (), at(waiting), gone={"p", "a"}) == ()
-    assert plan_drop(family, (), at(waiting | {B: Position(7)}), gone={"p", "a"}) == (P,)
-    assert plan_drop(family, (), at({A: over, ShardKey(STREAM, "g"): Position(8)}), gone={"a"}) == (A,)
+    over = Position(6, ended=True, children=("g", "h"))
+    begun = {ShardKey(STREAM, name): Position(8) for name in "gh"}
+    listed = (Shard("b", ("p",)), Shard("g", ("a",)), Shard("h", ("a",)))
+    assert drop_of({P: ENDED, A: over, **begun}, listed, gone="pa") == []
+    assert drop_of({P: ENDED, A: over, B: Position(7), **begun}, listed, gone="pa") == ["p"]
+    assert drop_of({A: over, **begun}, listed, gone="a") == ["a"]
+
+
+def test_an_end_stays_while_a_child_that_it_doesnt_name_is_unread() -> None:
+    """A listing was late when the shard was found gone, so that its END names one child of two. Without the END the other child
+    would report that records are lost since the origin."""
+    shards = {P: replace(ENDED, children=("a",)), A: Position(6)}
+    row = Lease("b", parents=frozenset("p"), stream_epoch=STREAM.epoch)
+    assert drop_of(shards, LISTED_CHILDREN, gone="p") == []
+    assert drop_of(shards, LISTED_CHILDREN[:1], row, gone="p") == []
+    assert drop_of({**shards, B: Position(7)}, LISTED_CHILDREN, gone="p") == ["p"]
+
+
+LOW, HIGH = HashRange(0, MAX_HASH_KEY // 2), HashRange(MAX_HASH_KEY // 2 + 1, MAX_HASH_KEY)
+
+
+@pytest.mark.parametrize(
+    ("listed", "dropped"),
+    [
+        ((Shard("a", (), LOW), Shard("b", (), HIGH)), ["p"]),
+        ((Shard("a", (), LOW), Shard("b", (), HIGH), Shard("x", (), LOW, closed=True)), ["p"]),
+        ((Shard("a", (), LOW), Shard("b", (), HIGH), Shard("x", (), LOW)), []),
+        ((Shard("a", (), LOW),), []),
+        ((Shard("a", (), LOW), Shard("b", (), HIGH, closed=True)), []),
+        ((), []),
+    ],
+)
+@pytest.mark.parametrize("named", [(), ("a",)])
+def test_an_end_of_which_a_child_may_be_unknown_is_removed_once_all_open_shards_have_positions(
+    named: tuple[str, ...], listed: tuple[Shard, ...], dropped: list[str]
+) -> None:
+    """The shard was gone from Kinesis, and so were its children or one of them, before a run came to know them."""
+    shards = {P: replace(ENDED, children=named), A: Position(6), B: Position(7)}
+    assert drop_of(shards, listed, gone="p") == dropped
+    family = a_family(STREAM, listed, positions=at(shards))
+    begun = plan_drop(family, (), at(shards), gone={"p"}, listed=listed).begun
+    assert begun == ((A, B) if dropped else ())
+
+
+def test_an_end_of_a_merged_shard_names_its_only_child() -> None:
+    shards = {P: replace(ENDED, children=("a",)), A: Position(6)}
+    assert drop_of(shards, (Shard("a", ("o", "p")), Shard("x")), gone="p") == ["p"]

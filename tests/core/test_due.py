@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeline.core.backoff import after_run, held_off
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
 from pipeline.core.due import (
     Due,
     DuePlan,
@@ -179,6 +179,16 @@ def test_a_due_row_has_the_first_reason_that_applies() -> None:
         "failed": "it failed when last read",
         "behind": "5 ms behind",
     }
+
+
+def test_a_shard_whose_checkpoint_another_program_wrote_is_due_until_a_wave_has_read_on_from_there() -> None:
+    """The checkpoint may be inside an aggregate, and a probe asks only for records after that."""
+    quiet = {"looked_at": NOW, "behind_ms": 0, "checkpoint": Checkpoint("20", 3)}
+    (due,) = due_of(a_row("a", **quiet, landed=Checkpoint("20", 1))).due
+    assert due.why == "another program wrote its checkpoint, which may be inside an aggregate"
+    assert due_of(a_row("a", **quiet)).due, "KCL has read the shard from its start"
+    assert not due_of(a_row("a", **quiet, landed=Checkpoint("20", 3))).due
+    assert not due_of(a_row("a", **quiet | {"checkpoint": TRIM_HORIZON})).due
 
 
 def test_the_child_of_a_merge_waits_until_both_of_its_parents_have_ended() -> None:

@@ -79,6 +79,17 @@ def test_no_file_of_a_refused_shard_lands_and_no_shard_lands_in_part(wave: tuple
 
 
 @given(waves())
+def test_a_proposal_that_lands_as_a_whole_or_not_at_all(wave: tuple[Positions, Proposal]):
+    base, proposal = wave
+    landing = decide_landing(base, replace(proposal, whole=True))
+    if decide_landing(base, proposal).refused:
+        assert (landing.page.ranges, landing.files) == ((), ())
+        assert len(landing.refused) == len(proposal.ranges)
+    else:
+        assert landing == decide_landing(base, proposal)
+
+
+@given(waves())
 def test_a_range_is_refused_only_for_its_own_fault_or_for_a_file_shared_with_a_refused_shard(
     wave: tuple[Positions, Proposal],
 ):

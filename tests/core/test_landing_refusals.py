@@ -175,6 +175,22 @@ def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_n
     assert is_dropped(k1=Position(5, children=(A.shard_id,)))
 
 
+def test_an_end_without_children_is_removed_only_while_the_shards_that_allow_it_have_positions():
+    at: dict[ShardKey, Position | None] = {
+        A: Position(ended=True),
+        B: Position(5, ended=True, children=(C.shard_id,)),
+        C: Position(1),
+    }
+
+    def dropped(base: dict[ShardKey, Position | None], *begun: ShardKey) -> tuple[ShardKey, ...]:
+        return decide_landing(base_of(base), Proposal(drop=(A, B), begun=begun)).page.dropped
+
+    assert dropped(at) == (B,), "no child of A is known"
+    assert dropped(at, C) == (A, B)
+    assert dropped(at, C, D) == (), "the table was rolled back to before the first record of D"
+    assert dropped({**at, D: Position(start=Start())}, D) == ()
+
+
 def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
     end = Position(5, ended=True, children=(C.shard_id,))
     base = base_of({A: end, B: end, C: Position(1)})

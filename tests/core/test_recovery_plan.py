@@ -214,7 +214,7 @@ def test_the_table_goes_forward_to_the_row() -> None:
     )
     witnessed = replace(at, arrival=NOW)
     known = landing(witnessed, decided(plan_reposition(witnessed, to_lease=True, sentinel=LATEST, person=ME)))
-    assert known == Position(70, arrival=NOW)
+    assert known == Position(70, arrival=NOW, inside=True), "the record may be an aggregate, read in part"
     assert (decision.row, decision.landed) == (Checkpoint("70"), Checkpoint("70"))
 
 

@@ -188,3 +188,14 @@ def test_an_end_that_was_removed_before_a_cherry_pick_is_not_reported_as_lost() 
     repair = planned(TableEvidence(9, reached, picked, rows, (known_state(8, b=Position(7)), older)))
     assert positions_after(repair) == {"b": Position(9)}
     assert not [told for told in repair.sentences if "gets no position" in told]
+
+
+def test_user_records_that_landed_after_the_newest_snapshots_position_inside_an_aggregate_count() -> None:
+    """The position came from a KCL worker. A later commit, whose snapshot is lost, has landed the rest of the record."""
+    inside = Position(5, 1, arrival=NOON, inside=True)
+    rest = TableEvidence(9, None, (), {A: LastRow(5, NOON, 3)}, (known_state(3, a=inside),))
+    assert positions_after(planned(rest)) == {"a": Position(5, 3, arrival=NOON)}
+    reached = TableEvidence(9, Positions(ORIGINS, {A: inside}), (), {A: LastRow(5, NOON, 3)}, ())
+    found = plan_repair(reached, FAMILIES, origins={}, why="w", run="r")
+    assert isinstance(found, Stop)
+    assert "up to 5/3, but its position is 5/1" in found.why

@@ -13,7 +13,15 @@ from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.valid_through import APPROXIMATE, Through, overall, reached, shards_that_prove
+from pipeline.core.valid_through import (
+    APPROXIMATE,
+    Through,
+    overall,
+    quiet_shards,
+    reached,
+    seen_quiet,
+    shards_that_prove,
+)
 from pipeline.core.valid_through_text import read_through, time_text, write_through
 
 ORDERS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
@@ -110,6 +118,113 @@ def test_nothing_is_said_of_the_child_of_a_shard_whose_end_tells_only_when_the_o
 def test_a_stream_without_an_open_shard_says_nothing():
     assert reached(ORDERS, positions()) is None
     assert reached(ORDERS, positions(CLICKS, left=read(NOON))) is None
+
+
+# --- quiet shards -------------------------------------------------------------------------------------------
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+
+def asked(at: Positions, *, now: datetime = NOON, stated: Through | None = None) -> dict[str, Start | int]:
+    until = reached(ORDERS, at) or NOON - DAY
+    found = quiet_shards(ORDERS, {ORDERS: until} if stated is None else stated, at, now=now, retention=DAY)
+    return {each.shard_id: after for each, after in found.items()}
+
+
+def test_a_shard_is_asked_about_once_it_holds_the_statement_ten_minutes_behind_the_others():
+    near, far = 10 * MINUTE, 10 * MINUTE + timedelta(seconds=1)
+    assert asked(positions(left=read(NOON), right=read(NOON - near, 7))) == {}
+    assert asked(positions(left=read(NOON), right=read(NOON - far, 7))) == {"right": 7}
+
+
+def test_all_shards_of_a_stream_at_rest_are_asked_about_once_an_hour():
+    near, far = read(NOON - HOUR), read(NOON - HOUR - timedelta(seconds=1))
+    assert asked(positions(left=near, right=near)) == {}
+    assert asked(positions(left=far, right=far)) == {"left": 5, "right": 5}
+
+
+def test_at_most_a_thousand_shards_are_asked_about_at_once_and_the_oldest_first():
+    shards = {key(f"s{n}"): read(NOON - HOUR - n * MINUTE / 10) for n in range(1_200)}
+    at = Positions({ORDERS: Origin(TRIM, NOON - DAY)}, shards)
+    assert list(asked(at)) == [f"s{n}" for n in range(1_199, 199, -1)]
+
+
+def test_a_shard_without_a_record_is_asked_about_from_where_its_reading_begins():
+    old = NOON - 2 * HOUR
+    at = positions(left=Position(seen=old), right=Position(seen=old, start=Start(NOON - DAY)))
+    assert asked(at) == {"left": TRIM, "right": Start(NOON - DAY)}
+
+
+def test_a_shard_whose_last_record_is_an_aggregate_is_asked_about_like_any_other():
+    old = read(NOON - 2 * HOUR)
+    assert asked(positions(left=replace(old, sub=3), right=old)) == {"left": 5, "right": 5}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ended(NOON - 2 * HOUR, "child"),
+        replace(read(NOON - 2 * HOUR), sub=1, inside=True),
+        Position(7),
+        read(NOON - DAY / 2 - timedelta(seconds=1)),
+        read(NOON - 5 * MINUTE),
+    ],
+    ids=["ended", "inside of a record", "without a witness", "records may be trimmed", "seen lately"],
+)
+def test_it_isnt_asked_about_shards_of_which_the_answer_would_prove_nothing_or_change_nothing(
+    other: Position,
+):
+    at = positions(left=read(NOON - 2 * HOUR), right=other)
+    assert asked(at, stated={ORDERS: NOON - 3 * HOUR}) == {"left": 5}
+
+
+def test_nothing_is_asked_where_nothing_is_stated():
+    assert asked(positions(left=read(NOON - 2 * HOUR)), stated={}) == {}
+    assert asked(positions(left=read(NOON - 2 * HOUR)), stated={CLICKS: NOON - DAY}) == {}
+    assert quiet_shards(ORDERS, {ORDERS: NOON - DAY}, positions(), now=NOON, retention=DAY) == {}
+
+
+def quiet(at: Positions, *news: str) -> list[tuple[str, Position]]:
+    until = reached(ORDERS, at)
+    assert until is not None
+    ranges = seen_quiet(
+        ORDERS,
+        {ORDERS: until},
+        at,
+        asked=at.shards,
+        news={key(each) for each in news},
+        now=NOON,
+        by="leader",
+    )
+    assert all((each.kind, each.rows, each.after) == (Kind.LANDED, 0, at.of(each.key)) for each in ranges)
+    return [(each.key.shard_id, each.upto) for each in ranges]
+
+
+def test_a_quiet_shard_is_seen_up_to_the_time_before_the_question_and_stays_where_it_was():
+    at = positions(left=read(NOON - HOUR), right=read(NOON - 2 * HOUR, 7))
+    ranges = quiet(at)
+    assert ranges == [
+        ("left", replace(read(NOON - HOUR), seen=NOON)),
+        ("right", replace(read(NOON - 2 * HOUR, 7), seen=NOON)),
+    ]
+    moves = tuple(moved(at, shard, upto) for shard, upto in ranges)
+    assert landing(at, *moves, stated={ORDERS: NOON - DAY}).through == {ORDERS: NOON - APPROXIMATE}
+
+
+def test_a_shard_with_news_isnt_seen_and_the_others_are_only_if_that_moves_the_statement():
+    at = positions(left=read(NOON - HOUR), right=read(NOON - 2 * HOUR))
+    assert quiet(at, "right") == []
+    assert [shard for shard, _ in quiet(at, "left")] == ["right"]
+    assert quiet(at, "left", "right") == []
+
+
+def test_quiet_shards_are_seen_although_others_that_werent_asked_hold_the_statement_up():
+    at = positions(left=read(NOON - HOUR), right=read(NOON - HOUR))
+    (only,) = seen_quiet(
+        ORDERS, {ORDERS: NOON - HOUR}, at, asked=[key("left")], news=(), now=NOON, by="leader"
+    )
+    assert (only.key, only.run) == (key("left"), "leader")
 
 
 # --- the proof that all shards are known --------------------------------------------------------------------

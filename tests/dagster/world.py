@@ -80,6 +80,12 @@ class Ports:
     def rewriter(self) -> Any:
         return self.world.rewriter
 
+    def proof(self) -> Any:
+        raise AssertionError("the memory table has no Parquet files that a proof could read")
+
+    def parsing(self, _target: Any, _run: str) -> Any:
+        raise AssertionError("no target is parsed here")
+
     def lineage(self, _writer: str) -> Any:
         return self.world.lineage
 

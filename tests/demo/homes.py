@@ -88,7 +88,15 @@ def _range(key: ShardKey, after: Position | None, numbers: range, children: tupl
     ended = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in (PARENT, OTHER))
     parents = ended if key == CHILD else ()
     return Range(
-        Kind.LANDED, key, after, upto, run="run-1", claim="run-1/c", rows=len(numbers), parents=parents
+        Kind.LANDED,
+        key,
+        after,
+        upto,
+        run="run-1",
+        claim="run-1/c",
+        rows=len(numbers),
+        records=len(numbers),
+        parents=parents,
     )
 
 

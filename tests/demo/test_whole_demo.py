@@ -53,6 +53,16 @@ def test_every_record_that_was_put_has_landed_once_and_in_order(demo: "subproces
     )
 
 
+def test_the_demo_ends_with_a_proof_of_the_table(demo: "subprocess.CompletedProcess[str]"):
+    assert re.search(
+        r"^  proved: 2,000 records of 7 shards that arrived between .* once each, in snapshot \d+$",
+        demo.stdout,
+        re.MULTILINE,
+    )
+    assert "NO  " not in demo.stdout
+    assert "not proved" not in demo.stdout.casefold()
+
+
 def test_a_shard_was_split_and_two_were_merged_while_records_were_put(
     demo: "subprocess.CompletedProcess[str]",
 ):

@@ -29,6 +29,9 @@ class Scripted:
         self.waves: list[tuple[float, tuple[str, ...] | None]] = []
         """When each wave began, and which shards it was asked to read."""
         self.takes = timedelta(0)
+        self.kept = self
+        self.must_look = False
+        """Whether a pause is to look at the kept rows."""
         self.looks: list[float] = []
         """When the run looked at its kept rows in a pause."""
         self.ends = 0
@@ -48,6 +51,7 @@ class Scripted:
         return report
 
     def look(self) -> tuple[Problem, ...]:
+        self.must_look = False
         self.looks.append(self.clock.monotonic())
         return self.lost_in_pauses
 

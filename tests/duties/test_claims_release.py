@@ -43,8 +43,9 @@ def test_looked_at_is_the_time_of_kinesis_where_kinesis_gave_one() -> None:
     clock = MemoryClock()
     seen, arrival = clock.now() - MINUTE, clock.now() - 2 * MINUTE
     for told, looked_at in (
-        (landed(upto=Position(9, seen=seen), last_arrival=arrival), seen),
-        (landed(upto=Position(9), last_arrival=arrival), arrival),
+        (landed(upto=Position(9, arrival=arrival, seen=seen)), seen),
+        (landed(upto=Position(9, arrival=arrival, seen=arrival - MINUTE)), arrival),
+        (landed(upto=Position(9, arrival=arrival)), arrival),
         (landed(upto=Position(9)), clock.now() + MINUTE),
     ):
         assert released(Place(a_row()), told).looked_at == looked_at

@@ -9,7 +9,7 @@ from pipeline.core.checkpoint import SHARD_END
 from pipeline.core.lineage import Kind
 from pipeline.duties.cleanup import Cleaning, CleanupDue, CleanupMemory, CleanupReport
 from pipeline.settings.model import CoordinationSettings, TimeSettings
-from tests.duties.life import DAY, Life
+from tests.duties.life import DAY, STREAM, Life
 
 ALL = CleanupDue(completed=True, garbage=True)
 COMPLETED = CleanupDue(completed=True)
@@ -17,7 +17,9 @@ COMPLETED = CleanupDue(completed=True)
 
 def clean(life: Life, due: CleanupDue = ALL) -> CleanupReport:
     cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
-    return cleaning.clean(due, life.stream, listing=life.leases.scan(), state=life.table.load())
+    return cleaning.clean(
+        due, life.source.describe(STREAM), listing=life.leases.scan(), state=life.table.load()
+    )
 
 
 def clean_up(life: Life, due: CleanupDue = ALL) -> tuple[int, int, int]:
@@ -154,7 +156,7 @@ def test_a_row_that_changed_since_it_was_read_stays() -> None:
     life.lose_rows(0)
     life.put_row(0, checkpoint=SHARD_END, counter=row.counter + 1)
     cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
-    report = cleaning.clean(COMPLETED, life.stream, listing=listing, state=life.table.load())
+    report = cleaning.clean(COMPLETED, life.source.describe(STREAM), listing=listing, state=life.table.load())
     assert (report.deleted, report.refused) == (0, 1)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,35 @@ def test_the_upkeep_goes_on_after_a_compaction_that_failed_and_reports_it(place:
     assert [str(trouble) for trouble in report.troubles] == ["Spark gave no session; nothing was read"]
     assert report.files.why_none is None
     assert "0 files (0 bytes) deleted" in str(report)
+
+
+def failing(why: str) -> Any:
+    def fail(*_: object) -> None:
+        raise Unreachable(why)
+
+    return fail
+
+
+def test_no_part_of_an_upkeep_that_fails_hides_another_one(place: Place, monkeypatch: pytest.MonkeyPatch):
+    place.fill(0)
+    place.rewriter = NoSpark()
+    upkeep = place.upkeep()
+    monkeypatch.setattr(Compacting, "expired_rows", failing("the retention failed"))
+    monkeypatch.setattr(Expiring, "_expire", failing("the expiry failed"))
+    monkeypatch.setattr(Deleting, "run", failing("the deletion failed"))
+    told = [str(each) for each in upkeep.run().troubles]
+    assert told[:2] == ["the retention failed", "Spark gave no session; nothing was read"]
+    assert "couldn't be expired now: the expiry failed" in told[2]
+    assert told[3:] == ["the deletion failed"] * len(upkeep.deleting)
+
+
+def test_a_dry_run_tells_all_that_it_couldnt_find_out(place: Place, monkeypatch: pytest.MonkeyPatch):
+    place.fill(0)
+    upkeep = place.upkeep()
+    monkeypatch.setattr(Compacting, "plan", failing("no plan"))
+    monkeypatch.setattr(Deleting, "look", failing("no listing"))
+    report = upkeep.run(dry_run=True)
+    assert [str(each) for each in report.troubles] == ["no plan", *["no listing"] * len(upkeep.deleting)]
 
 
 def test_a_dry_run_tells_what_would_be_compacted_and_asks_no_spark(place: Place):

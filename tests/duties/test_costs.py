@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws import table_layout
+from pipeline.aws import clients, table_layout
 from pipeline.aws.leader_lock import DynamoLeaderLock
 from pipeline.aws.leases import DynamoLeaseStore
 from pipeline.aws.table_layout import KnownPlaces
@@ -27,7 +27,7 @@ from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.run import Run
 from pipeline.settings.choices import Heartbeat, Layout
 from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import WorkerSettings
+from pipeline.settings.model import AwsSettings, WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 
@@ -104,15 +104,25 @@ MakeWorld = Callable[..., PricedWorld]
 
 
 @pytest.fixture(scope="module")
-def make(dynamodb: DynamoDBClient) -> Iterator[MakeWorld]:
+def patient(dynamodb: DynamoDBClient) -> DynamoDBClient:
+    """A client that waits for answers however busy the machine is: a request that it gave up and sent again would be on the bill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "_READ", 600)
+        patch.setattr(clients, "_CONNECT", 600)
+        where = dynamodb.meta
+        return clients.dynamodb_client(AwsSettings(region=where.region_name, endpoint=where.endpoint_url))
+
+
+@pytest.fixture(scope="module")
+def make(patient: DynamoDBClient) -> Iterator[MakeWorld]:
     """Worlds at rest. The look at the layout is priced separately, because it happens as often as the host's clock
     says."""
     made: list[PricedWorld] = []
-    with Meter(dynamodb).listening() as meter, pytest.MonkeyPatch.context() as patch:
+    with Meter(patient).listening() as meter, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_layout, "_HOLDS", 1e9)
 
         def make(**how: Any) -> PricedWorld:
-            made.append(PricedWorld(client=dynamodb, meter=meter, **how))
+            made.append(PricedWorld(client=patient, meter=meter, **how))
             made[-1].come_to_rest()
             return made[-1]
 

@@ -45,8 +45,8 @@ def test_a_first_wave_with_hundreds_of_trimmed_parents_asks_for_their_rows_once(
     leases.asked = 0
     report = life.wave()
     assert report.rows == 600
-    assert (leases.asked, leases.batches) == (0, 3), (
-        "one batch to see which shards are due, one to judge where they begin, and one to look at the kept rows"
+    assert (leases.asked, leases.batches) == (0, 2), (
+        "one batch to see which shards are due, and one to judge where they begin"
     )
     life.check()
 
@@ -68,9 +68,7 @@ def test_a_wave_that_begins_no_shard_asks_for_no_listing_and_no_row() -> None:
     leases.asked = leases.batches = 0
     life.produce(2, 1)
     assert life.wave().rows == 1
-    assert (leases.asked, leases.batches) == (0, 1), (
-        "rows are read once only: after the wave, the one that the run keeps"
-    )
+    assert (leases.asked, leases.batches) == (0, 0)
 
 
 def test_a_child_waits_for_its_parent_if_the_parents_row_isnt_understood() -> None:

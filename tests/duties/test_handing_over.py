@@ -27,6 +27,7 @@ def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by
     report = run.wave()
     assert report.rows == 5
     assert not report.problems
+    assert run.look() == ()
     row = row_of(world, 0)
     assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
     assert row.checkpoint.is_digits, "the holder's last wave was landed and checkpointed completely"
@@ -34,6 +35,26 @@ def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by
     world.produce(0, 5)
     assert world.wave("w2", "run-2").rows == 5
     world.check()
+
+
+def test_the_leader_asks_the_run_of_the_holder_to_look_at_its_rows_once_for_each_pass() -> None:
+    world = World(workers=("w1",), shards=4)
+    world.settle()
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
+    run = world.a_run("w1", "run")
+    for row in world.leases.scan().leases:
+        assert isinstance(world.leases.apply(claim(row, "w1", run.claims.claim)), Applied)
+    world.workers = ("w1", "w2")
+
+    def begun() -> list[str]:
+        run.beat()
+        return [row.key for row in world.leases.scan().leases if row.checkpoint_owner == "w1"]
+
+    ticks_until(world, lambda: bool(begun()))
+    assert len(begun()) == 2
+    asked = {row.worker_id: row.asked for row in world.rows.listing().workers}
+    assert asked == {"w1": 1, "w2": 0}
 
 
 def test_no_run_claims_a_shard_that_is_being_handed_over() -> None:

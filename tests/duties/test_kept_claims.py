@@ -204,6 +204,59 @@ def test_a_shard_that_another_run_waits_for_is_released_in_the_pause_and_left_al
     assert run.wave().claimed == 0
 
 
+def test_a_kept_row_is_read_in_a_pause_once_a_tick_has_passed_or_somebody_asks_for_it() -> None:
+    world = Flowing()
+    run = world.begun()
+    reasons: list[bool] = []
+
+    def note(after: timedelta = timedelta(0)) -> None:
+        world.clock.advance(after)
+        run.claims.read_worker()
+        reasons.append(run.kept.must_look)
+
+    world.produce(0)
+    run.wave()
+    note()
+    note(4 * SECOND)
+    world.rows.ask("w1")
+    note()
+    run.look()
+    note(4 * SECOND)
+    note(SECOND)
+    run.let_go()
+    note()
+    assert reasons == [False, False, True, False, True, False]
+
+
+def test_a_run_that_was_asked_stays_asked_until_it_has_read_its_rows() -> None:
+    world = Flowing()
+    run = world.begun()
+    world.flow(run, waves=2)
+    world.rows.ask("w1")
+    run.claims.read_worker()
+    get_many = world.leases.get_many
+
+    def fails(keys: Any) -> Any:
+        raise Unreachable("no answer")
+
+    world.leases.get_many = fails  # type: ignore[method-assign]
+    run.look()
+    assert run.kept.must_look
+    world.leases.get_many = get_many  # type: ignore[method-assign]
+    run.look()
+    assert not run.kept.must_look
+
+
+def test_a_request_from_before_the_runs_first_claim_isnt_for_this_run() -> None:
+    world = Flowing()
+    world.rows.ask("w1")
+    run = world.begun()
+    world.produce(0)
+    run.wave()
+    run.claims.read_worker()
+    assert not run.kept.must_look
+
+
 def test_a_handover_in_the_pause_is_completed_with_the_last_checkpoint() -> None:
     world = Flowing()
     run = world.begun()
@@ -283,8 +336,12 @@ def test_a_run_notices_the_kcl_worker_that_takes_a_lease_in_the_middle_of_a_wave
     run.on_arrow = taken
     world.produce(0)
     run.wave()
+    run.on_arrow = lambda *_: None
+    world.produce(1)
+    run.wave()
     assert run.kept.lost_to == {"kcl"}
     assert (world.row().holder, world.row().run_claim) == ("kcl", None)
+    assert run.claims.held == {}, "the wave that finds the thief keeps nothing any more"
 
 
 def test_claims_are_kept_only_while_no_kcl_worker_leads_and_none_took_a_lease() -> None:

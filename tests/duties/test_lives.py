@@ -14,7 +14,7 @@ from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.errors import CommitUnknown
 from pipeline.memory.table import LostOnTheWay, Way
 from pipeline.settings.choices import OnDataLoss
-from tests.duties.life import DAY, Life
+from tests.duties.life import DAY, STREAM, Life
 
 SEEDS = 120
 _SECOND = timedelta(seconds=1)
@@ -88,7 +88,9 @@ class RandomLife:
         cleaning = Cleaning(settings=life.settings, leases=life.leases, source=life.source, table=life.table)
         due = CleanupDue(completed=True, garbage=self.dice.random() < 0.5)
         with suppress(CommitUnknown):
-            cleaning.clean(due, life.stream, listing=life.leases.scan(), state=life.table.load())
+            cleaning.clean(
+                due, life.source.describe(STREAM), listing=life.leases.scan(), state=life.table.load()
+            )
 
     def settle(self) -> None:
         self.faulty = False

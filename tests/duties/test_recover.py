@@ -13,6 +13,7 @@ from pipeline.core.batch import Batch
 from pipeline.core.change import Applied, claim
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lineage import Kind
+from pipeline.core.position import TRIM
 from pipeline.core.recovery_plan import (
     AfterRecord,
     Decision,
@@ -34,9 +35,10 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class MemoryPages:
-    """The stream's pages, three records each."""
+    """The stream's pages, three records each. `tells_end`: a page after the last records of a closed shard tells the end."""
 
     source: MemorySource
+    tells_end: bool = False
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         at = batch.start if batch.after is None or batch.after.sequence is None else batch.after.sequence
@@ -48,6 +50,9 @@ class MemoryPages:
             first_at, last_at = (page[0].arrival, page[-1].arrival) if page else (None, None)
             last = page[-1].sequence if page else None
             yield RecordPage(None, len(page), 0, now, behind, last, first_at, last_at, None)
+        if self.tells_end:
+            children = self.source.children(batch.key)
+            yield RecordPage(None, 0, 0, now, timedelta(0), None, None, None, children)
 
 
 def recovery(life: Life) -> Recovery:
@@ -151,6 +156,28 @@ def test_after_a_skip_to_the_tip_of_an_empty_shard_later_records_land() -> None:
     life.produce(0, 2)
     life.wave()
     life.check()
+
+
+def test_a_skip_to_the_tip_of_a_closed_shard_doesnt_call_the_shard_open() -> None:
+    """The page with the last records of a closed shard may not tell the shard's end: the next page does."""
+    life = Life()
+    life.produce(0, 7)
+    life.source.split(life.key(0))
+    tip = recovery(life).tip_of(life.key(0), MemoryPages(life.source, tells_end=True))
+    assert (tip.sequence, tip.is_open) == (life.put[-1][1], False)
+
+
+def test_a_busy_shard_has_a_tip_although_no_page_is_empty() -> None:
+    life = Life()
+    life.produce(0, 3)
+    batch = Batch(life.key(0), None, TRIM, life.clock.now(), HOUR)
+    page = next(MemoryPages(life.source).pages(batch))
+
+    class Full(MemoryPages):
+        def pages(self, batch: Batch) -> Iterator[RecordPage]:
+            yield from [page] * 9
+
+    assert recovery(life).tip_of(life.key(0), Full(life.source)).is_open
 
 
 def test_a_skipped_shard_that_left_the_stream_is_ended_and_its_children_get_rows() -> None:

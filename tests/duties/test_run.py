@@ -45,6 +45,10 @@ class Place:
     def elapsed(self) -> float:
         return self.world.clock.monotonic() - self.zero
 
+    def is_read_by(self, claim: str | None) -> None:
+        key = self.key()
+        self.world.leases._rows[key] = replace(self.world.leases._rows[key], run_claim=claim)
+
     def waves(self) -> list[float]:
         return [at - self.zero for at in self.attempt.began]
 
@@ -79,6 +83,7 @@ def test_a_run_without_records_ends_after_the_idle_time() -> None:
 
 def test_a_run_tells_of_the_rows_that_it_loses_in_a_pause_and_at_its_end() -> None:
     place = Place(NOTHING, stops_at=7.0)
+    place.attempt.must_look = True
     place.attempt.lost_in_pauses = (Problem("s1", "its row was taken", fatal=False),)
     place.attempt.lost_at_the_end = (Problem("s2", "its row couldn't be released", fatal=False),)
     place.run.all_that_is_due()
@@ -127,13 +132,16 @@ def test_waves_begin_at_regular_times_however_long_each_of_them_takes() -> None:
     assert place.waves() == [0.0, 15.0, 30.0]
 
 
-def test_in_a_pause_a_run_looks_at_its_kept_rows_at_each_worker_tick_and_not_at_the_end_of_the_pause() -> (
-    None
-):
+def test_a_run_looks_at_its_kept_rows_within_a_second_of_a_pause_once_it_has_to() -> None:
     place = Place(NOTHING)
+
+    def is_stopping() -> bool:
+        place.attempt.must_look = place.elapsed() in {3.0, EVERY - 1, EVERY + 7}
+        return False
+
+    place.run.is_stopping = is_stopping
     place.run.all_that_is_due()
-    assert place.world.settings.times.worker_tick == 5 * SECOND
-    assert [at - place.zero for at in place.attempt.looks] == [5.0, EVERY + 5.0]
+    assert [at - place.zero for at in place.attempt.looks] == [3.0, EVERY - 1, EVERY + 7]
 
 
 def test_in_a_pause_a_run_asks_each_second_whether_to_stop_and_after_each_wave_once() -> None:
@@ -261,6 +269,7 @@ def busy(*shards: str) -> WaveReport:
 
 def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_marks_it_as_wanted() -> None:
     place = Place()
+    place.is_read_by("other/1")
     place.attempt.reports = [busy(place.key(), "elsewhere")]
     wanted: list[str | None] = []
     wave = place.attempt.wave
@@ -277,6 +286,34 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
     assert place.wanted_by() is None, "the run has removed its wanted_by"
 
 
+def test_a_run_tries_again_half_a_second_after_the_shard_has_become_free() -> None:
+    place = Place()
+    place.is_read_by("other/1")
+    place.attempt.reports = [busy(place.key()), waves_of(landed(rows=1))]
+    pause = place.world.clock.pause
+
+    def released(seconds: float) -> None:
+        pause(seconds)
+        if place.elapsed() == 1.0:
+            place.is_read_by(None)
+
+    place.world.clock.pause = released  # type: ignore[method-assign]
+    assert place.run.catch_up((place.key(),)) == {}
+    assert place.waves() == [0.0, 1.0]
+
+
+def test_a_run_that_waits_asks_the_holders_run_once_to_look_at_its_rows() -> None:
+    place = Place()
+    place.is_read_by("other/1")
+    place.attempt.reports = [busy(place.key())]
+    worker = place.world.rows.get("w1")
+    assert worker is not None
+    place.run.catch_up((place.key(),))
+    after = place.world.rows.get("w1")
+    assert after is not None
+    assert after.asked == worker.asked + 1
+
+
 def test_a_run_doesnt_wait_for_busy_shards_that_it_wasnt_asked_for() -> None:
     place = Place(busy("elsewhere"))
     place.run.catch_up((place.key(),))
@@ -285,6 +322,7 @@ def test_a_run_doesnt_wait_for_busy_shards_that_it_wasnt_asked_for() -> None:
 
 def test_records_that_land_lengthen_the_time_that_a_run_waits() -> None:
     place = Place()
+    place.is_read_by("other/1")
     some = waves_of(landed(1, rows=1), problems=busy(place.key()).problems)
     place.attempt.reports = [*[some] * 100, busy(place.key())]
     place.run.catch_up((place.key(),))

@@ -259,9 +259,10 @@ def test_a_run_whose_rows_were_deleted_while_it_read_lands_its_records_and_stops
         return stage(*how)  # type: ignore[arg-type]
 
     world.stage.stage = delete_rows_while_reading  # type: ignore[method-assign,assignment]
-    report = world.wave(run="late")
-    assert report.rows == 10
-    assert any("its row was deleted" in p.why for p in report.problems)
+    world.runs.launch("late", "w1")
+    run = world.a_run("w1", "late")
+    assert run.wave().rows == 10
+    assert any("its row was deleted" in p.why for p in run.look())
     assert names(world) == [STREAM]
     world.check()
 

@@ -12,6 +12,8 @@ from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 280.0
 """In seconds. On a busy machine Dagster's daemon and then a run need minutes to start."""
 
@@ -77,7 +79,6 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_by_a_killed_and_a_cancell
     assert len(asked) == len(set(asked)), "two runs have the same run key"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.CHECKPOINTED])
 def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_killed_at_a_step(
     make_app: MakeApp, arrow: Arrow
@@ -94,7 +95,6 @@ def test_under_the_daemon_no_record_is_lost_or_doubled_if_run_after_run_is_kille
     assert len(_runs(app, dg.DagsterRunStatus.FAILURE)) == 3
 
 
-@pytest.mark.slow
 def test_after_a_daemon_was_killed_with_its_runs_another_daemon_goes_on(make_app: MakeApp):
     app = _an_app(make_app)
     app.produce(20)

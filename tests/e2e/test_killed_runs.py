@@ -11,7 +11,15 @@ from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
 
-@pytest.mark.parametrize("arrow", [Arrow.CLAIMED, Arrow.STAGED, Arrow.COMMITTED, Arrow.CHECKPOINTED])
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pytest.param(Arrow.CLAIMED, marks=pytest.mark.slow),
+        Arrow.STAGED,
+        Arrow.COMMITTED,
+        pytest.param(Arrow.CHECKPOINTED, marks=pytest.mark.slow),
+    ],
+)
 def test_after_a_killed_run_that_dagster_calls_failed_its_shards_are_read_at_the_next_tick(
     shared_app: App, arrow: Arrow
 ):

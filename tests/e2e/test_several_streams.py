@@ -7,6 +7,8 @@ waiting for the minute. tests/duties/test_streams.py has the minute, in virtual 
 
 from collections import Counter
 
+import pytest
+
 from pipeline.lake.read import rows
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
@@ -17,6 +19,7 @@ def names_of(app: App) -> Counter[str]:
     return Counter((row.stream or "").split(":")[1] for row in app.leases.scan().leases)
 
 
+@pytest.mark.slow
 def test_a_named_and_a_discovered_stream_land_through_a_reshard_and_a_former_stream_is_still_read(
     make_app: MakeApp,
 ):

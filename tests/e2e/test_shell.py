@@ -37,6 +37,7 @@ def test_the_shell_materializes_the_named_shard_and_no_other(make_app: MakeApp):
     app.check()
 
 
+@pytest.mark.slow
 def test_the_shell_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(make_app: MakeApp):
     app = make_app(times={"linger": "90s"})
     app.produce(20)

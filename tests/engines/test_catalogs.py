@@ -11,7 +11,8 @@ import pytest
 from pipeline.errors import CommitUnknown, Unknown, Unreachable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.settings.upkeep_block import UpkeepSettings
-from tests.engines.parts import NotAtHand
+from tests.contract.lakes import an_iceberg
+from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
@@ -27,22 +28,11 @@ A = a_key(0)
 @pytest.fixture(params=["iceberg", "postgres", "rest"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergLake:
     """A table with five landings of shard A."""
-    made = an_empty(request, tmp_path)
+    made = an_iceberg(request, tmp_path)
     made.iceberg.commit(ORIGIN)
     for number in range(1, 6):
         land(made, number)
     return made
-
-
-def an_empty(request: pytest.FixtureRequest, folder: Path) -> IcebergLake:
-    name = f"n{uuid4().hex[:12]}.records"
-    if request.param == "postgres":
-        server: Postgres = request.getfixturevalue("postgres")
-        return IcebergLake(folder, server.catalog(folder), name=name)
-    if request.param == "rest":
-        served: Rest = request.getfixturevalue("rest")
-        return IcebergLake(folder, served.catalog(), name=name)
-    return IcebergLake(folder, name=name)
 
 
 def land(lake: IcebergLake, number: int) -> None:
@@ -131,14 +121,11 @@ def test_expiry_records_lineage_and_the_upkeep_job_deletes_orphans_only(lake: Ic
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[tuple[Postgres, IcebergLake]]:
     """A Postgres that no other test needs, with a table of one landing."""
-    try:
-        with private_postgres() as server:
-            lake = IcebergLake(tmp_path, server.catalog(tmp_path))
-            lake.iceberg.commit(ORIGIN)
-            land(lake, 1)
-            yield server, lake
-    except NotAtHand as reason:
-        pytest.skip(f"Postgres isn't at hand: {reason}")
+    with or_skip("Postgres"), private_postgres() as server:
+        lake = IcebergLake(tmp_path, server.catalog(tmp_path))
+        lake.iceberg.commit(ORIGIN)
+        land(lake, 1)
+        yield server, lake
 
 
 def test_while_postgres_is_away_nothing_lands_and_afterwards_landing_goes_on(

@@ -11,6 +11,7 @@ from tests.examples.example import alive_until, copied, owners
 FAST = {"HEADRACE__TIMES__ASSIGNMENT": "1s", "HEADRACE__TIMES__DWELL": "1s"}
 
 
+@pytest.mark.slow
 def test_two_deployments_share_the_leases_of_one_stream(aws: LocalAws, tmp_path: Path):
     example = copied("two-deployments", tmp_path, aws)
     example.variables.update(FAST)

@@ -78,6 +78,7 @@ def a_range(
         run=run,
         claim=f"{run}/claim",
         rows=rows,
+        records=rows,
         files=tuple(Path(file.path).name for file in files),
         parents=parents,
     )

@@ -80,6 +80,16 @@ def shorten(kept: Kept) -> None:
         change.set_properties({"write.metadata.previous-versions-max": str(HISTORY)})
 
 
+def snapshots_and_metadata_are_forgotten(kept: Kept) -> None:
+    """All snapshots of before expire, and the metadata log names no file of before."""
+    for _ in range(30):
+        kept.lake.iceberg.carry()
+    kept.clock.at += DAY
+    kept.days(1)
+    for _ in range(HISTORY + 1):
+        kept.lake.iceberg.carry()
+
+
 def test_beside_a_busy_table_the_folders_stop_growing(kept: Kept):
     kept.land(1)
     shorten(kept)
@@ -108,12 +118,7 @@ def test_a_state_file_goes_once_no_snapshot_and_no_metadata_file_points_to_it(
     assert len(kept.states()) == 3
     kept.lake.iceberg.carry()
     newest = kept.states() - {first, full_file(kept)}
-    for _ in range(30):
-        kept.lake.iceberg.carry()
-    kept.clock.at += DAY
-    kept.days(1)
-    for _ in range(HISTORY + 1):
-        kept.lake.iceberg.carry()
+    snapshots_and_metadata_are_forgotten(kept)
     kept.days(5)
     assert first not in kept.states()
     assert not newest & kept.states()
@@ -165,12 +170,7 @@ def test_the_state_file_of_a_tagged_snapshot_stays(kept: Kept, monkeypatch: pyte
     first = kept.lake.iceberg.load().snapshot or 0
     kept.lake.iceberg.open().manage_snapshots().create_tag(first, "audit").commit()
     shorten(kept)
-    for _ in range(30):
-        kept.lake.iceberg.carry()
-    kept.clock.at += DAY
-    kept.days(1)
-    for _ in range(HISTORY + 1):
-        kept.lake.iceberg.carry()
+    snapshots_and_metadata_are_forgotten(kept)
     kept.days(5)
     assert len(kept.states()) < 20
     kept.lake.iceberg.open().manage_snapshots().set_current_snapshot(first).commit()
@@ -186,12 +186,7 @@ def test_the_full_state_file_stays_that_only_an_expired_snapshot_has_written(
     writer, full = kept.lake.iceberg.load().snapshot, full_file(kept)
     shorten(kept)
     kept.lake.iceberg.commit(Proposal((a_range(A, 7, 8, kind=Kind.ADOPT),)))
-    for _ in range(30):
-        kept.lake.iceberg.carry()
-    kept.clock.at += DAY
-    kept.days(1)
-    for _ in range(HISTORY + 1):
-        kept.lake.iceberg.carry()
+    snapshots_and_metadata_are_forgotten(kept)
     deltas = len(kept.states())
     kept.days(5)
     assert writer not in kept.lake.iceberg.retained().snapshots

@@ -20,7 +20,7 @@ def test_a_shard_is_read_to_its_tip_and_no_further(tmp_path: Path):
     manifest = stage([a_batch()], pages, tmp_path)
 
     done = staged_of(manifest)
-    assert done.upto == Position(3, arrival=NOON, seen=NOON + DAY / 2)
+    assert done.upto == Position(3, arrival=NOON)
     assert (done.rows, done.bytes, done.pages, done.behind) == (3, 21, 2, timedelta(0))
     assert (done.first_arrival, done.last_arrival, done.error) == (NOON, NOON, None)
     assert [number for _, number in rows_of(manifest)] == [1, 2, 3]
@@ -40,6 +40,21 @@ def test_reading_an_idle_shard_moves_only_its_witness(tmp_path: Path):
     assert staged_of(manifest).upto == Position(7, arrival=NOON - DAY / 2, seen=NOON)
     assert manifest.files == ()
     assert files_in(tmp_path) == []
+
+
+def test_a_page_with_records_doesnt_show_that_its_shard_is_open(tmp_path: Path):
+    """Kinesis may give a next iterator with the last records of a closed shard. A later time than these records' arrival would
+    hide what the shard's children have lost."""
+    closed_for_long = script(
+        s0=[a_page(8, arrival=NOON - DAY / 2)], s1=[a_page(8, key=a_key(1), behind=3), a_page()]
+    )
+    before = Position(7, arrival=NOON - DAY, seen=NOON - DAY)
+
+    done = stage([a_batch(after=before), a_batch(1)], closed_for_long, tmp_path)
+
+    assert staged_of(done).upto == Position(8, arrival=NOON - DAY / 2, seen=NOON - DAY)
+    assert staged_of(done).at_tip
+    assert staged_of(done, 1).upto == Position(8, arrival=NOON, seen=NOON), "the last page had no record"
 
 
 def test_a_shard_that_is_behind_doesnt_count_as_seen(tmp_path: Path):

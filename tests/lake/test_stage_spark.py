@@ -85,7 +85,7 @@ def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: Local
 
     assert sorted(number for _, number in rows_of(manifest)) == numbers
     assert [each.error for each in manifest.staged] == [None] * 5
-    assert all(each.upto.seen is not None for each in manifest.staged)
+    assert all(each.upto.arrival is not None for each in manifest.staged)
     assert len(manifest.files) == len(files_in(tmp_path)) == 2
 
 

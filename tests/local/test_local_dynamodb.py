@@ -228,3 +228,70 @@ def test_a_transaction_is_applied_or_refused_completely(dynamodb, table):
         check_and_put("w9")
     check_and_put("w1")
     assert (row(dynamodb, table, "w9"), row(dynamodb, table, "w1")) == (None, {"leaseKey": {"S": "w1"}})
+
+
+WHOLE = {
+    **A,
+    "text": {"S": "x"},
+    "empty": {"S": ""},
+    "number": {"N": "1.5"},
+    "bytes": {"B": b"hi\x00\xff"},
+    "no": {"BOOL": False},
+    "null": {"NULL": True},
+    "texts": {"SS": ["a", "b"]},
+    "numbers": {"NS": ["1", "2"]},
+    "many_bytes": {"BS": [b"\x00", b"\xff"]},
+    "deep": {"M": {"S": {"L": [{"B": b"\xfe"}, {"M": {}}, {"L": []}, {"SS": ["c"]}]}}},
+}
+
+
+def _by_put(dynamodb, table):
+    return dynamodb.put_item(TableName=table, Item=A, ReturnValues="ALL_OLD")["Attributes"]
+
+
+def _by_update(dynamodb, table):
+    update = {"UpdateExpression": "REMOVE nothing", "ReturnValues": "ALL_NEW"}
+    return dynamodb.update_item(TableName=table, Key=A, **update)["Attributes"]
+
+
+def _by_delete(dynamodb, table):
+    return dynamodb.delete_item(TableName=table, Key=A, ReturnValues="ALL_OLD")["Attributes"]
+
+
+def _by_batch(dynamodb, table):
+    (found,) = dynamodb.batch_get_item(RequestItems={table: {"Keys": [A]}})["Responses"][table]
+    return found
+
+
+def _by_scan(dynamodb, table):
+    (found,) = dynamodb.scan(TableName=table)["Items"]
+    return found
+
+
+def _by_query(dynamodb, table):
+    condition = {
+        "KeyConditionExpression": "leaseKey = :k",
+        "ExpressionAttributeValues": {":k": A["leaseKey"]},
+    }
+    (found,) = dynamodb.query(TableName=table, **condition)["Items"]
+    return found
+
+
+def _by_refusal(dynamodb, table):
+    refusing = {"ConditionExpression": "leaseKey = :k", "ExpressionAttributeValues": {":k": {"S": "other"}}}
+    with pytest.raises(ClientError, match="ConditionalCheckFailed") as refused:
+        dynamodb.put_item(TableName=table, Item=A, **refusing, ReturnValuesOnConditionCheckFailure="ALL_OLD")
+    return dict(refused.value.response)["Item"]
+
+
+@pytest.mark.parametrize(
+    "read", [row, _by_batch, _by_scan, _by_query, _by_put, _by_update, _by_delete, _by_refusal]
+)
+def test_each_answer_with_an_item_has_each_type_of_value_as_it_was_written(dynamodb, table, read):
+    dynamodb.put_item(TableName=table, Item=WHOLE)
+    found = read(dynamodb, table)
+    sets = ("texts", "numbers", "many_bytes")
+    for name in sets:
+        ((kind, values),) = found[name].items()
+        found[name] = {kind: sorted(values)}
+    assert found == WHOLE

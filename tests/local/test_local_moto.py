@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 from pipeline.local.http_reader import HttpRequest
 from pipeline.local.moto_room import MotoRoom
@@ -42,3 +43,30 @@ def test_an_exception_in_moto_fails_one_answer_and_its_stack_is_logged(caplog):
     room.close()
     assert answer.status == 500
     assert "a bug" in caplog.text
+
+
+def test_moto_is_asked_once_for_its_dynamodb_and_each_time_for_the_others():
+    """moto lists its folder to find a service's application: a tenth of what a write of a lease row costs."""
+    asked: list[str] = []
+
+    def dynamodb(_environ, start):
+        start("200 OK", [])
+        return [b"{}"]
+
+    class Every:
+        def __call__(self, _environ: Any, start: Any) -> list[bytes]:
+            asked.append("every")
+            start("200 OK", [])
+            return [b"of another service"]
+
+        def get_application(self, environ: dict[str, Any]) -> Any:
+            asked.append(environ["HTTP_X_AMZ_TARGET"])
+            return dynamodb
+
+    room = MotoRoom()
+    room._application = Every()
+    get = HttpRequest("POST", "/", {"host": "127.0.0.1", "x-amz-target": "DynamoDB_20120810.GetItem"}, b"{}")
+    bodies = [room.submit(request).result().body for request in (get, REQUEST, get, REQUEST)]
+    room.close()
+    assert bodies == [b"{}", b"of another service"] * 2
+    assert asked == ["DynamoDB_20120810.GetItem", "every", "every"]

@@ -13,7 +13,8 @@ from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 86
+MOST = 96
+"""87, and the nine of a target of `parse`: each target is a table of its own, with its own schema and rules."""
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
@@ -59,6 +60,7 @@ HOLDERS = {
     "landing": {"landing"},
     "aws": {"aws", "settings"},
     "upkeep": {"upkeep", "settings"},
+    "parse.N": {"target", "settings"},
     "wave": {"wave", "budget"},
 }
 """The variable names that code uses for a section of the settings. Other sections are only used by their own name."""

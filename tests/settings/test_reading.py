@@ -121,6 +121,9 @@ _SAMPLES = {
     "upkeep.retention": "30d",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
+    "parse.0.name": "orders",
+    "parse.0.table": "lake.typed",
+    "parse.0.callable": "package.module:function",
 }
 
 
@@ -136,6 +139,17 @@ def _sample(key: str, hint: object) -> str:
         timedelta: "2m30s" if key.endswith(("linger", "duration", "times.checkpoint")) else "9s",
     }
     return _SAMPLES.get(key) or (kinds.get(hint, "some-text") if isinstance(hint, type) else "some-text")
+
+
+_A_TARGET = {
+    "HEADRACE__PARSE__0__NAME": "orders",
+    "HEADRACE__PARSE__0__TABLE": "lake.orders",
+    "HEADRACE__PARSE__0__SCHEMA": "id INT",
+}
+_ALSO = {
+    "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
+    "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
+}
 
 
 @pytest.mark.parametrize(("key", "hint"), [(key, hint) for key, _, hint in knobs(Settings)])
@@ -160,6 +174,8 @@ def test_every_setting_can_be_set_by_its_variable(key: str, hint: object):
         environ["HEADRACE__FORMER_STREAMS"] = "provided"
     if key == "landing.catalog":
         environ["HEADRACE__LANDING__STATE"] = "s3://b/state"
+    if key.startswith("parse."):
+        environ = _A_TARGET | _ALSO.get(key, {}) | environ
     if key == "kcl.mode":
         environ["HEADRACE__KCL__HEARTBEAT"] = "lease"
     if key == "kcl.failover":
@@ -265,3 +281,12 @@ def test_relative_folders_are_relative_to_the_settings_file(tmp_path: Path) -> N
     file.write_text("application: app\nstreams: [{name: s}]\nlanding: {home: data, state: states}\n")
     landing = read_settings(file, {}).settings.landing
     assert (landing.home, landing.state) == (str(tmp_path / "data"), str(tmp_path / "states"))
+
+
+def test_the_schema_of_a_target_may_be_in_a_file_beside_the_settings(tmp_path: Path):
+    target = "{name: orders, table: lake.orders, schema: orders.ddl}"
+    (tmp_path / "h.yaml").write_text(f"{MINIMAL[:-1]}, parse: [{target}]}}")
+    with pytest.raises(BadSetting, match=r"orders\.ddl of the target orders can't be read"):
+        read_settings(tmp_path / "h.yaml", {})
+    (tmp_path / "orders.ddl").write_text("id BIGINT,\n  name STRING\n")
+    assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == "id BIGINT, name STRING"

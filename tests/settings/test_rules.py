@@ -18,6 +18,11 @@ def worker(**fields: str) -> str:
     return "workers: [{" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}]"
 
 
+def target(**fields: str) -> str:
+    given = {"name": "orders", "table": "lake.orders", "schema": "id INT"} | fields
+    return "parse:\n  - {" + ", ".join(f"{name}: {value}" for name, value in given.items()) + "}"
+
+
 JOINS_A_FLEET = "kcl: {failover: 20s, heartbeat: lease, allow_foreign_checkpoints: true}"
 CONFLICTING = [
     (
@@ -48,6 +53,15 @@ CONFLICTING = [
         "workers.0.spark has both remote and master",
     ),
     (worker(id="a", spark="{remote: yarn}"), "workers.0.spark.remote is 'yarn'; allowed: sc://host:port"),
+    (target(name="a-b"), "parse.0.name is 'a-b'; allowed: letters, digits and _"),
+    (target(table="lake.records"), "parse.0.table is 'lake.records', and lake.records is another table"),
+    (target(table="lake.records_lineage"), "lake.records_lineage is another table"),
+    (target(table="orders"), "parse.0.table is 'orders'; allowed: a namespace and a name"),
+    (target(format="callable"), "parse.0.callable is None; allowed with format: callable"),
+    (target(format="callable", callable="orders"), "parse.0.callable is 'orders'"),
+    (target(callable="'a.b:c'"), "parse.0.callable is given, but format is json"),
+    (target(stop_above="1.5"), "parse.0.stop_above is 1.5; allowed: a fraction"),
+    (target() + target()[len("parse:") :], "parse.1.name is 'orders'"),
     (
         "coordination: {lease_table: a/b}",
         "coordination.lease_table is 'a/b' (3 characters); allowed: 3 to 255",

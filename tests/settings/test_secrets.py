@@ -189,9 +189,14 @@ def settings_with(key: str, value: object) -> str:
     """A settings file with this value for the key, and with all required settings."""
     tree: dict[str, object] = {"application": "my-app", "streams": [{"name": "my-stream"}]}
     *sections, name = key.split(".")
-    if key.startswith(("streams.", "workers.")):
+    if key.startswith(("streams.", "workers.", "parse.")):
         inner: object = {name: value} if len(sections) == 2 else {sections[2]: {name: value}}
-        tree[sections[0]] = [{"name": "s"} | inner if sections[0] == "streams" else {"id": "w"} | inner]  # type: ignore[operator]
+        needed = {
+            "streams": {"name": "s"},
+            "workers": {"id": "w"},
+            "parse": {"name": "o", "table": "lake.o", "schema": "id INT"},
+        }
+        tree[sections[0]] = [needed[sections[0]] | inner]  # type: ignore[operator]
     elif name == "0":
         tree[sections[0]] = [value]
     elif sections:

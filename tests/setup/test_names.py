@@ -28,7 +28,7 @@ UNUSED = {
     "pipeline.local.server.serve": "for users: docs/local.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""
-KCL_UNUSED = ("checkpointer", "deaggregate", "iterator", "lease_count.assign_free", "writes")
+KCL_UNUSED = ("checkpointer", "iterator", "lease_count.assign_free", "writes")
 """Rules of KCL that no tick uses. The docstring of `pipeline.kcl` says why each is kept."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -71,7 +71,7 @@ class Adoption:
         if shard.closed is not None and rng.random() < 0.6:
             return replace(self._a_row(shard, SHARD_END), children=frozenset(shard.children))
         if shard.sequences and rng.random() < 0.7:
-            return self._a_row(shard, Checkpoint(str(rng.choice(shard.sequences)), 0))
+            return self._a_row(shard, shard.checkpoint(rng.choice(shard.sequences)))
         start = TRIM_HORIZON if shard.parents else rng.choice((TRIM_HORIZON, LATEST, AT_TIMESTAMP))
         return self._a_row(shard, start)
 
@@ -106,7 +106,7 @@ class Adoption:
         if row.has_ended:
             return len(shard.sequences)
         if row.checkpoint.is_digits:
-            return bisect_left(shard.sequences, int(row.checkpoint.sequence)) + 1
+            return bisect_left(shard.sequences, int(row.checkpoint.sequence) + row.checkpoint.sub) + 1
         if row.checkpoint == TRIM_HORIZON:
             return 0
         return bisect_left(shard.arrivals, named)

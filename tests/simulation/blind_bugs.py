@@ -35,7 +35,7 @@ _DUE_BUGS: Final = (
         "look-uncommitted",
         "a run that found no record never commits that it looked",
         "duties.wave_landing",
-        "    return staged.upto.seen is not None and staged.upto.seen - witness > retention / 4",
+        "    return staged.upto.seen is not None and staged.upto.seen - witness > older",
         "    return False",
     ),
 )
@@ -210,8 +210,8 @@ _ROWS_BUGS: Final = (
         "named-end-dropped",
         "an END is removed from the table while a parent's END still names the shard",
         "core.cleanup_plan",
-        "        and key.shard_id not in named\n",
-        "",
+        " or shard_id in named:",
+        ":",
     ),
 )
 

@@ -55,6 +55,8 @@ class Mix:
     forgotten: float = 0.0
     """A sensor's cursor is lost."""
     late_listing: float = 0.0
+    end_untold: float = 0.0
+    """A page with the last records of a closed shard has a next iterator, and only the next page tells the shard's end."""
     half_done: float = 0.0
     """Only a part of a portion of writes is done, in any order; then the process dies, or the other writes fail."""
     cold: float = 0.0

@@ -27,8 +27,8 @@ KEPT: Final = (
         "a run uses the claims that it has kept without reading their rows before the wave",
         (
             "duties.kept",
-            "        if keeps:\n            self.look(log)\n        else:\n            self.let_go(log)\n",
-            "        if not keeps:\n            self.let_go(log)\n",
+            "        self.look(log)\n        self.keeps = may_keep",
+            "        self.keeps = may_keep",
         ),
         among=_ALONE,
     ),
@@ -53,6 +53,17 @@ KEPT: Final = (
         "a handover isn't served before the next wave",
         ("duties.kept", "self.claims.claim} or row.checkpoint_owner is not None:", "self.claims.claim}:"),
         among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0}},
+    ),
+    a_bug(
+        "only-asked",
+        "a run looks in a pause at the rows that it keeps only when it is asked to: a request that was lost is served by no tick",
+        (
+            "duties.kept",
+            "            self.claims.is_asked or since >= self.times.worker_tick.total_seconds()\n",
+            "            self.claims.is_asked or since >= 1e9\n",
+        ),
+        seeds=100,
+        among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0, "ask": 20.0}},
     ),
     a_bug(
         "stop-unserved",

@@ -154,7 +154,9 @@ class KeptWatch:
         """A run that releases a row which it has kept brings the checkpoint up to all that it landed, in the same write."""
         key = after.key
         landed, world = self._landed.get((by.claim, key)), self._world
-        is_kept = self._claimed.get((by.claim, key), 0.0) < self._waves.get(by.claim, -1.0)
+        # A claim that outlives its wave isn't kept where no claims are: its release had failed.
+        keeps = world.plan.keeps_claims and by.claim not in self._strangers
+        is_kept = keeps and self._claimed.get((by.claim, key), 0.0) < self._waves.get(by.claim, -1.0)
         # Where no claim is kept, a checkpoint that failed leaves the row behind, and the next wave repairs it.
         # At the end of a shard the row gets SHARD_END before its release, or the next wave writes it. A request that arrives late
         # releases a row that the run has used on.

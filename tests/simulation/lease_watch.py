@@ -19,7 +19,7 @@ from pipeline.memory.leases import MemoryLeaseStore
 from pipeline.ports import NO_ROWS, Listing
 from pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
-from tests.simulation.truth import ShardTruth, Violation
+from tests.simulation.truth import ShardTruth, Violation, number_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -137,6 +137,8 @@ class WatchedLeases:
             self._judge_claim(before, after, change, by)
         if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
             self._judge_move(before, after, change, by, looked)
+        if change.kind is ChangeKind.WANT:
+            self._world.call_listeners(before, after, change, by)
         if after.counter < before.counter:
             raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
 
@@ -342,7 +344,7 @@ class WatchedLeases:
                 row.key,
             )
         if not why and read.at_tip:
-            losses.judge_looked(shard, at)
+            losses.judge_looked(shard, read.upto.witness or at)
 
     def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
         """I20: no worker counts as dead because a clock jumped. A jump adds a tick and a half of credit at most;
@@ -408,12 +410,14 @@ def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> 
     """Whether the checkpoint lies after the position with this token."""
     if said.is_end:
         return token is None or not token[2]
-    return said.is_digits and (token is None or (not token[2] and int(said.sequence) > (token[0] or -1)))
+    if not said.is_digits or (token is not None and token[2]):
+        return False
+    return int(said.sequence) + said.sub > number_of(token)
 
 
 def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
     """Whether a row with these times tells of this read."""
-    stamp = read.upto.seen or read.last_arrival or looked_at
+    stamp = read.upto.witness or looked_at
     left = 1 if read.behind is None else read.behind // _MILLISECOND
     return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
 

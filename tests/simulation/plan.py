@@ -100,6 +100,8 @@ class Plan:
     """Whether all streams but the first are found by their prefix."""
     odd_rows: bool = False
     """Whether the lease table and the worker table hold a row each that Headrace doesn't understand."""
+    aggregates: bool = False
+    """Whether producers aggregate, as the Kinesis Producer Library does."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
     wave_every: float = 10.0
@@ -124,6 +126,11 @@ class Plan:
         return OnDataLoss.STOP if self.retention > 3600.0 else OnDataLoss.CONTINUE
 
     @property
+    def keeps_claims(self) -> bool:
+        """Whether runs keep claims from wave to wave while no KCL worker uses the tables."""
+        return self.mode is Mode.OWN and not self.foreign and self.heartbeat is Heartbeat.WORKER
+
+    @property
     def end(self) -> float:
         return self.fault_seconds + self.quiet + self.settle_seconds
 
@@ -132,7 +139,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 
@@ -163,7 +170,9 @@ def a_plan(seed: int) -> Plan:
     plan = stretched(plan, Random(f"stretch {seed}"))
     plan = cooled(plan, Random(f"cold {seed}"))
     plan = kept(plan, Random(f"kept {seed}"))
-    return tidied(plan, Random(f"tidied {seed}"))
+    plan = tidied(plan, Random(f"tidied {seed}"))
+    plan = untold(plan, Random(f"untold {seed}"))
+    return aggregated(plan, Random(f"aggregated {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -252,7 +261,7 @@ def kept(plan: Plan, rng: Random) -> Plan:
     """Add what matters for claims that are kept from wave to wave: much traffic, long pauses, hangs in them, and thieves."""
     if rng.random() < 0.12:
         plan = replace(plan, mix=replace(plan.mix, hung_between=_between(rng, 0.0003, 0.005)))
-    if plan.mode is not Mode.OWN or plan.foreign or plan.heartbeat is not Heartbeat.WORKER:
+    if not plan.keeps_claims:
         return plan
     if rng.random() < 0.1:
         plan = replace(plan, troubles={**plan.troubles, "steal": rng.uniform(80.0, 250.0)})
@@ -269,6 +278,18 @@ def tidied(plan: Plan, rng: Random) -> Plan:
     if rng.random() < 0.25:
         return replace(plan, troubles={**plan.troubles, "upkeep": rng.uniform(20.0, 120.0)})
     return plan
+
+
+def untold(plan: Plan, rng: Random) -> Plan:
+    """Let Kinesis tell ends of shards only after their last records, drawn from a random generator of its own."""
+    if rng.random() < 0.2:
+        return replace(plan, mix=replace(plan.mix, end_untold=_between(rng, 0.1, 1.0)))
+    return plan
+
+
+def aggregated(plan: Plan, rng: Random) -> Plan:
+    """Let producers aggregate, more often where KCL's checkpoints are adopted, which may be inside an aggregate."""
+    return replace(plan, aggregates=rng.random() < (0.7 if plan.adopted else 0.2))
 
 
 def _named_elsewhere(plan: Plan, rng: Random) -> Plan:

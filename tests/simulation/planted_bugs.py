@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.simulation.aggregate_bugs import AGGREGATES
 from tests.simulation.kept_bugs import KEPT
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
@@ -53,6 +54,32 @@ _PLAN_WITH_MOVES: Final = {
 _PLAN_IN_MODE_2: Final = {"mode": "2.x", "heartbeat": "lease", "settle_seconds": 700.0}
 
 _TABLE_BUGS: Final = (
+    a_bug(
+        "news-taken-for-quiet",
+        "the leader commits that a shard is quiet, although Kinesis has a record after the table's position",
+        ("core.valid_through", "for key in asked if key not in news}", "for key in asked}"),
+        (
+            "core.valid_through",
+            "BEHIND_OTHERS = timedelta(minutes=10)",
+            "BEHIND_OTHERS = timedelta(seconds=5)",
+        ),
+        among={"retention": 86_400.0, "puts_every": 0.5},
+    ),
+    a_bug(
+        "quiet-by-a-later-clock",
+        "the leader commits that a shard was quiet at a time after it was asked",
+        (
+            "core.valid_through",
+            "replace(positions.shards[key], seen=now)",
+            "replace(positions.shards[key], seen=now + BEHIND_OTHERS)",
+        ),
+        (
+            "core.valid_through",
+            "BEHIND_OTHERS = timedelta(minutes=10)",
+            "BEHIND_OTHERS = timedelta(seconds=60)",
+        ),
+        among={"retention": 86_400.0, "puts_every": 2.0},
+    ),
     a_bug(
         "fence-without-position",
         "a range lands whatever the table's position of the shard is",
@@ -337,6 +364,16 @@ _PAST_BUGS: Final = (
         among=_PLAN_WITH_SHORT_RETENTION,
     ),
     a_bug(
+        "tip-of-a-closed-shard",
+        "a page with records counts as a proof that its shard is still open",
+        (
+            "memory.stage",
+            "if not behind and children is None and not taken",
+            "if not behind and children is None",
+        ),
+        among={"mix": {"end_untold": 1.0}, "troubles": {"split": 60.0, "merge": 80.0}},
+    ),
+    a_bug(
         "gap-unrecorded",
         "records that left the stream unread are passed over without a gap in the ledger",
         ("duties.gaps", "        if each.gap is not None:", "        if False:"),
@@ -366,13 +403,13 @@ _PAST_BUGS: Final = (
         "an END is removed from the table while some of the shard's children have no position",
         (
             "core.cleanup_plan",
-            "        and all(positions.is_independent(ShardKey(key.stream, child)) for child in at.children)",
-            "",
+            "        if all(positions.is_independent(each) for each in begun):",
+            "        if begun:",
         ),
         (
             "core.landing",
-            "    return all(base.is_independent(ShardKey(key.stream, child)) for child in at.children)",
-            "    return True",
+            "    return bool(below) and all(base.is_independent(each) for each in below)",
+            "    return bool(below)",
         ),
         among=_PLAN_WITH_SHORT_RETENTION,
     ),
@@ -412,5 +449,6 @@ BUGS: Final = {
         *KEPT,
         *ONCE_UNSEEN,
         *REWRITING,
+        *AGGREGATES,
     )
 }

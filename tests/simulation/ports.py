@@ -28,6 +28,7 @@ Script = Callable[[Process, str, tuple[Any, ...]], None]
 
 _WRITES = {
     "apply",
+    "ask",
     "beat",
     "beat_run",
     "count_assign_pass",

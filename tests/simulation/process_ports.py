@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LiveTable, Pages, Rewriter, TableFiles
+from pipeline.lake_ports import LiveTable, Pages, ParsePorts, Rewriter, TableFiles
 from pipeline.ports import Clock
+from pipeline.settings.parse_block import ParseSettings
 from tests.simulation.ports import (
     Leases,
     Lineage,
@@ -185,6 +186,12 @@ class ProcessPorts:
 
     def rewriter(self) -> Rewriter:
         return Rewriting(self._calls)
+
+    def proof(self) -> Any:
+        raise AssertionError("the simulator's judges prove its tables")
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        raise AssertionError("the simulated fleet parses no target")
 
     def lineage(self, writer: str) -> Any:
         return self._lineage

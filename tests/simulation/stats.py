@@ -99,11 +99,13 @@ def report(seeds: int, first: int = 0) -> str:
             "handover: from its start until the new owner reads the shard",
             _between(move.asked, move.read),
         )
+        named = _named(seed)
         _add(
             times,
             "run for a named shard: from its request in the row until it claims the shard",
-            _waited(seed),
+            _between(named.asked, named.read),
         )
+        _add(times, "run for a named shard: from its launch until it claims the shard", named.read)
     return "\n".join(
         f"{what}: {_percentiles(those)} ({len(those)} leases)" for what, those in sorted(times.items())
     )
@@ -155,30 +157,35 @@ def _joined(seed: int) -> Watched:
         return watched
 
 
-def _waited(seed: int) -> dict[str, float]:
+@dataclass(slots=True)
+class Named:
+    """When a run asks for the shard that it was named, and when it claims it, in seconds after its launch. By lease key."""
+
+    asked: dict[str, float] = field(default_factory=dict)
+    """Empty for a run that finds the shard free."""
+    read: dict[str, float] = field(default_factory=dict)
+
+
+def _named(seed: int) -> Named:
     """How long a run waits for the shard that it was asked for, while the run of the shard's worker reads it."""
     with _warm(seed) as scene:
-        world = scene.world
+        world, named = scene.world, Named()
         scene.run(_WARM_UP_SECONDS + Random(seed).uniform(0.0, 60.0))
         row = min(world.leases.rows.values(), key=lambda each: (each.run_claim is None, each.key))
         deployment = next(d for d in world.deployments if row.owner in d.workers)
         assert row.owner is not None
+        began = world.sim.now
         deployment.launch(row.owner, keys=(row.key,))
-        run_id, named = [*deployment.instance.runs.items()][-1]
-        asked: list[float] = []
-        got: list[float] = []
+        run_id, launched = [*deployment.instance.runs.items()][-1]
 
-        def is_over() -> bool:
-            now = world.leases.rows[row.key]
-            if (now.wanted_by or "").startswith(f"{run_id}/"):
-                asked.append(world.sim.now)
-            if (now.run_claim or "").startswith(f"{run_id}/"):
-                got.append(world.sim.now)
-            return bool(got) or named.state is RunState.OVER
+        def on_change(_before: Lease, after: Lease, change: Change, _by: Process) -> None:
+            for name, at in (("wanted_by", named.asked), ("run_claim", named.read)):
+                if after.key == row.key and str(change.put.get(name)).startswith(f"{run_id}/"):
+                    at.setdefault(row.key, world.sim.now - began)
 
-        scene.run_until(is_over, within=_WATCHED_SECONDS)
-        # A run that finds the shard free doesn't wait.
-        return {row.key: got[0] - asked[0]} if asked and got else {}
+        world.listeners.append(on_change)
+        scene.run_until(lambda: bool(named.read) or launched.state is RunState.OVER, within=_WATCHED_SECONDS)
+        return named
 
 
 def _kill(scene: Scene, deployment: Deployment) -> None:

@@ -4,18 +4,21 @@ I8, I9, I12, I13, I34)?"""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Origin
+from pipeline.core.repair_plan import LastRow, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake_ports import TableState
 from pipeline.memory.clock import START
 from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot
 from pipeline.settings.choices import InitialPosition
 from tests.simulation.state_watch import StateWatch
-from tests.simulation.truth import ShardTruth, Violation
+from tests.simulation.truth import ShardTruth, Violation, number_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -86,6 +89,14 @@ class WatchedTable(MemoryTable):
             raise Violation("I4", f"snapshot {made.id}, built on {made.parent}, was committed on {base}")
         self._judge(made, by)
         return True
+
+    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
+        found = super().evidence(streams)
+        return replace(found, rows={key: self._last_row(key, last) for key, last in found.rows.items()})
+
+    def _last_row(self, key: ShardKey, last: LastRow) -> LastRow:
+        at = self._world.truth.shards[key].checkpoint(last.sequence)
+        return LastRow(int(at.sequence), sub=at.sub)
 
     def state_at(self, snapshot: int) -> TableState:
         return self._state(snapshot)
@@ -253,7 +264,7 @@ class WatchedTable(MemoryTable):
             raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
         if shard.ended:
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
-        stop = shard.read if upto[0] is None else bisect_right(shard.sequences, upto[0])
+        stop = shard.read if upto[0] is None else bisect_right(shard.sequences, number_of(upto))
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._world.kept.judge_commit(each)
@@ -283,7 +294,7 @@ class WatchedTable(MemoryTable):
             at = made.positions.shards.get(key)
             token = None if at is None else at.token
             last = landed.get(key)
-            stands = self._world.is_unlisted(key) if at is None else at.ended or at.sequence == last
+            stands = self._world.is_unlisted(key) if at is None else at.ended or number_of(at.token) == last
             if last is not None and not stands and not self._was_recreated(shard):
                 raise Violation(
                     "I1", f"{key} was repaired to {at}, but its last row in the table is {last}", key.shard_id

@@ -74,7 +74,8 @@ def test_d15_a_shard_whose_end_was_removed_isnt_read_again_if_a_listing_shows_it
         scene.run_until(lambda: world.source.is_gone(old), within=300.0)
         store, settings = world.leases.store, world.deployments[0].settings
         cleaning = Cleaning(settings=settings, leases=store, source=world.source, table=world.table)
-        cleaning.clean(CleanupDue(True, True), old.stream, listing=store.scan(), state=world.table.load())
+        facts = world.source.describe("orders")
+        cleaning.clean(CleanupDue(True, True), facts, listing=store.scan(), state=world.table.load())
         assert name(0) not in world.leases.rows
         assert world.table.load().positions.of(old) is None
         stream = world.source._streams["orders"]

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pipeline.core.checkpoint import Checkpoint
 from pipeline.core.lease import Lease
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -32,6 +33,9 @@ class ShardTruth:
     parents: tuple[str, ...]
     opened: datetime
     sequences: list[int] = field(default_factory=list)
+    """For each user record, its sequence number + sub-sequence number (see `MemoryRecord.users`)."""
+    subs: dict[int, int] = field(default_factory=dict)
+    """The sub-sequence number of each of them, where it isn't 0."""
     arrivals: list[datetime] = field(default_factory=list)
     closed: datetime | None = None
     children: tuple[str, ...] = ()
@@ -55,6 +59,11 @@ class ShardTruth:
     begins: int | None = None
     """For an adopted shard: how many of `sequences` KCL has read."""
 
+    def checkpoint(self, number: int) -> Checkpoint:
+        """At this one of `sequences`."""
+        sub = self.subs.get(number, 0)
+        return Checkpoint(str(number - sub), sub)
+
     def goes_back(self) -> None:
         if self.was is None or (self.token is not None and _order(self.token) > _order(self.was)):
             self.was = self.token
@@ -64,8 +73,13 @@ class ShardTruth:
         return self.token is not None and self.token[2]
 
 
+def number_of(token: tuple[int | None, int, bool] | None) -> int:
+    """The number of the user record at the position with this token; -1 where there is none."""
+    return -1 if token is None or token[0] is None else token[0] + token[1]
+
+
 def _order(token: tuple[int | None, int, bool]) -> tuple[bool, int]:
-    return token[2], token[0] or -1
+    return token[2], number_of(token)
 
 
 @dataclass(slots=True)
@@ -107,11 +121,12 @@ class Truth:
         """Note that a shard was opened."""
         self.shards[key] = ShardTruth(key, parents, at)
 
-    def put(self, key: ShardKey, sequence: int, at: datetime) -> None:
-        """Note that a record was put."""
+    def put(self, key: ShardKey, sequence: int, at: datetime, users: int = 1) -> None:
+        """Note that a record with so many user records was put."""
         shard = self.shards[key]
-        shard.sequences.append(sequence)
-        shard.arrivals.append(at)
+        shard.sequences += range(sequence, sequence + users)
+        shard.arrivals += [at] * users
+        shard.subs |= {sequence + sub: sub for sub in range(1, users)}
 
     def closed(self, key: ShardKey, at: datetime, children: tuple[str, ...]) -> None:
         """Note that a shard was closed."""

@@ -88,6 +88,7 @@ class World:
         self.table = WatchedTable(self)
         self.lineage = MemoryLineage(self.table)
         self.stage = MemoryStage(self.source, self.clock)
+        self.stage.tells_end = lambda _: not self.call_faults.occurs("end_untold")
         self.live = MemoryLive(self.table)
         self.rewriter = MemoryRewriter(self.stage.rows, self.clock)
         self.tables_missing = False
@@ -104,7 +105,7 @@ class World:
         self.jumps: list[tuple[float, Host]] = []
         """Each jump of a host's clock: when, and on which host."""
         self.listeners: list[Callable[[Lease, Lease, Change, Process], None]] = []
-        """Called with each claim and each move of a lease."""
+        """Called with each claim and each move of a lease, and when a run begins to wait for one."""
         self._reads: dict[ShardKey, list[float]] = {}
         self._run_ids = 0
         self.people = People(self)
@@ -249,7 +250,8 @@ class World:
 
     def put(self, shard: ShardTruth, count: int = 1) -> None:
         for _ in range(count):
-            self.truth.put(shard.key, self.source.put(shard.key), self.clock.now())
+            users = self.rng.choice((1, 1, 2, 5)) if self.plan.aggregates else 1
+            self.truth.put(shard.key, self.source.put(shard.key, users=users), self.clock.now(), users)
 
     def split(self, shard: ShardTruth) -> None:
         self.note("kinesis", f"{shard.key.shard_id} splits")

@@ -1,0 +1,55 @@
+"""The typed tables: for each target of `parse` an asset, whose rows Spark makes of the landed records.
+
+A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the target's quarantine table. The sensor
+asks for runs; a person may materialize the asset at any time, also while such a run is at work.
+"""
+
+import dagster as dg
+
+from assets.failure import RunFailed
+from assets.names import parsed_key, records_key
+from pipeline.duties.parsing import ParsedWave
+from pipeline.errors import HeadraceError
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.wiring import Wiring
+from resources.spark import SparkResource
+
+
+def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
+    settings = wiring.settings
+
+    @dg.asset(
+        key=parsed_key(settings, target),
+        deps=[records_key(settings)],
+        description=__doc__,
+        kinds={"pyspark", "iceberg"},
+    )
+    # The resource ends the Spark session with the run.
+    def parsed(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
+        waves: list[ParsedWave] = []
+        try:
+            for wave in wiring.parsing(target, context.run.run_id).waves(at_most=settings.times.linger):
+                context.log.info(str(wave))
+                for note in wave.notes:
+                    context.log.warning(note)
+                waves.append(wave)
+        except HeadraceError as error:
+            raise RunFailed(str(error), _metadata(target, waves)) from error
+        return dg.MaterializeResult(metadata=_metadata(target, waves))
+
+    return parsed
+
+
+def _metadata(target: ParseSettings, waves: list[ParsedWave]) -> dict[str, dg.MetadataValue]:
+    number = dg.MetadataValue.int
+    dropped = {why for wave in waves for why in wave.dropped}
+    return {
+        "rows": number(sum(wave.parsed for wave in waves)),
+        "quarantined": number(sum(wave.quarantined for wave in waves)),
+        **{f"dropped by {why}": number(sum(w.dropped.get(why, 0) for w in waves)) for why in sorted(dropped)},
+        "waves": number(len(waves)),
+        "behind": dg.MetadataValue.bool(not waves or not waves[-1].is_last),
+        "table": dg.MetadataValue.text(target.table),
+        "quarantine table": dg.MetadataValue.text(target.quarantine),
+        "version": dg.MetadataValue.text(target.version),
+    }

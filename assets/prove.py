@@ -1,0 +1,57 @@
+"""`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
+
+It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything else. No schedule starts
+it: give it one in your own code, or start it by hand.
+"""
+
+import dagster as dg
+
+from assets.failure import RunFailed
+from assets.names import slug
+from pipeline.core.proof import Proof
+from pipeline.errors import HeadraceError
+from pipeline.wiring import Wiring
+from resources.spark import SparkResource
+
+
+def build_prove(wiring: Wiring) -> dg.JobDefinition:
+    @dg.op(
+        name="prove",
+        config_schema={
+            "all": dg.Field(
+                bool,
+                default_value=False,
+                description="Read all rows, also those that an earlier proof has read.",
+            )
+        },
+        description="Prove that the lake table holds each record of its ledgers once.",
+    )
+    # The resource ends the Spark session with the run.
+    def prove(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+        try:
+            proof = wiring.proving().run(anew=context.op_config["all"])
+        except HeadraceError as error:
+            raise RunFailed(str(error), {}) from error
+        for line in proof.lines():
+            context.log.info(line)
+        if not proof.holds:
+            raise RunFailed(str(proof), _metadata(proof))
+        return dg.Output(None, metadata=_metadata(proof))
+
+    @dg.job(name=f"{slug(wiring.settings.application)}_prove", description=__doc__)
+    def job() -> None:
+        prove()
+
+    return job
+
+
+def _metadata(proof: Proof) -> dict[str, dg.MetadataValue]:
+    number = dg.MetadataValue.int
+    return {
+        "in short": dg.MetadataValue.text(str(proof)),
+        "proof": dg.MarkdownMetadataValue("\n".join(("```", *proof.lines(), "```"))),
+        "records proved": number(proof.records if proof.holds else 0),
+        "things not proved": number(len(proof.unproved)),
+        "mistakes": number(sum(check.count for check in proof.checks)),
+        "rows read": number(proof.rows),
+    }

@@ -1,0 +1,54 @@
+"""`headrace parse`: bring typed tables up to the lake table, without Dagster."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.cli.options import add_config, load
+from pipeline.cli.telling import tell, tell_aside
+from pipeline.errors import Unknown
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+    from pipeline.settings.model import Settings
+    from pipeline.settings.parse_block import ParseSettings
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "parse",
+        description="Parse what the lake table has and the typed tables of the settings (`parse`) lack, wave after wave. Dagster's runs do the "
+        "same; both may work at the same time.",
+    )
+    add_config(parser)
+    parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
+    from pipeline.wiring import wire
+
+    loaded = load(args)
+    targets = _targets(loaded.settings, args.target)
+    join_spark(Path(loaded.name))
+    wiring = wire(loaded.settings)
+    try:
+        for target in targets:
+            for wave in wiring.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
+                tell(f"{target.name}: {wave}")
+                tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
+    finally:
+        wiring.ports.close()
+    return 0
+
+
+def _targets(settings: "Settings", name: str | None) -> "tuple[ParseSettings, ...]":
+    found = tuple(target for target in settings.parse if name in (None, target.name))
+    if not found:
+        known = ", ".join(target.name for target in settings.parse) or "none"
+        raise Unknown(
+            f"the settings have no target {name!r} under `parse`; they have {known}. Nothing was parsed"
+            if name
+            else "the settings name no target under `parse`. Nothing was parsed"
+        )
+    return found

@@ -1,0 +1,74 @@
+"""What became of the rows of a parsed range, as the ledger of a typed table keeps it.
+
+A range of a typed table has the kind `parsed`, and its `why` is the text of an Accounting. The text names the staged files of the rows
+that go to quarantine: this commit decides about them, and the quarantine table's commit only carries out what the text says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.errors import WrongShape
+
+_FORM = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    rows: int
+    """The range's rows in the lake table."""
+    parsed: int
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> rows that are in neither table."""
+    version: str = ""
+    """The version of the parsing, from the settings."""
+    schema: int = 0
+    """The number of the typed table's schema."""
+    aside: tuple[str, ...] = ()
+    """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder. They may have rows
+    of other ranges of the same commit, too."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each row is told of exactly once."""
+        counts = (self.rows, self.parsed, self.quarantined, *self.dropped.values())
+        told = self.parsed + self.quarantined + sum(self.dropped.values())
+        return min(counts) >= 0 and told == self.rows and bool(self.aside) == bool(self.quarantined)
+
+    def text(self) -> str:
+        content = {
+            "form": _FORM,
+            "rows": self.rows,
+            "parsed": self.parsed,
+            "quarantined": self.quarantined,
+            "dropped": dict(sorted(self.dropped.items())),
+            "version": self.version,
+            "schema": self.schema,
+            "aside": sorted(self.aside),
+        }
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
+
+
+def read_accounting(text: str) -> Accounting:
+    """Raises WrongShape for a text that `Accounting.text` of this version of Headrace didn't make."""
+    try:
+        found = json.loads(text)
+        if found["form"] != _FORM:
+            raise WrongShape(
+                f"the accounting of a parsed range has the form {found['form']!r}, and this Headrace reads form {_FORM}. Nothing was "
+                "changed; upgrade Headrace in this deployment"
+            )
+        return Accounting(
+            int(found["rows"]),
+            int(found["parsed"]),
+            int(found["quarantined"]),
+            {str(reason): int(rows) for reason, rows in found["dropped"].items()},
+            str(found["version"]),
+            int(found["schema"]),
+            tuple(map(str, found["aside"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WrongShape(f"the accounting of a parsed range can't be read ({error!r})") from error

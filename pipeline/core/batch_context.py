@@ -1,0 +1,15 @@
+"""What a callable of `parse` is told, beside the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BatchContext:
+    target: str
+    """The target's name in the settings."""
+    version: str
+    """The target's version in the settings."""
+    run: str
+    """The run's id."""

@@ -1,0 +1,218 @@
+"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark made of it.
+
+Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do. Kinesis gives the
+children of a shard greater sequence numbers than the shard's own, so that a wave which takes the lowest sort keys first takes parents
+before their children.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.core.batch import StagedFile
+from pipeline.core.lineage import ParentReason
+from pipeline.core.position import Origin, Position
+from pipeline.core.stream import ShardKey, StreamId
+
+
+def key_of(position: Position | None) -> str:
+    """The sort key of the last record before which everything is done; an empty text where nothing is."""
+    if position is None or position.sequence is None:
+        return ""
+    return f"{record_of(position.sequence)}:{position.sub:019}"
+
+
+def end_of(position: Position) -> str:
+    """A text that sorts after all rows of the position's Kinesis record, and before those of the next one."""
+    return "" if position.sequence is None else f"{record_of(position.sequence)};"
+
+
+def record_of(sequence: int) -> str:
+    digits = str(sequence)
+    return f"{len(digits):03}:{digits}"
+
+
+def record_in(key: str) -> str:
+    """The part of a sort key that all rows of one Kinesis record have in common. It sorts before each of them."""
+    return key.rpartition(":")[0]
+
+
+def position_at(key: str, arrival: datetime | None) -> Position:
+    _, sequence, sub = key.split(":")
+    return Position(int(sequence), int(sub), arrival=arrival)
+
+
+# --- what is there ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file of the lake table."""
+
+    path: str
+    rows: int
+    low: str = ""
+    """No row of the file has a lower sort key; empty where that isn't known."""
+    high: str | None = None
+    """No row of the file has a higher sort key; None where that isn't known."""
+    shards: tuple[str, str] | None = None
+    """The lowest and the highest shard id in the file, where they are known."""
+    deletes: bool = False
+    """Whether another engine has deleted rows of the file by a delete file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a typed table lacks of one shard."""
+
+    key: ShardKey
+    after: Position | None
+    """The typed table's position."""
+    upto: Position | None
+    """The lake table's position. None where the lake table has none any more: the shard ended long ago."""
+    floor: str = ""
+    """All rows of the shard that are wanted have higher sort keys."""
+    parents: tuple[ParentReason, ...] = ()
+    is_over: bool = False
+    """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
+
+    @property
+    def low(self) -> str:
+        return key_of(self.after)
+
+    @property
+    def high(self) -> str | None:
+        return None if self.upto is None else end_of(self.upto)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    wanted: tuple[Wanted, ...] = ()
+    closed: frozenset[ShardKey] = frozenset()
+    """Shards of which no row may be parsed now."""
+    has_waiting: bool = False
+    """Whether a shard waits for its parents' ends."""
+    streams: tuple[StreamId, ...] = ()
+    origins: tuple[tuple[StreamId, Origin], ...] = ()
+    """Origins of the lake table that the typed table lacks."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether a wave would move a position."""
+        return any(each.upto is not None or each.is_over for each in self.wanted)
+
+
+# --- what Spark found -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The rows of a shard with sort keys above `low` and below `high` (None: without an end)."""
+
+    key: ShardKey
+    low: str = ""
+    high: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyOrder:
+    """What Spark is to look for in files of the lake table, by their columns without payloads."""
+
+    files: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+    closed: frozenset[ShardKey]
+    streams: tuple[StreamId, ...]
+    ceiling: str | None
+    """Rows with this sort key or a higher one aren't looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one shard that stand together in one row group of a file, by their sort keys."""
+
+    key: ShardKey
+    path: str
+    group: int
+    first: str
+    last: str
+    rows: int
+    bytes: int
+    """Estimated from the size of the row group."""
+    malformed: int = 0
+    """Rows that couldn't be taken apart when they were landed (`decode_error`)."""
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+
+# --- what a wave does -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaveLimits:
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    key: ShardKey
+    after: Position | None
+    upto: Position
+    parents: tuple[ParentReason, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.key, key_of(self.after), end_of(self.upto))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """A row group of a file, with the number of its rows that belong to the wave."""
+
+    path: str
+    group: int
+    first: int
+    """The number of its first row in the wave. All rows of a wave are numbered, so that none is taken twice."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class WavePlan:
+    ranges: tuple[PlannedRange, ...] = ()
+    units: tuple[ReadUnit, ...] = ()
+    malformed: int = 0
+    is_last: bool = True
+    """Whether the wave brings the typed table up to the lake table."""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCount:
+    """What one Spark task, or all of them, wrote of one shard."""
+
+    key: ShardKey
+    parsed: int = 0
+    aside: int = 0
+    """Rows for the quarantine table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the Spark tasks of a wave report. A staged file that no report names is never committed."""
+
+    files: tuple[StagedFile, ...] = ()
+    """Those of the typed table."""
+    aside: tuple[StagedFile, ...] = ()
+    """Those of the quarantine table."""
+    counts: tuple[ShardCount, ...] = ()
+    numbers: tuple[tuple[int, int], ...] = ()
+    """The numbers of the rows that were written to either table: the first of a run, and the run's length."""

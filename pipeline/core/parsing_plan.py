@@ -1,0 +1,275 @@
+"""Which rows of the lake table a wave of a typed table parses. Pure functions on values.
+
+    positions of both tables ─► plan_wishes ─► plan_portion ─► (Spark surveys) ─► plan_wave ─► (Spark parses)
+
+What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table change nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.core.lineage import ParentIs, ParentReason
+from pipeline.core.order import children_of_ends
+from pipeline.core.parse_values import (
+    Piece,
+    PlannedRange,
+    ReadUnit,
+    SourceFile,
+    Wanted,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+    key_of,
+    position_at,
+    record_in,
+)
+from pipeline.core.position import Position, Positions, is_forward
+from pipeline.core.stream import ShardKey, StreamId
+
+_FORGOTTEN = timedelta(days=1)
+"""Kinesis forgets a shard at the earliest a day after its end, and only then the lake table drops the shard's position. A shard without a
+position may also belong to a lake table that was rolled back: there all positions are older than the shard's last row."""
+
+
+def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[StreamId], bool]) -> Wishes:
+    """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this stream."""
+    streams = tuple(sorted(stream for stream in source.origins if takes(stream)))
+    parents = {stream: _parents(stream, source, target) for stream in streams}
+    expected = {ShardKey(s, child) for s in streams for child in children_of_ends(s, target)}
+    keys = {key for key in (*source.shards, *target.shards) if key.stream in parents} | expected
+    behind = [key for key in sorted(keys) if _is_behind(source.of(key), target.of(key))]
+    due = [key for key in sorted(keys) if key not in behind and _is_due(key, source, target)]
+    waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
+    wanted = [_wanted(key, parents[key.stream], source, target) for key in due if key not in waiting]
+    set_back = {key.stream for key in behind}
+    return Wishes(
+        tuple(replace(each, is_over=each.is_over and each.key.stream not in set_back) for each in wanted),
+        frozenset(keys - {each.key for each in wanted}),
+        bool(waiting),
+        streams,
+        tuple((s, source.origins[s]) for s in streams if s not in target.origins),
+        tuple(
+            f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: it was rolled back or set back. Nothing "
+            "of the shard is parsed until the lake table is past that position"
+            for key in behind
+        ),
+    )
+
+
+def _is_behind(landed: Position | None, at: Position | None) -> bool:
+    return at is not None and landed is not None and not is_forward(at, landed)
+
+
+def _wanted(
+    key: ShardKey, parents: Mapping[str, Iterable[str]], source: Positions, target: Positions
+) -> Wanted:
+    at, landed = target.of(key), source.of(key)
+    above = [ShardKey(key.stream, parent) for parent in sorted(parents.get(key.shard_id, ()))]
+    ended = [parent for parent in above if target.has_ended(parent)]
+    reasons = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in ended) if at is None else ()
+    is_over = landed is None and _is_over(key, [at, *map(target.of, ended)], source)
+    return Wanted(key, at, landed, _floor(key, parents, target), reasons, is_over)
+
+
+def _is_over(key: ShardKey, known: Iterable[Position | None], source: Positions) -> bool:
+    """Whether the lake table is more than a day past all that is known of a shard whose position it has dropped."""
+    since = max((at.witness for at in known if at is not None and at.witness is not None), default=None)
+    now = max(
+        (p.witness for k, p in source.shards.items() if k.stream == key.stream and p.witness is not None),
+        default=None,
+    )
+    return since is not None and now is not None and now - since > _FORGOTTEN
+
+
+def _parents(stream: StreamId, source: Positions, target: Positions) -> dict[str, set[str]]:
+    found = children_of_ends(stream, source)
+    for child, its in children_of_ends(stream, target).items():
+        found.setdefault(child, set()).update(its)
+    return found
+
+
+def _is_due(key: ShardKey, source: Positions, target: Positions) -> bool:
+    at, landed = target.of(key), source.of(key)
+    if at is not None and at.ended:
+        return False
+    if landed is None:
+        # A shard that an END in the lake table names has no row there yet. Else the lake table has dropped the shard's position,
+        # which it does only after the shard's end.
+        return key.shard_id not in children_of_ends(key.stream, source)
+    has_something = landed.sequence is not None or landed.ended
+    return has_something and (at is None or at.token != landed.token)
+
+
+def _is_in_the_way(
+    key: ShardKey, parents: Mapping[str, Iterable[str]], source: Positions, target: Positions
+) -> bool:
+    """Whether rows of a parent may still come before those of the shard (I3)."""
+    above = [ShardKey(key.stream, parent) for parent in parents.get(key.shard_id, ())]
+    known = [parent for parent in above if target.of(parent) or source.of(parent)]
+    return any(not target.has_ended(parent) for parent in known)
+
+
+def _floor(key: ShardKey, parents: Mapping[str, Iterable[str]], target: Positions) -> str:
+    """A sort key below all rows of the shard that the typed table lacks: its own position, or the end of its parents."""
+    at = target.of(key)
+    if at is not None and at.sequence is not None:
+        return key_of(at)
+    above = [target.of(ShardKey(key.stream, parent)) for parent in parents.get(key.shard_id, ())]
+    return min((key_of(each) for each in above), default="")
+
+
+# --- which files are looked at ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    files: tuple[SourceFile, ...]
+    ceiling: str | None
+    """Files that aren't in the portion have no row with a lower sort key. None where no file is left out."""
+
+
+def plan_portion(files: Iterable[SourceFile], wishes: Wishes, *, rows: int) -> Portion:
+    """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at in portions, so that a wave
+    costs by what it parses and not by what is left."""
+    needed = sorted((each for each in files if _is_needed(each, wishes)), key=lambda f: (f.low, f.path))
+    open_ones: list[tuple[str, int]] = []
+    covered = 0
+    for number, each in enumerate(needed[:-1]):
+        ceiling = record_in(needed[number + 1].low)
+        if each.high is not None:
+            heapq.heappush(open_ones, (each.high, each.rows))
+        while open_ones and open_ones[0][0] < ceiling:
+            covered += heapq.heappop(open_ones)[1]
+        if covered >= rows:
+            return Portion(tuple(needed[: number + 1]), ceiling)
+    return Portion(tuple(needed), None)
+
+
+def _is_needed(file: SourceFile, wishes: Wishes) -> bool:
+    # Files are told apart by their bounds of the sort key, never by those of sequence numbers, which sort wrongly as texts.
+    return any(
+        (file.high is None or file.high > each.floor)
+        and (each.high is None or file.low < each.high)
+        and (file.shards is None or _may_have(file.shards, each))
+        for each in wishes.wanted
+    )
+
+
+def _may_have(shards: tuple[str, str], wanted: Wanted) -> bool:
+    # A shard without a position may have had children that came and went unseen: their rows are looked for as well.
+    return wanted.upto is None or shards[0] <= wanted.key.shard_id <= shards[1]
+
+
+# --- what the wave takes ----------------------------------------------------------------------------------------
+
+
+def plan_wave(
+    wishes: Wishes, pieces: Sequence[Piece], *, ceiling: str | None, limits: WaveLimits
+) -> WavePlan:
+    clusters = {key: list(_clusters(of)) for key, of in _by_shard(pieces).items()}
+    taken = _taken(clusters, limits)
+    wanted = {each.key: each for each in wishes.wanted}
+    # Rows of a shard of which neither table has a position: it came and went between two waves of the typed table.
+    unknown = [Wanted(key, None, None) for key in clusters if key not in wanted]
+    ranges: list[PlannedRange] = []
+    is_last = ceiling is None and not wishes.has_waiting
+    for each in (*wishes.wanted, *sorted(unknown, key=lambda w: w.key)):
+        own = taken.get(each.key, [])
+        is_whole = len(own) == len(clusters.get(each.key, ())) and _is_below(each, ceiling)
+        is_last = is_last and is_whole
+        upto = _upto(each, own) if is_whole else _cut(own)
+        if upto is not None and upto.token != (each.after or Position()).token:
+            ranges.append(_range(each, upto, [piece for cluster in own for piece in cluster]))
+    read = [p for each in ranges for cluster in taken.get(each.key, ()) for p in cluster]
+    return WavePlan(tuple(ranges), tuple(_units(read)), sum(p.malformed for p in read), is_last)
+
+
+_Cluster = list[Piece]
+
+
+def _by_shard(pieces: Iterable[Piece]) -> dict[ShardKey, list[Piece]]:
+    found: dict[ShardKey, list[Piece]] = {}
+    for piece in pieces:
+        found.setdefault(piece.key, []).append(piece)
+    return found
+
+
+def _clusters(pieces: list[Piece]) -> Iterator[_Cluster]:
+    """Pieces of a shard between which it can be cut: no piece reaches into the next cluster, and no Kinesis record does."""
+    cluster: _Cluster = []
+    end = ""
+    for piece in sorted(pieces, key=lambda p: (p.first, p.last, p.path, p.group)):
+        if cluster and record_in(piece.first) > record_in(end):
+            yield cluster
+            cluster, end = [], ""
+        cluster.append(piece)
+        end = max(end, piece.last)
+    if cluster:
+        yield cluster
+
+
+def _taken(clusters: Mapping[ShardKey, list[_Cluster]], limits: WaveLimits) -> dict[ShardKey, list[_Cluster]]:
+    """The clusters with the lowest ends, over all shards, within the limits; at least one."""
+    in_order = sorted(
+        (max(piece.last for piece in cluster), key, number)
+        for key, of in clusters.items()
+        for number, cluster in enumerate(of)
+    )
+    taken: dict[ShardKey, list[_Cluster]] = {}
+    rows = size = 0
+    for _, key, number in in_order:
+        cluster = clusters[key][number]
+        rows += sum(piece.rows for piece in cluster)
+        size += sum(piece.bytes for piece in cluster)
+        if taken and (rows > limits.records or size > limits.bytes):
+            break
+        taken.setdefault(key, []).append(cluster)
+    return taken
+
+
+def _is_below(each: Wanted, ceiling: str | None) -> bool:
+    """Whether no file above the ceiling can have rows of the shard that are wanted."""
+    return ceiling is None or (each.high is not None and each.high <= ceiling)
+
+
+def _cut(taken: list[_Cluster]) -> Position | None:
+    """The position of the last row that the wave takes; None where it takes none."""
+    if not taken:
+        return None
+    last = max((piece for cluster in taken for piece in cluster), key=lambda p: p.last)
+    return position_at(last.last, last.newest)
+
+
+def _upto(each: Wanted, taken: list[_Cluster]) -> Position | None:
+    if each.upto is not None:
+        return each.upto
+    at = _cut(taken) or each.after
+    return replace(at or Position(), ended=True) if each.is_over else at
+
+
+def _range(each: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:
+    return PlannedRange(
+        each.key,
+        each.after,
+        upto,
+        each.parents,
+        rows=sum(p.rows for p in pieces),
+        bytes=sum(p.bytes for p in pieces),
+        oldest=min((p.oldest for p in pieces if p.oldest is not None), default=None),
+        newest=max((p.newest for p in pieces if p.newest is not None), default=None),
+    )
+
+
+def _units(pieces: Iterable[Piece]) -> Iterator[ReadUnit]:
+    rows: dict[tuple[str, int], int] = {}
+    for piece in pieces:
+        at = (piece.path, piece.group)
+        rows[at] = rows.get(at, 0) + piece.rows
+    first = 0
+    for (path, group), count in sorted(rows.items()):
+        yield ReadUnit(path, group, first, count)
+        first += count

@@ -1,0 +1,161 @@
+"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See docs/proof.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.core.words import counted
+
+MOST_TOLD = 20
+"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Something that contradicts what Headrace promises."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """Something that nothing is left to prove by, or that Headrace never promised."""
+
+    text: str
+
+
+Told = Wrong | Unproved
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The arrivals that a proof is about. None: without this bound."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return self.since is None and self.until is None
+
+    def has(self, first: datetime | None, last: datetime | None) -> bool:
+        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a whole."""
+        if self.since is not None and last is not None and last < self.since:
+            return False
+        return not (self.until is not None and first is not None and first >= self.until)
+
+
+ALL = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise, the number of things that were looked at for it, and what isn't so."""
+
+    promise: str
+    looked_at: str
+    wrong: tuple[str, ...] = ()
+    """The first of these; `count` counts all."""
+    unproved: tuple[str, ...] = ()
+    count: int = 0
+
+
+def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
+    wrong: list[str] = []
+    unproved: list[str] = []
+    count = left_out = 0
+    for each in told:
+        if isinstance(each, Wrong):
+            count += 1
+            if len(wrong) < MOST_TOLD:
+                wrong.append(each.text)
+        elif len(unproved) < MOST_TOLD:
+            unproved.append(each.text)
+        else:
+            left_out += 1
+    if left_out:
+        unproved.append(f"and {counted(left_out, 'thing')} more of this check")
+    return Check(promise, looked_at, tuple(wrong), tuple(unproved), count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    checks: tuple[Check, ...] = ()
+    records: int = 0
+    """Records of the ranges that are proved, if no check found something wrong."""
+    unproved_records: int = 0
+    """Records in the ledger about which nothing can be proved, such as those of derived ranges."""
+    shards: int = 0
+    first: datetime | None = None
+    """When the first of the proved records arrived."""
+    last: datetime | None = None
+    snapshot: int | None = None
+    since: int | None = None
+    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is about."""
+    rows: int = 0
+    """Rows that this proof has read."""
+    files: int = 0
+    """Data files that this proof has read."""
+    unchanged: int = 0
+    """Data files that an earlier proof had read, and that are there with the size that they had."""
+
+    forgotten: str = ""
+    """Why the next proof reads all rows again, if it does although this one found nothing wrong."""
+
+    @property
+    def holds(self) -> bool:
+        return not any(check.wrong for check in self.checks)
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        return tuple(text for check in self.checks for text in check.unproved)
+
+    def lines(self) -> Iterator[str]:
+        """For people: each check with what it found, what isn't proved, and the sentence."""
+        for check in self.checks:
+            yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"
+            yield from (f"       {text}" for text in check.wrong)
+            if check.count > len(check.wrong):
+                yield f"       and {check.count - len(check.wrong):,} more"
+        yield from (f"not proved: {text}" for text in self.unproved)
+        yield from self._read()
+        if self.forgotten:
+            yield f"the next proof reads these rows again, because what this one has read can't be remembered: {self.forgotten}"
+        yield str(self)
+
+    def _read(self) -> Iterator[str]:
+        read = f"{counted(self.rows, 'row')} of {counted(self.files, 'file')} read"
+        if self.since is None:
+            yield read
+        else:
+            yield f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, which was proved before"
+
+    def __str__(self) -> str:
+        if not self.holds:
+            failed = [check for check in self.checks if check.wrong]
+            return (
+                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
+                f"in snapshot {self.snapshot}; the first: {failed[0].wrong[0]}"
+            )
+        if not self.records:
+            proved = "nothing to prove: no record of a range that can be proved"
+        else:
+            proved = (
+                f"proved: {counted(self.records, 'record')} of {counted(self.shards, 'shard')}{self._between()} "
+                f"{'is' if self.records == 1 else 'are'} in the table once each, in snapshot {self.snapshot}"
+            )
+        beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
+        if not self.unproved:
+            return proved
+        return f"{proved}; NOT proved: {beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+
+    def _between(self) -> str:
+        if self.first is None or self.last is None:
+            return ""
+        return f" that arrived between {_text(self.first)} and {_text(self.last)}"
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"

@@ -1,0 +1,188 @@
+"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on values.
+
+(start ... 20]  (20 ... 35]  (35 ... 50]      proved: each begins where the one before ended
+(start ... 20]               (35 ... 50]      a range is missing: wrong, unless the history has a lost part there
+(start ... 20]  (10 ... 35]                   two ranges overlap: wrong, unless a person moved the position back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.position import Position, Positions, is_forward
+from pipeline.core.proof import Told, Unproved, Wrong
+from pipeline.core.stream import ShardKey
+from pipeline.core.words import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A range, with the snapshot that brought it."""
+
+    snapshot: int
+    sequence: int
+    range: Range
+
+    def __str__(self) -> str:
+        after = "the start" if self.range.after is None else f"{self.range.after}"
+        return f"{self.range.key.shard_id} after {after} up to {self.range.upto} (snapshot {self.snapshot}, run {self.range.run})"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The ledgers up to one snapshot, by shard."""
+
+    steps: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    """Ranges that move the position, in the order of their commits."""
+    derived: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    """Ranges that were made from rows of the table, because their ledger is lost: rows can't prove them."""
+    replays: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    lost: tuple[Lost, ...] = ()
+    dropped: Mapping[ShardKey, int] = field(default_factory=dict)
+    """Shards whose END was removed from the positions, with the sequence number of the snapshot that did."""
+
+    @property
+    def keys(self) -> tuple[ShardKey, ...]:
+        return tuple(sorted(self.steps.keys() | self.derived.keys() | self.replays.keys()))
+
+    def of(self, key: ShardKey) -> tuple[Step, ...]:
+        """All ranges of the shard that can have rows."""
+        return (*self.steps.get(key, ()), *self.derived.get(key, ()), *self.replays.get(key, ()))
+
+    def all(self) -> Iterator[Step]:
+        """The ranges that ledgers have."""
+        for steps in (*self.steps.values(), *self.replays.values()):
+            yield from steps
+
+    def is_lost_between(self, below: int, upto: int) -> bool:
+        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence numbers)."""
+        return any(below < part.sequence <= upto for part in self.lost)
+
+    def first(self, key: ShardKey) -> Step | None:
+        steps = self.steps.get(key)
+        return steps[0] if steps else None
+
+    def end(self, key: ShardKey) -> Step | None:
+        """The step that brought the shard's END, if the shard has ended and was not opened again by a person."""
+        steps = self.steps.get(key)
+        return steps[-1] if steps and steps[-1].range.upto.ended else None
+
+
+def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
+    """`entries`: oldest first."""
+    steps: dict[ShardKey, list[Step]] = {}
+    replays: dict[ShardKey, list[Step]] = {}
+    derived: dict[ShardKey, list[Step]] = {}
+    lost: list[Lost] = []
+    dropped: dict[ShardKey, int] = {}
+    for entry in entries:
+        if isinstance(entry, Lost):
+            lost.append(entry)
+        else:
+            dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
+        for each in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+            to = derived if isinstance(entry, Lost) else steps if each.moves else replays
+            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each))
+    return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
+
+
+def _frozen(found: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
+    return {key: tuple(found[key]) for key in sorted(found)}
+
+
+def broken_chains(story: Story) -> Iterator[Told]:
+    for key, steps in story.steps.items():
+        yield from _breaks(key, steps, story)
+
+
+def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told]:
+    at: Position | None = None
+    before: Step | None = None
+    for step in steps:
+        each = step.range
+        if _token(each.after) != _token(at):
+            yield _break(key, before, step, story)
+        elif at is not None and at.ended and not each.may_go_back and each.upto.token != at.token:
+            yield Wrong(f"{key.shard_id} had ended, and goes on: {step}")
+        if not each.may_go_back and not is_forward(each.after, each.upto):
+            yield Wrong(f"the range goes back: {step}")
+        at, before = each.upto, step
+
+
+def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told:
+    stood = "at the start of the shard" if before is None else f"at {before.range.upto}"
+    below = -1 if before is None else before.sequence
+    since = "" if before is None else f" of snapshot {before.snapshot}"
+    if story.is_lost_between(below, step.sequence):
+        return Unproved(
+            f"the ledgers before {step} are lost: nothing shows which ranges of {key.shard_id} landed {stood} and later"
+        )
+    if step.range.kind is Kind.REPAIR:
+        return Unproved(f"a repair took the position of {key.shard_id} from the table's rows: {step}")
+    what = "a range is missing before" if _is_later(step.range.after, before) else "ranges overlap at"
+    return Wrong(f"{what} {step}: the range{since} before it ended {stood}")
+
+
+def _is_later(after: Position | None, before: Step | None) -> bool:
+    stood = None if before is None else before.range.upto
+    return after is not None and is_forward(stood, after)
+
+
+def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/protocol.md)."""
+    for key in sorted(story.steps.keys() | positions.shards.keys()):
+        steps, at = story.steps.get(key), positions.of(key)
+        last = steps[-1] if steps else None
+        if at is not None and (last is None or last.range.upto.token != at.token):
+            led = "no range" if last is None else str(last)
+            told = f"the table's position of {key.shard_id} is {at}, and its last range is {led}"
+            yield Unproved(told) if story.lost else Wrong(told)
+        elif at is None and last is not None and not _may_lack_a_position(story, key, last):
+            told = f"the table has no position of {key.shard_id}, and its last range is {last}"
+            yield Unproved(told) if story.lost else Wrong(told)
+
+
+def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
+    if story.dropped.get(key, -1) > last.sequence:
+        return True
+    # A repair gives no position to shards that Kinesis has forgotten.
+    return any(s.range.kind is Kind.REPAIR and s.sequence > last.sequence for s in story.all())
+
+
+def ranges_without_rows(story: Story) -> Iterator[Unproved]:
+    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for each gap."""
+    for kind, meaning in _MEANINGS.items():
+        found = [step for step in story.all() if step.range.kind is kind]
+        if kind is Kind.SKIPPED:
+            yield from map(_gap, found)
+        elif found:
+            yield Unproved(f"{counted(len(found), 'range')} {meaning}; the first: {found[0]}")
+    for part in story.lost:
+        derived = sum(each.rows for each in part.ranges)
+        beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
+        yield Unproved(f"{part.why}{beside}")
+
+
+_MEANINGS: Mapping[Kind, str] = {
+    Kind.SKIPPED: "",
+    Kind.FOREIGN: "read by a worker that isn't Headrace's, whose records aren't in the table",
+    Kind.ADOPT: "adopted from a KCL application, which has processed the records up to there",
+    Kind.REPOSITION: "by which a person moved a position",
+    Kind.REPAIR: "by which a repair set a position from the table's rows",
+}
+
+
+def _gap(step: Step) -> Unproved:
+    first, last = step.range.first_arrival, step.range.last_arrival
+    when = (
+        f"records that arrived between {first:%Y-%m-%d %H:%M:%S}Z and {last:%Y-%m-%d %H:%M:%S}Z"
+        if first and last
+        else "records"
+    )
+    return Unproved(f"{when} are missing by a recorded gap: {step}. The ledger's reason: {step.range.why}")
+
+
+def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if at is None else at.token

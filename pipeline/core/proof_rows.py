@@ -1,0 +1,254 @@
+"""Which rows of the lake table are counted where, so that the counts can be compared with the ledgers. Pure functions.
+
+    ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
+
+The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back: then ranges
+overlap, and only the sum of those that overlap can be compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from pipeline.core.lineage import Kind
+from pipeline.core.lineage_rows import order_text
+from pipeline.core.proof import Window, Wrong
+from pipeline.core.proof_chains import Step, Story
+from pipeline.core.stream import ShardKey
+from pipeline.core.valid_through import APPROXIMATE
+
+NOT_ASKED = -1
+"""Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
+EMPTY = 0
+"""Of a span: no row may be in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpans:
+    """The spans of one shard: span i has the rows after `ends[i - 1]` and up to `ends[i]`."""
+
+    stream: str
+    epoch: int
+    shard_id: str
+    ends: tuple[str, ...]
+    """Sort keys, in order."""
+    wanted: tuple[int, ...]
+    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one file in one span, or some of them."""
+
+    shard: int
+    """Place of the shard in the spans that were asked for."""
+    span: int
+    rows: int
+    first: str
+    """Sort key of the first of them."""
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Tells whether two sets of files have the same records: their number, and the sum of a number made from each."""
+
+    rows: int = 0
+    sum: int = 0
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """What a Spark task has found in one data file."""
+
+    path: str
+    day: str | None
+    stated: int
+    """Rows that the table's metadata states."""
+    rows: int = 0
+    parts: tuple[Part, ...] = ()
+    all: Digest = Digest()
+    """Of all rows that are in a span in which rows may be."""
+    known: Digest = Digest()
+    """Of the rows in spans that are NOT_ASKED."""
+    strangers: tuple[str, ...] = ()
+    """Rows in no range, as texts: the first of them."""
+    strangers_count: int = 0
+    error: str = ""
+    """Why the file can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Sort keys of a shard that rows in more than one place may have."""
+
+    shard: int
+    low: str
+    high: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Rows that are there more than once."""
+
+    count: int
+    rows: tuple[str, ...]
+    """The first of them, as texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Ranges of one shard that are compared together: one range, or those that overlap."""
+
+    shard: int
+    spans: range
+    steps: tuple[Step, ...]
+    rows: int
+    """The rows that the ledger states."""
+    is_dropped: bool = False
+    """Whether the retention may have removed some of these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountPlan:
+    spans: tuple[ShardSpans, ...]
+    clusters: tuple[Cluster, ...]
+    derived: int = 0
+    """Records of derived ranges."""
+
+    def days(self) -> tuple[date, date] | None:
+        """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
+        first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
+        last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
+        known = [at for at in (*first, *last) if at is not None]
+        if not known or len(known) < len(first) + len(last):
+            return None
+        return (min(known) - APPROXIMATE).date(), (max(known) + APPROXIMATE).date()
+
+
+def plan_rows(
+    story: Story, *, window: Window, proved: int | None = None, kept_from: date | None = None
+) -> CountPlan:
+    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first day that the
+    retention keeps."""
+    spans: list[ShardSpans] = []
+    clusters: list[Cluster] = []
+    for key in story.keys:
+        steps = story.of(key)
+        ends = _ends(steps)
+        wanted = [EMPTY] * len(ends)
+        for group in _overlapping(steps):
+            is_derived = any(step in story.derived.get(key, ()) for step in group)
+            is_asked = not is_derived and _is_asked(group, window, proved)
+            _mark(wanted, ends, group, is_asked=is_asked)
+            if is_asked and (rows := _stated(group)):
+                spread = [_reach(ends, step) for step in group]
+                reach = range(min(each.start for each in spread), max(each.stop for each in spread))
+                is_dropped = any(may_be_dropped(step, kept_from) for step in group)
+                clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
+        _mark_repaired(wanted, ends, steps)
+        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
+    derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
+    return CountPlan(tuple(spans), tuple(clusters), derived)
+
+
+def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], *, is_asked: bool) -> None:
+    for step in group:
+        if step.range.rows:
+            for i in _reach(ends, step):
+                wanted[i] = wanted[i] + 1 if is_asked else NOT_ASKED
+
+
+def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
+    """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
+    for step in steps:
+        if step.range.kind is Kind.REPAIR:
+            for i in _reach(ends, step):
+                wanted[i] = wanted[i] or NOT_ASKED
+
+
+def _low(step: Step) -> str:
+    return "" if step.range.after is None else order_text(step.range.after)
+
+
+def _high(step: Step) -> str:
+    return order_text(step.range.upto)
+
+
+def _ends(steps: Iterable[Step]) -> list[str]:
+    return sorted({text for step in steps if _low(step) < _high(step) for text in (_low(step), _high(step))})
+
+
+def _reach(ends: Sequence[str], step: Step) -> range:
+    """The spans of a range."""
+    return range(bisect_left(ends, _low(step)) + 1, bisect_left(ends, _high(step)) + 1)
+
+
+def _overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+    """Groups of ranges of one shard that overlap. A range that only moves a position, and not forward, has no rows."""
+    group: list[Step] = []
+    reach = ""
+    forward = (s for s in steps if _low(s) < _high(s) and s.range.kind is not Kind.REPAIR)
+    for step in sorted(forward, key=lambda s: (_low(s), s.sequence)):
+        if group and _low(step) >= reach:
+            yield tuple(group)
+            group = []
+        reach = max(reach, _high(step)) if group else _high(step)
+        group.append(step)
+    if group:
+        yield tuple(group)
+
+
+def _stated(group: Sequence[Step]) -> int:
+    return sum(step.range.rows for step in not_replaced(group))
+
+
+def not_replaced(steps: Sequence[Step]) -> list[Step]:
+    """The ranges whose rows no replay says it has replaced."""
+    replaced = {(snapshot, step.range.key) for step in steps for snapshot in step.range.supersedes}
+    return [step for step in steps if (step.snapshot, step.range.key) not in replaced]
+
+
+def two_generations(story: Story) -> Iterator[Wrong]:
+    """Ranges that two replays say they have replaced."""
+    by: dict[tuple[int, ShardKey], Step] = {}
+    for step in story.all():
+        for snapshot in step.range.supersedes:
+            before = by.setdefault((snapshot, step.range.key), step)
+            if before is not step:
+                yield Wrong(
+                    f"the rows of snapshot {snapshot} were replaced twice: by {before}, and by {step}"
+                )
+
+
+def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool:
+    if proved is not None and all(step.sequence <= proved for step in group):
+        return False
+    return any(window.has(step.range.first_arrival, step.range.last_arrival) for step in group)
+
+
+def may_be_dropped(step: Step, kept_from: date | None) -> bool:
+    """Whether the retention may have removed records of the range, or removes them next."""
+    first = step.range.first_arrival
+    return kept_from is not None and (first is None or (first - APPROXIMATE).date() < kept_from)
+
+
+def must_read_all(story: Story, proved: int) -> bool:
+    """Whether what was committed after an earlier proof may concern rows that this proof had read."""
+    after = (step for step in story.all() if step.sequence > proved)
+    return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
+        proved, max((part.sequence for part in story.lost), default=proved)
+    )
+
+
+def first_kept_day(now: datetime, retention: timedelta | None, before: date | None) -> date | None:
+    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer since."""
+    days = [before, None if retention is None else (now - retention).date()]
+    return max((day for day in days if day is not None), default=None)

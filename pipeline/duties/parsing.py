@@ -1,0 +1,227 @@
+"""A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
+
+    settle ─► look ─► survey ─► parse ─► account ─► commit of the typed table ─► settle
+                                                    (decides)                    (carries out: pipeline.duties.settling)
+
+The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
+then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+
+from pipeline.core.accounting import Accounting
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.parse_account import account, why_stop
+from pipeline.core.parse_values import Bound, Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
+from pipeline.core.parsing_plan import Portion, plan_portion, plan_wave, plan_wishes
+from pipeline.core.position import Positions
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.words import counted
+from pipeline.duties.expiring import Expiring
+from pipeline.duties.settling import Settling
+from pipeline.errors import Transient, WrongShape
+from pipeline.lake_ports import ParsedTable, Parser, SourceLook, SourceTable
+from pipeline.ports import Clock
+from pipeline.settings.parse_block import ParseSettings
+
+_GROWS = 4
+"""How many times as many rows are looked at where a look found none that are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedWave:
+    """What a wave did, for people."""
+
+    parsed: int = 0
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    snapshot: int | None = None
+    """None where there was nothing to parse."""
+    settled: int = 0
+    """Rows that went into the quarantine table for a commit of an earlier wave."""
+    is_last: bool = True
+    """Whether the typed table has caught up with the lake table as the wave found it."""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.snapshot is None:
+            return "nothing new to parse"
+        dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
+        return f"{counted(self.parsed, 'row')} parsed, {self.quarantined:,} set aside{dropped}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsing:
+    settings: ParseSettings
+    source: SourceTable
+    table: ParsedTable
+    settling: Settling
+    parser: Parser
+    dropped_as: str
+    """Why rows may be in neither table; empty where none may be missing."""
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    expiring: tuple[Expiring, ...] = ()
+    """Of the typed table, and of the quarantine table."""
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+
+    def is_behind(self) -> bool:
+        """Whether a wave would have something to do. It needs no Spark."""
+        if not self.source.exists():
+            return False
+        if not (self.table.exists() and self.settling.quarantine.exists()):
+            return True
+        wishes = self._wishes(self.source.look().positions)
+        return wishes.are_due or not self.settling.is_settled()
+
+    def needs_before(self, day: date) -> bool:
+        """Whether rows that arrived before this day (UTC) may still have to be parsed."""
+        if not self.table.exists():
+            return True
+        after = [each.after for each in self._wishes(self.source.look().positions).wanted]
+        return any(at is None or at.arrival is None or at.arrival.date() < day for at in after)
+
+    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ParsedWave]:
+        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At least one wave."""
+        began = self.clock.monotonic()
+        while True:
+            wave = self.wave()
+            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            if wave.is_last or is_late:
+                yield replace(wave, notes=(*wave.notes, *self._expire()))
+                return
+            yield wave
+
+    def _expire(self) -> Iterator[str]:
+        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by now."""
+        for table, expiring in zip((self.table, self.settling.quarantine), self.expiring, strict=False):
+            shape = table.load().shape
+            if expiring.is_due(shape) and (sentence := expiring.step(shape)):
+                yield sentence
+
+    def wave(self) -> ParsedWave:
+        if not self.source.exists():
+            return ParsedWave(notes=("there is no lake table yet",))
+        # Made wherever it is missing: a typed table that was dropped is parsed anew.
+        self.table.ensure(create=not self.table.exists())
+        self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
+        # Also what a killed run, or an older version of the code, has decided and not carried out.
+        settled = self.settling.settle()
+        look = self.source.look()
+        wishes = self._wishes(look.positions)
+        plan = self._plan(wishes, look)
+        if not plan.ranges:
+            return ParsedWave(settled=settled, notes=wishes.notes)
+        self.on_arrow("planned")
+        parsed, schema = self.parser.parse(plan, wishes)
+        self.on_arrow("staged")
+        accounts = account(
+            plan, parsed, dropped_as=self.dropped_as, version=self.settings.version, schema=schema
+        )
+        if why := why_stop(accounts.values(), self.settings.stop_above):
+            raise WrongShape(
+                f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
+                "the parser, or raise stop_above of this target, and run it again"
+            )
+        snapshot = self._commit(plan, wishes, parsed, accounts)
+        self.on_arrow("committed")
+        self.settling.settle()
+        return _told(accounts, snapshot, plan, wishes, settled)
+
+    def _wishes(self, source: Positions) -> Wishes:
+        return plan_wishes(source, self.table.load().positions, takes=self._takes)
+
+    def _takes(self, stream: StreamId) -> bool:
+        return self.settings.stream in (None, stream.name)
+
+    def _plan(self, wishes: Wishes, look: SourceLook) -> WavePlan:
+        rows = self.limits.records
+        while True:
+            portion = plan_portion(look.files, wishes, rows=rows)
+            _check(portion, look)
+            order = SurveyOrder(
+                tuple(file.path for file in portion.files),
+                tuple(Bound(each.key, each.low, each.high) for each in wishes.wanted),
+                wishes.closed,
+                wishes.streams,
+                portion.ceiling,
+            )
+            pieces = self.parser.survey(order) if order.files else ()
+            plan = plan_wave(wishes, pieces, ceiling=portion.ceiling, limits=self.limits)
+            if plan.ranges or portion.ceiling is None:
+                return plan
+            rows *= _GROWS
+
+    def _commit(
+        self, plan: WavePlan, wishes: Wishes, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
+    ) -> int | None:
+        ranges = tuple(
+            Range(
+                Kind.PARSED,
+                each.key,
+                after=each.after,
+                upto=each.upto,
+                run=self.run,
+                claim=self.run,
+                rows=accounts[each.key].parsed,
+                bytes=each.bytes,
+                first_arrival=each.oldest,
+                last_arrival=each.newest,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
+                parents=each.parents,
+                why=accounts[each.key].text(),
+            )
+            for each in plan.ranges
+        )
+        # All or nothing: the files of the quarantine table have rows of several shards, too.
+        committed = self.table.commit(
+            Proposal(ranges, parsed.files, wishes.origins, whole=True, also=parsed.aside)
+        )
+        if refused := committed.landing.refused:
+            raise Transient(
+                f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of "
+                "this wave was committed; the next wave goes on after the other run's records"
+            )
+        return committed.snapshot
+
+
+def _check(portion: Portion, look: SourceLook) -> None:
+    deleted = next((file.path for file in portion.files if file.deletes), None)
+    if portion.files and (look.obstacle or deleted):
+        why = (
+            look.obstacle
+            or f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
+        )
+        raise WrongShape(
+            f"records of the lake table can't be parsed now: {why}. Nothing was committed, and no position moved; let that engine run its "
+            "rewrite_data_files"
+        )
+
+
+def _told(
+    accounts: Mapping[ShardKey, Accounting],
+    snapshot: int | None,
+    plan: WavePlan,
+    wishes: Wishes,
+    settled: int,
+) -> ParsedWave:
+    dropped: dict[str, int] = {}
+    for each in accounts.values():
+        for why, rows in each.dropped.items():
+            dropped[why] = dropped.get(why, 0) + rows
+    return ParsedWave(
+        sum(each.parsed for each in accounts.values()),
+        sum(each.quarantined for each in accounts.values()),
+        dropped,
+        snapshot,
+        settled,
+        plan.is_last,
+        wishes.notes,
+    )

@@ -1,0 +1,58 @@
+"""Rows of a data file, with the columns of a table: found by field id, since a column may have been renamed, and a file has no column
+that was added after it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import WrongShape
+from pipeline.lake.stage_place import StagePlace
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@contextmanager
+def opened(place: StagePlace, path: str) -> Iterator[pq.ParquetFile]:
+    location = f"{place.spec.location.rstrip('/')}/"
+    if not path.startswith(location):
+        raise WrongShape(f"{path} isn't in the table's folder {location}")
+    with (
+        place.files.open_input_file(place.path(path[len(location) :])) as source,
+        pq.ParquetFile(source) as file,
+    ):
+        yield file
+
+
+def rows_of(file: pq.ParquetFile, wanted: pa.Schema, group: int | None = None) -> pa.Table:
+    """The rows of the file, or of one of its row groups. Columns that the file lacks are null."""
+    names = names_in(file)
+    found = [names[id_of(column)] for column in wanted if id_of(column) in names]
+    rows = file.read(columns=found) if group is None else file.read_row_group(group, columns=found)
+    columns: list[Any] = [
+        rows[names[id_of(column)]].cast(column.type)
+        if id_of(column) in names
+        else pa.nulls(rows.num_rows, column.type)
+        for column in wanted
+    ]
+    return pa.table(columns, schema=wanted)
+
+
+def names_in(file: pq.ParquetFile) -> dict[bytes, str]:
+    """Field id -> name in the file."""
+    return {id_of(column): column.name for column in file.schema_arrow}
+
+
+def id_of(column: pa.Field[Any]) -> bytes:
+    found: bytes | None = (column.metadata or {}).get(_FIELD_ID)
+    if found is None:
+        raise WrongShape(f"the column {column.name} has no field id")
+    return found
+
+
+def with_id(name: str, kind: pa.DataType, number: int) -> pa.Field[Any]:
+    return pa.field(name, kind, metadata={_FIELD_ID: str(number).encode()})

@@ -1,0 +1,55 @@
+"""Which data file has a record now, and which snapshot added that file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.parser import parse
+from pyiceberg.io.pyarrow import ArrowScan
+
+from pipeline.core.lineage import Range
+from pipeline.core.valid_through import APPROXIMATE
+from pipeline.lake.catalog import asking
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.read import landed_files
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecord:
+    path: str
+    snapshot: int | None
+    """The snapshot that added the file: that of the landing, or a later one of a compaction."""
+    rows: int
+    """Rows with this number in the file, one for each user record."""
+    arrival: datetime | None
+
+
+def find_record(lake: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
+    """The files with a record of a range. Only files that may have it, by the bounds in the table's metadata, are read."""
+    with asking(f"the lake table {lake.identifier}"):
+        table = lake.open()
+        wanted = _filter(landed, sequence)
+        tasks = list(table.scan(row_filter=wanted).plan_files())
+        added = {file.path: file.snapshot for file in landed_files(lake)} if tasks else {}
+        reader = ArrowScan(table.metadata, table.io, table.schema(), wanted)
+        for task in tasks:
+            rows = reader.to_table([task])
+            if rows.num_rows:
+                path = task.file.file_path
+                yield FoundRecord(path, added.get(path), rows.num_rows, rows["arrival_ts"][0].as_py())
+
+
+def _filter(landed: Range, sequence: int) -> BooleanExpression:
+    key = landed.key
+    wanted = (
+        f"stream = '{key.stream.name}' and stream_epoch = {key.stream.epoch} and shard_id = '{key.shard_id}' "
+        f"and sequence_number = '{sequence}'"
+    )
+    if landed.first_arrival is not None and landed.last_arrival is not None:
+        # With the times of arrival, only files of the right days are looked at. Kinesis's times are approximate.
+        since, until = landed.first_arrival - APPROXIMATE, landed.last_arrival + APPROXIMATE
+        wanted += f" and arrival_ts >= '{since.isoformat()}' and arrival_ts <= '{until.isoformat()}'"
+    return parse(wanted)

@@ -1,0 +1,176 @@
+"""The part of parsing that Spark itself does: from payloads to the columns of a typed table. It never fails on a payload.
+
+record, partition_key, explicit_hash_key, data  ──►  record, row, reason, data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from importlib import import_module
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.types import IcebergType
+
+from pipeline.core.batch_context import BatchContext
+from pipeline.errors import BadSetting
+from pipeline.lake.parsed_table import PROVENANCE
+from pipeline.lake.spark_types import iceberg_type
+from pipeline.settings.choices import ParseFormat
+from pipeline.settings.parse_block import ParseSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_CORRUPT = "headrace_corrupt"
+_REASON, _DATA = "quarantine_reason", "quarantine_data"
+_TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
+_NO_TEXT = "the payload isn't text in UTF-8"
+_NO_OBJECT = "the payload isn't one JSON object that fits the schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """How one target's rows are made."""
+
+    settings: ParseSettings
+    context: BatchContext
+
+    @property
+    def dropped_as(self) -> str:
+        """Why rows may be in neither table; empty where none may be missing."""
+        own = ["callable"] if self.settings.format is ParseFormat.CALLABLE else []
+        return " or ".join([*(["filter"] if self.settings.filter else []), *own])
+
+    def schema(self, session: SparkSession) -> StructType:
+        """The columns that the settings name, as Spark understands them."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F  # noqa: N812
+
+        try:
+            # from_json reads a schema on the server: a Spark Connect client has no parser of its own.
+            found: Any = (
+                session.range(0).select(F.from_json(F.lit("{}"), self.settings.schema).alias("row")).schema
+            )
+        except PySparkException as error:
+            why = str(error).strip().partition("\n")[0]
+            raise BadSetting(
+                f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
+            ) from error
+        schema: StructType = found["row"].dataType
+        if taken := sorted({name.lower() for name in schema.names} & _TAKEN):
+            raise BadSetting(
+                f"the schema of the target {self.settings.name} has a column {taken[0]}, which Headrace itself gives to the table. Nothing was "
+                "parsed; use format: callable, and give the column another name"
+            )
+        if dotted := [name for name in schema.names if "." in name]:
+            raise BadSetting(
+                f"the schema of the target {self.settings.name} has a column {dotted[0]}, and a dot in a name means a part of a struct. Nothing "
+                "was parsed; use format: callable, and give the column another name"
+            )
+        return schema
+
+    def rows(self, records: DataFrame, schema: StructType) -> DataFrame:
+        """The records as rows with the four columns that the writing tasks read."""
+        if self.settings.filter:
+            from pyspark.sql import functions as F  # noqa: N812
+
+            records = records.where(F.expr(self.settings.filter))
+        if self.settings.format is ParseFormat.CALLABLE:
+            return _of_callable(records, schema, self.settings, self.context)
+        return _of_json(records, schema)
+
+
+def columns_of(schema: StructType) -> list[tuple[str, IcebergType]]:
+    return [(each["name"], iceberg_type(each["type"])) for each in schema.jsonValue()["fields"]]
+
+
+def malformed(records: DataFrame, schema: StructType) -> DataFrame:
+    """Records that couldn't be taken apart when they were landed, for quarantine. No parser sees them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records.select(
+        "record", F.lit(None).cast(schema).alias("row"), F.col("decode_error").alias("reason"), "data"
+    )
+
+
+def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StringType, StructType
+
+    raw = F.col("data").cast("string")
+    # Spark keeps bytes that aren't UTF-8 in a string, and a Python worker that gets such a string fails.
+    text = F.when(F.is_valid_utf8(raw), raw)
+    with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
+    found = records.select(
+        "record",
+        "data",
+        F.from_json(text, with_corrupt, options).alias("found"),
+        # from_json ignores what follows the first value, so that a second object in one payload would be lost without a word.
+        F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("values"),
+        F.is_valid_utf8(raw).alias("is_text"),
+    )
+    is_good = reduce(
+        and_,
+        (
+            F.col("found").isNotNull(),
+            F.col("found")[_CORRUPT].isNull(),
+            F.coalesce(F.col("values"), F.lit(0)) == 1,
+        ),
+    )
+    why = F.when(F.col("is_text"), F.lit(_NO_OBJECT)).otherwise(F.lit(_NO_TEXT))
+    return found.select(
+        "record",
+        F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),
+        F.when(~is_good, why).alias("reason"),
+        F.when(~is_good, F.col("data")).alias("data"),
+    )
+
+
+def _of_callable(
+    records: DataFrame, schema: StructType, settings: ParseSettings, context: BatchContext
+) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    made = function_of(settings)(records, context)
+    kinds = {each.name: each.dataType for each in made.schema.fields}
+    for each in schema.fields:
+        # By their short form: whether a part of the type may be null makes no difference.
+        found = kinds[each.name].simpleString() if each.name in kinds else "no such column"
+        if found != each.dataType.simpleString():
+            raise BadSetting(
+                f"the target {settings.name} has the column {each.name} {each.dataType.simpleString()} in its schema, and {settings.callable} "
+                f"returned {found}. Nothing was parsed; make them agree"
+            )
+    if "record" not in kinds or ((_REASON in kinds) != (_DATA in kinds)):
+        raise BadSetting(
+            f"{settings.callable} has to return the column `record` as it came, and {_REASON} together with {_DATA} or neither; it returned "
+            f"{', '.join(kinds)}. Nothing was parsed"
+        )
+    reason = F.col(_REASON) if _REASON in kinds else F.lit(None).cast("string")
+    data = F.col(_DATA) if _DATA in kinds else F.lit(None).cast("binary")
+    return made.select(
+        "record",
+        F.struct(*(F.col(f"`{name}`") for name in schema.names)).alias("row"),
+        reason.cast("string").alias("reason"),
+        F.when(reason.isNotNull(), data.cast("binary")).alias("data"),
+    )
+
+
+Callable_ = Callable[["DataFrame", BatchContext], "DataFrame"]
+
+
+def function_of(settings: ParseSettings) -> Callable_:
+    module, _, name = (settings.callable or "").partition(":")
+    try:
+        found: Callable_ = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadSetting(
+            f"the function {settings.callable!r} of the target {settings.name} can't be imported ({error}). Nothing was parsed; the module has to "
+            "be importable where Dagster and `headrace parse` run"
+        ) from error
+    return found

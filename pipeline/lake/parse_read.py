@@ -1,0 +1,218 @@
+"""The work of the Spark tasks that read the lake table for a typed table, as plain functions: look which rows are there, then read them.
+
+Both choose rows by the same function, from the same files, which never change. So the number of rows that the first look counted is a
+second witness for what the second one reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
+from pipeline.core.stream import ShardKey
+from pipeline.errors import WrongShape
+from pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
+from pipeline.lake.sort_key import sort_keys
+from pipeline.lake.stage_place import StagePlace, file_system
+from pipeline.lake_ports import StagingSpec
+
+_TYPES: Mapping[str, pa.DataType] = {
+    "stream": pa.string(),
+    "stream_epoch": pa.int64(),
+    "shard_id": pa.string(),
+    "sequence_number": pa.string(),
+    "sub_sequence_number": pa.int64(),
+    "arrival_ts": pa.timestamp("us", tz="UTC"),
+    "decode_error": pa.string(),
+    "partition_key": pa.string(),
+    "explicit_hash_key": pa.string(),
+    "data": pa.binary(),
+}
+_LOOKED_AT = (
+    "stream",
+    "stream_epoch",
+    "shard_id",
+    "sequence_number",
+    "sub_sequence_number",
+    "arrival_ts",
+    "decode_error",
+)
+_RECORD = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
+_SHARD = ["stream", "stream_epoch", "shard_id"]
+_KEY = "key"
+_PIECE = 1000
+"""Rows of a piece: as exactly a wave can be cut."""
+_BATCH = 16 * 1024 * 1024
+"""Bytes that go to Spark at once."""
+_MOST_ROWS = 10_000
+
+RECORD_DDL = (
+    "STRUCT<stream: STRING, stream_epoch: BIGINT, shard_id: STRING, sequence_number: STRING, sub_sequence_number: BIGINT, "
+    "arrival_ts: TIMESTAMP, number: BIGINT>"
+)
+ROWS_DDL = (
+    f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING"
+)
+"""What `read_units` gives to Spark."""
+
+
+def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple[Piece, ...]:
+    """The wanted rows in some of the order's files."""
+    place = _place(spec)
+    wanted = {_named(each.key): each for each in order.bounds}
+    closed = {_named(key) for key in order.closed}
+    streams = {(stream.name, stream.epoch): stream for stream in order.streams}
+
+    def bound_of(shard: _Shard) -> Bound | None:
+        if shard in closed or shard[:2] not in streams:
+            return None
+        # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
+        return wanted.get(shard) or Bound(ShardKey(streams[shard[:2]], shard[2]))
+
+    return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order.ceiling))
+
+
+_Shard = tuple[str, int, str]
+
+
+def _named(key: ShardKey) -> _Shard:
+    return key.stream.name, key.stream.epoch, key.shard_id
+
+
+def _place(spec: StagingSpec) -> StagePlace:
+    files, root = file_system(spec)
+    ids = dict(spec.field_ids)
+    return StagePlace(
+        files, root, spec, pa.schema(with_id(name, _TYPES[name], ids[name]) for name in _TYPES if name in ids)
+    )
+
+
+def _pieces(path: str, place: StagePlace, bound_of: Any, ceiling: str | None) -> Iterator[Piece]:
+    wanted = pa.schema(place.schema.field(name) for name in _LOOKED_AT)
+    with opened(place, path) as file:
+        for group in range(file.num_row_groups):
+            rows = rows_of(file, wanted, group)
+            each = _bytes_of_a_row(file, group, place)
+            for key, part in _chosen(rows, bound_of, ceiling):
+                for few in _cut(part):
+                    yield _piece(key, few, path, group=group, bytes_of_a_row=each)
+
+
+def _cut(part: pa.Table) -> Iterator[pa.Table]:
+    """The rows in pieces, each of which ends with a Kinesis record."""
+    texts, start = _Texts(part[_KEY]), 0
+    while start < len(texts):
+        last = min(start + _PIECE, len(texts)) - 1
+        # A semicolon sorts after the colon that follows the sequence number.
+        end = bisect_left(texts, f"{record_in(texts[last])};")
+        yield part.slice(start, end - start)
+        start = end
+
+
+def _piece(key: ShardKey, part: pa.Table, path: str, *, group: int, bytes_of_a_row: float) -> Piece:
+    arrivals: Any = pc.min_max(part["arrival_ts"]).as_py()
+    return Piece(
+        key,
+        path,
+        group,
+        first=part[_KEY][0].as_py(),
+        last=part[_KEY][-1].as_py(),
+        rows=part.num_rows,
+        bytes=int(part.num_rows * bytes_of_a_row),
+        malformed=part.num_rows - part["decode_error"].null_count,
+        oldest=arrivals["min"],
+        newest=arrivals["max"],
+    )
+
+
+def _bytes_of_a_row(file: pq.ParquetFile, group: int, place: StagePlace) -> float:
+    """The bytes of an average payload, from the footer."""
+    name = names_in(file).get(id_of(place.schema.field("data")))
+    about = file.metadata.row_group(group)
+    columns = (about.column(number) for number in range(about.num_columns))
+    size = next((each.total_uncompressed_size for each in columns if each.path_in_schema == name), 0)
+    return size / max(1, about.num_rows)
+
+
+def _chosen(rows: pa.Table, bound_of: Any, ceiling: str | None) -> Iterator[tuple[ShardKey, pa.Table]]:
+    """The wanted rows of each shard, in the order of their sort keys, with these as a further column."""
+    keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
+    rows = rows.append_column(_KEY, keys)
+    # A row without a sequence number isn't a record of Kinesis.
+    is_there: Any = pc.is_valid(keys)
+    rows = rows.filter(
+        is_there if ceiling is None else pc.and_kleene(is_there, pc.less(keys, pa.scalar(ceiling)))
+    )
+    order: Any = [(name, "ascending") for name in (*_SHARD, _KEY)]
+    rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
+    # The rows are sorted, so that each shard is one run of them.
+    counts = rows.group_by(_SHARD, use_threads=False).aggregate([([], "count_all")]).to_pylist()
+    start = 0
+    for each in counts:
+        part = rows.slice(start, each["count_all"])
+        start += each["count_all"]
+        bound: Bound | None = bound_of((each["stream"], each["stream_epoch"], each["shard_id"]))
+        if bound is None:
+            continue
+        texts = _Texts(part[_KEY])
+        first = bisect_right(texts, bound.low)
+        end = len(texts) if bound.high is None else bisect_left(texts, bound.high)
+        if first < end:
+            yield bound.key, part.slice(first, end - first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts(Sequence[str]):
+    """A column of texts, for `bisect`."""
+
+    column: Any
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.column[place].as_py()
+
+
+def read_units(
+    units: Iterable[ReadUnit], bounds: Iterable[Bound], spec: StagingSpec, *, malformed: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the wave in these row groups: those that could be taken apart when they were landed, or the others."""
+    place = _place(spec)
+    wanted = {_named(each.key): each for each in bounds}
+    for unit in units:
+        with opened(place, unit.path) as file:
+            rows = rows_of(file, place.schema, unit.group)
+        parts = [part for _, part in _chosen(rows, wanted.get, None)]
+        if sum(part.num_rows for part in parts) != unit.rows:
+            raise WrongShape(
+                f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
+            )
+        first = unit.first
+        for part in parts:
+            numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
+            first += part.num_rows
+            its: Any = pc.is_valid(part["decode_error"])
+            yield from _batches(numbered.filter(its if malformed else pc.invert(its)))
+
+
+def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    if not rows.num_rows:
+        return
+    at_once = max(1, min(_MOST_ROWS, rows.num_rows * _BATCH // max(1, rows.nbytes)))
+    for start in range(0, rows.num_rows, at_once):
+        part = rows.slice(start, at_once).combine_chunks().to_batches()[0]
+        record = pa.StructArray.from_arrays(
+            [part[name] for name in (*_RECORD, "number")], names=[*_RECORD, "number"]
+        )
+        others = ["partition_key", "explicit_hash_key", "data", "decode_error"]
+        yield pa.RecordBatch.from_arrays(
+            [record, *(part[name] for name in others)], names=["record", *others]
+        )

@@ -1,0 +1,56 @@
+"""The lake table as a typed table reads it: its positions and data files, both of one snapshot."""
+
+from __future__ import annotations
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
+
+from pipeline.core.parse_values import SourceFile
+from pipeline.lake.catalog import asking
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.live_files import ManifestReader
+from pipeline.lake.sort_key import SORT_KEY
+from pipeline.lake_ports import SourceLook, SourceTable
+
+
+class IcebergSource(SourceTable):
+    def __init__(self, lake: IcebergTable) -> None:
+        self._lake = lake
+        self._manifests = ManifestReader()
+
+    def exists(self) -> bool:
+        return self._lake.exists()
+
+    def look(self) -> SourceLook:
+        base = self._lake.base()
+        with asking(f"the storage of {self._lake.identifier}"):
+            live, known = self._manifests.look(base.table)
+        files = tuple(_file(known[each.path], base.table, deletes=bool(each.deletes)) for each in live.files)
+        return SourceLook(base.state.positions, files, live.obstacle)
+
+
+def _file(file: DataFile, table: Table, *, deletes: bool) -> SourceFile:
+    keys = _bounds(file, table, SORT_KEY)
+    shards = _bounds(file, table, "shard_id")
+    return SourceFile(
+        file.file_path,
+        file.record_count,
+        low="" if keys is None else keys[0],
+        high=None if keys is None else keys[1],
+        shards=shards,
+        deletes=deletes,
+    )
+
+
+def _bounds(file: DataFile, table: Table, column: str) -> tuple[str, str] | None:
+    """The lowest and the highest value, where the table knows both and no row lacks one."""
+    names = table.schema().column_names
+    if column not in names:
+        return None
+    number = table.schema().find_field(column).field_id
+    low, high = (file.lower_bounds or {}).get(number), (file.upper_bounds or {}).get(number)
+    if low is None or high is None or (file.null_value_counts or {}).get(number, 1):
+        return None
+    return str(from_bytes(StringType(), low)), str(from_bytes(StringType(), high))

@@ -1,0 +1,47 @@
+"""The settings `parse`: typed tables that are made of the lake table's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipeline.settings.choices import ParseFormat
+from pipeline.settings.knob import knob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseSettings:
+    name: str = field(metadata={"doc": "The target's name in Dagster and in `headrace parse`."})
+    table: str = field(
+        metadata={
+            "doc": "Namespace and name of the typed table, in the catalog of the lake table. Its quarantine table has the same name with "
+            "`_quarantine` at its end."
+        }
+    )
+    format: ParseFormat = knob(
+        ParseFormat.JSON,
+        doc="json: each payload is one JSON object, which Spark's from_json reads. callable: your own function makes the rows.",
+    )
+    schema: str = field(
+        metadata={
+            "doc": "The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
+            ".ddl. A column that is added here later is added to the table, too; older rows have null in it."
+        }
+    )
+    callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
+    stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
+    filter: str | None = knob(
+        doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
+        "(get_json_object(CAST(data AS STRING), '$.type') = 'order')."
+    )
+    version: str = knob(
+        "1",
+        doc="The version of your schema and code, which the ledger records with each range. Raise it when you change either.",
+    )
+    stop_above: float = knob(
+        0.5,
+        doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
+    )
+
+    @property
+    def quarantine(self) -> str:
+        return f"{self.table}_quarantine"

@@ -1,0 +1,130 @@
+"""The asset of a typed table, and its sensor."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.names import parsed_key
+from pipeline.clock import SystemIds, SystemTimer
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake_ports import ParsePorts
+from pipeline.settings.model import Settings, StreamSettings
+from pipeline.settings.parse_block import ParseSettings
+from tests.dagster.fixtures import MakeInstance
+from tests.lake.files import StandingClock
+from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
+
+APPLICATION = Settings(application="typed-app", streams=(StreamSettings(name="orders"),), parse=(SETTINGS,))
+
+
+@dataclass
+class PortsOfBed:
+    """Only what a target needs: no run here reads Kinesis."""
+
+    bed: Bed
+    ids = SystemIds()
+    timer = SystemTimer()
+
+    @property
+    def clock(self) -> StandingClock:
+        return self.bed.clock
+
+    def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
+        return ParsePorts(
+            source=IcebergSource(self.bed.lake.handle()),
+            table=self.bed.typed(),
+            quarantine=self.bed.quarantine(),
+            parser=self.bed.parser,
+            dropped_as="",
+        )
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@dataclass
+class Deployment:
+    bed: Bed
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+
+    def run(self, **tags: str) -> dg.ExecuteInProcessResult:
+        job = self.definitions.resolve_job_def("typed_app_parse_orders")
+        return job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
+
+    def tick(self) -> Any:
+        sensor = self.definitions.resolve_sensor_def("parse_orders")
+        return sensor(dg.build_sensor_context(instance=self.instance, definitions=self.definitions))
+
+
+@pytest.fixture
+def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
+    from pipeline.definitions import (
+        build_definitions,  # its import reads settings, which the fixture provides
+    )
+
+    bed = Bed(tmp_path / "lake")
+    ports: Any = PortsOfBed(bed)
+    return Deployment(bed, make_instance(), build_definitions(APPLICATION, ports=ports))
+
+
+def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1), 2: BAD})
+    result = deployment.run()
+    assert result.success
+    (made,) = result.get_asset_materialization_events()
+    told = {name: value.value for name, value in made.materialization.metadata.items()}
+    assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
+    assert {name: told[name] for name in ("rows", "quarantined", "waves", "behind")} == {
+        "rows": 1,
+        "quarantined": 1,
+        "waves": 1,
+        "behind": False,
+    }
+    deployment.bed.check()
+
+
+def test_a_run_goes_on_until_the_typed_table_has_caught_up(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1)}, ended=["shardId-000000000002"])
+    child = A.__class__(A.stream, "shardId-000000000002")
+    deployment.bed.land(child, {5: good(5)}, parents=[A.shard_id])
+    assert deployment.run().success
+    deployment.bed.check()
+
+
+def test_the_sensor_asks_for_a_run_where_the_typed_table_is_behind(deployment: Deployment):
+    deployment.bed.land(A, {1: good(1)})
+    (asked,) = deployment.tick().run_requests
+    assert asked.tags == {"headrace/target": "orders"}
+    assert deployment.run(**asked.tags).success
+    answer = deployment.tick()
+    assert not answer.run_requests
+    assert "has all that the lake table has" in answer.skip_reason.skip_message
+
+
+def test_a_parser_that_fails_everything_fails_the_run_and_isnt_asked_again_at_once(deployment: Deployment):
+    deployment.bed.land(A, dict.fromkeys(range(1000, 1100), BAD))
+    (asked,) = deployment.tick().run_requests
+    result = deployment.run(**asked.tags)
+    assert not result.success
+    failed = next(event for event in result.all_events if event.is_step_failure)
+    assert "stop_above" in str(failed.step_failure_data.user_failure_data)
+    assert "the last run of orders failed" in deployment.tick().skip_reason.skip_message
+
+
+def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    deployment.bed.land(A, {1: good(1)})
+    job = deployment.definitions.resolve_job_def("typed_app_parse_orders")
+    deployment.instance.create_run_for_job(
+        job, tags={"headrace/target": "orders"}, status=dg.DagsterRunStatus.STARTED
+    )
+    assert "a run of orders is open" in deployment.tick().skip_reason.skip_message
+    later = time() + 2 * 3600
+    monkeypatch.setattr("sensors.parsed.time", lambda: later)
+    assert deployment.tick().run_requests

@@ -1,0 +1,78 @@
+"""`headrace prove` on a table in a folder, through a real Spark: what it prints, and its exit codes."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli import DONE, STOPPED, main
+from pipeline.demo.reading import the_table
+from pipeline.lake.read import landed_files
+from tests.lake.files import ORIGIN, a_key, a_landing
+
+A, B = a_key(0), a_key(1)
+
+
+class App:
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "headrace.yaml"
+        self.config.write_text(
+            "application: orders\nstreams: [{name: orders}]\naws: {region: eu-west-1, endpoint: 'http://127.0.0.1:9'}\n"
+            "landing: {table: lake.records, home: lake}\n"
+        )
+        self.table = the_table(folder / "lake")
+        self.table.ensure(create=True)
+        self.table.commit(ORIGIN)
+
+    def land(self, number: int) -> None:
+        for key in (A, B):
+            made = a_landing(self.table.staging_spec(), key, after=number - 1 or None, numbers=[number])
+            fresh = tuple(replace(each, staged_at=datetime.now(UTC)) for each in made.files)
+            self.table.commit(replace(made, files=fresh))
+
+    def __call__(self, *arguments: str) -> int:
+        return main(["prove", "--config", str(self.config), *arguments])
+
+
+@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whether_all_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    app = App(tmp_path)
+    for number in (1, 2):
+        app.land(number)
+    assert app() == DONE
+    out = capsys.readouterr().out.splitlines()
+    assert "4 rows of 4 files read" in out
+    assert out[-1].startswith("proved: 4 records of 2 shards")
+    # Kinesis can't be reached in this test.
+    assert out[-1].endswith("NOT proved: 1 thing named above")
+    app.land(3)
+    assert app() == DONE
+    assert "2 rows of 2 files read; 4 files unchanged since snapshot" in capsys.readouterr().out
+    path = landed_files(app.table)[0].path.removeprefix("file://")
+    found = pq.read_table(path, partitioning=None)
+    pq.write_table(found.slice(0, 0), path)
+    assert app("--all") == 1
+    out = capsys.readouterr().out.splitlines()
+    assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
+    assert out[-1].startswith("NOT PROVED: 2 checks of 7 found 2 mistakes")
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main(["prove", "--from", "yesterday"])
+    assert stopped.value.code == STOPPED
+    assert "'yesterday' isn't a time such as 2026-01-31" in capsys.readouterr().err
+
+
+def test_a_window_without_a_moment_is_refused(capsys: pytest.CaptureFixture[str]):
+    """Nothing would be proved, and the exit code would be that of a whole table."""
+    assert main(["prove", "--from", "2026-02-01", "--to", "2026-01-31T12:00"]) == STOPPED
+    assert "allowed: a time after --from, 2026-02-01T00:00:00+00:00" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""Runs of a real code server of Dagster: they are forks of a process that has imported packages, and nothing that may change."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._cli.job import _create_run
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import PythonFileTarget
+
+from resources.forked_runs import PACKAGES
+from tests.dagster.fixtures import SMALLEST
+from tests.eventually import eventually
+
+_IMPORT = """
+import importlib, json, os, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+json.dump({"threads": len(os.listdir("/proc/self/task")), "modules": sorted(sys.modules)}, sys.stdout)
+"""
+_LOCATION = """
+import json, os, sys
+from pathlib import Path
+
+before = sorted(sys.modules)
+
+import dagster as dg
+import pipeline.definitions
+
+CONTENT = "{content}"
+
+
+@dg.asset
+def told():
+    parent = Path(f"/proc/{{os.getppid()}}")
+    Path("{told}").write_text(json.dumps({{
+        "content": CONTENT,
+        "modules": before,
+        "parent": (parent / "cmdline").read_text(),
+        "threads of parent": len(list((parent / "task").iterdir())),
+    }}))
+    if CONTENT == "endless":
+        import time
+        time.sleep(600)
+
+
+defs = dg.Definitions.merge(
+    pipeline.definitions.defs,
+    dg.Definitions(assets=[told], jobs=[dg.define_asset_job("tell", [told])]),
+)
+"""
+Launch = Callable[[str], str]
+
+
+def test_the_packages_start_no_thread_and_import_no_module_of_headrace():
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORT, *PACKAGES], capture_output=True, text=True, check=True, timeout=120
+    )
+    found = json.loads(done.stdout)
+
+    assert found["threads"] == 1
+    roots = {name.partition(".")[0] for name in found["modules"]}
+    assert not roots & {"pipeline", "assets", "resources", "sensors", "numpy", "pandas", "pyarrow"}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("forked") / "told.json"
+
+
+@pytest.fixture(scope="module")
+def instance(told: Path) -> Iterator[dg.DagsterInstance]:
+    home = told.parent / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    with dg.DagsterInstance.from_config(str(home)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def launch(told: Path, instance: dg.DagsterInstance) -> Iterator[Launch]:
+    """Writes the content into the code location's file, and launches a run there. The code server stays the same."""
+    settings, location = told.parent / "headrace.yaml", told.parent / "location.py"
+    settings.write_text(SMALLEST)
+    location.write_text(_LOCATION.format(told=told, content="at the start"))
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setenv("HEADRACE_CONFIG", str(settings))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        target = PythonFileTarget(
+            python_file=str(location), attribute=None, working_directory=None, location_name="here"
+        )
+        process = stack.enter_context(WorkspaceProcessContext(instance, target))
+        workspace = process.create_request_context()
+
+        def launched(content: str) -> str:
+            told.unlink(missing_ok=True)
+            location.write_text(_LOCATION.format(told=told, content=content))
+            code = workspace.get_code_location("here")
+            (repository,) = code.get_repositories().values()
+            run = _create_run(instance, code, repository, repository.get_full_job("tell"), {}, {}, None, None)
+            instance.launch_run(run.run_id, workspace)
+            return str(run.run_id)
+
+        yield launched
+
+
+def end_of(run_id: str, instance: dg.DagsterInstance) -> dg.DagsterRunStatus:
+    """Wait until the run has ended, and return how."""
+
+    def ended() -> dg.DagsterRunStatus | None:
+        run = instance.get_run_by_id(run_id)
+        return run.status if run is not None and run.is_finished else None
+
+    return eventually(ended, "the run ends")
+
+
+def test_a_run_is_a_fork_of_the_fork_server_with_the_packages(
+    launch: Launch, instance: dg.DagsterInstance, told: Path
+):
+    assert end_of(launch("first"), instance) is dg.DagsterRunStatus.SUCCESS
+    found: dict[str, Any] = json.loads(told.read_text())
+
+    assert "multiprocessing.forkserver" in found["parent"]
+    assert found["threads of parent"] == 1
+    assert set(PACKAGES) <= set(found["modules"])
+
+
+def test_a_run_has_the_users_code_as_it_is_now(launch: Launch, instance: dg.DagsterInstance, told: Path):
+    for content in ("second", "third"):
+        assert end_of(launch(content), instance) is dg.DagsterRunStatus.SUCCESS
+        found = json.loads(told.read_text())
+
+        assert found["content"] == content
+        assert not [name for name in found["modules"] if name.partition(".")[0] in {"pipeline", "assets"}]
+
+
+def test_a_forked_run_can_be_terminated(launch: Launch, instance: dg.DagsterInstance, told: Path):
+    run = launch("endless")
+    eventually(told.exists, "the run has begun its asset")
+
+    assert instance.run_launcher.terminate(run)
+    assert end_of(run, instance) is dg.DagsterRunStatus.CANCELED

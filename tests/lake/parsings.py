@@ -1,0 +1,254 @@
+"""A lake table with JSON payloads, and a typed table of it. What Spark's tasks do is done in this process, and in place of from_json a few lines
+of Python make the rows."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.types import LongType, StringType
+
+from pipeline.core.batch import StagedFile
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from pipeline.core.parse_account import joined
+from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan, Wishes
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
+from pipeline.duties.parsing import Parsing
+from pipeline.duties.settling import Settling
+from pipeline.lake import read
+from pipeline.lake.parse_read import read_units, survey
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake.parse_write import WriteSpec, write_rows
+from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
+from pipeline.lake_ports import Parser
+from pipeline.settings.parse_block import ParseSettings
+from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
+from tests.lake.tables import IcebergLake
+from tests.lake.written import write_files
+
+A, B = a_key(0), a_key(1)
+SETTINGS = ParseSettings(name="orders", table="lake.orders", schema="id BIGINT, name STRING")
+COLUMNS = [("id", LongType()), ("name", StringType())]
+BAD = b"{"
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def good(number: int) -> bytes:
+    return json.dumps({"id": number, "name": f"n{number}"}).encode()
+
+
+@dataclass(kw_only=True)
+class InProcess(Parser):
+    """`keeps`: which rows come back; `again`: which come back twice."""
+
+    bed: "Bed"
+    keeps: Callable[[int], bool] = lambda _: True
+    again: Callable[[int], bool] = lambda _: False
+    reason: str = "bad"
+    surveyed: list[SurveyOrder] = field(default_factory=list)
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        self.surveyed.append(order)
+        return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
+
+    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+        table, aside = self.bed.typed(), self.bed.quarantine()
+        columns, number = table.with_columns(COLUMNS)
+        spec = WriteSpec(
+            table.staging_spec(),
+            columns,
+            aside.staging_spec(),
+            aside.file_schema(),
+            wishes.streams,
+            self.bed.settings.version,
+        )
+        bounds = [each.bound for each in plan.ranges]
+        lake = self.bed.lake.iceberg.staging_spec()
+        batches = chain.from_iterable(
+            self._rows(read_units(plan.units, bounds, lake, malformed=malformed))
+            for malformed in (False, True)
+        )
+        report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
+        return joined([report]), number
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [
+                row
+                for row in batch.to_pylist()
+                if self.keeps(row["record"]["number"])
+                for _ in range(2 if self.again(row["record"]["number"]) else 1)
+            ]
+            made = [self._row(row) for row in rows]
+            row_type = pa.struct([("id", pa.int64()), ("name", pa.string())])
+            yield pa.record_batch(
+                [
+                    pa.array([row["record"] for row in rows], batch.schema.field("record").type),
+                    pa.array([row for row, _ in made], row_type),
+                    pa.array([reason for _, reason in made], pa.string()),
+                    pa.array(
+                        [
+                            row["data"] if reason else None
+                            for row, (_, reason) in zip(rows, made, strict=True)
+                        ],
+                        pa.binary(),
+                    ),
+                ],
+                names=["record", "row", "reason", "data"],
+            )
+
+    def _row(self, row: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
+        if row["decode_error"]:
+            return None, row["decode_error"]
+        try:
+            return json.loads(row["data"]), None
+        except ValueError:
+            return None, self.reason
+
+
+class Bed:
+    """The tables, and the waves that fill them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = IcebergLake(folder)
+        self.lake.iceberg.commit(ORIGIN)
+        self.settings = SETTINGS
+        self.parser = InProcess(bed=self)
+        self._runs = count(1)
+
+    @property
+    def clock(self) -> StandingClock:
+        return self.lake.clock
+
+    def typed(self) -> IcebergTyped:
+        return IcebergTyped(self.lake.properties, self.settings.table, state=self.state, clock=self.clock)
+
+    def quarantine(self) -> IcebergQuarantine:
+        name = self.settings.quarantine
+        return IcebergQuarantine(self.lake.properties, name, state=self.state, clock=self.clock)
+
+    @property
+    def state(self) -> str:
+        return str(self.lake.folder / "state")
+
+    def land(
+        self,
+        key: ShardKey,
+        payloads: Mapping[int, bytes],
+        *,
+        ended: Sequence[str] | None = None,
+        parents: Sequence[str] = (),
+        malformed: Sequence[int] = (),
+        subs: int = 1,
+        arrival: datetime = NOON,
+    ) -> tuple[StagedFile, ...]:
+        """One landing of a shard. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        table = self.lake.handle()
+        before = table.load().positions.of(key)
+        rows = [(number, sub) for number in sorted(payloads) for sub in range(subs)]
+        files = _written(self, key, rows, payloads, malformed, arrival) if rows else ()
+        last = max(payloads, default=before.sequence if before else None)
+        upto = Position(
+            last,
+            subs - 1 if payloads else 0,
+            ended=ended is not None,
+            children=tuple(ended or ()),
+            arrival=arrival,
+        )
+        reasons = tuple(ParentReason(each, ParentIs.ENDED) for each in parents)
+        landed = Range(
+            Kind.LANDED, key, before, upto, run="run", claim="run/1", rows=len(rows), parents=reasons
+        )
+        committed = table.commit(Proposal((landed,), files))
+        assert not committed.landing.refused
+        return files
+
+    def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
+        run = f"run-{next(self._runs)}"
+
+        def on_arrow(arrow: str) -> None:
+            if arrow == kill:
+                raise Killed(arrow)
+
+        table = self.typed()
+        return Parsing(
+            settings=self.settings,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            settling=Settling(table=table, quarantine=self.quarantine(), run=run),
+            parser=self.parser,
+            dropped_as="",
+            limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
+            run=run,
+            on_arrow=on_arrow,
+        )
+
+    def catch_up(self, **how: Any) -> int:
+        """Waves until there is nothing left. Returns how many had something to do."""
+        for waves in range(100):
+            if self.parsing(**how).wave().snapshot is None:
+                return waves
+        raise AssertionError("the waves never end")
+
+    def parsed(self) -> list[tuple[str, int, int]]:
+        """Shard, sequence number and sub-sequence number of each row of the typed table."""
+        return _rows(self.typed())
+
+    def set_aside(self) -> list[tuple[str, int, int]]:
+        return _rows(self.quarantine())
+
+    def landed(self) -> list[tuple[str, int, int]]:
+        return _rows(self.lake.handle())
+
+    def check(self) -> None:
+        """I38: each row of the lake table is in exactly one of both tables."""
+        assert sorted(self.parsed() + self.set_aside()) == self.landed()
+        assert self.parsing().settling.is_settled()
+
+
+def _rows(table: Any) -> list[tuple[str, int, int]]:
+    found = read.rows(table, ("shard_id", "sequence_number", "sub_sequence_number")).to_pylist()
+    return sorted((r["shard_id"], int(r["sequence_number"]), r["sub_sequence_number"]) for r in found)
+
+
+def _written(
+    bed: Bed,
+    key: ShardKey,
+    rows: Sequence[tuple[int, int]],
+    payloads: Mapping[int, bytes],
+    malformed: Sequence[int],
+    arrival: datetime,
+) -> tuple[StagedFile, ...]:
+    columns: dict[str, pa.Array[Any]] = {
+        "stream": pa.array([key.stream.name] * len(rows)),
+        "stream_epoch": pa.array([key.stream.epoch] * len(rows), pa.int64()),
+        "shard_id": pa.array([key.shard_id] * len(rows)),
+        "sequence_number": pa.array([str(number) for number, _ in rows]),
+        "sub_sequence_number": pa.array([sub for _, sub in rows], pa.int64()),
+        "partition_key": pa.array(["pk"] * len(rows)),
+        "explicit_hash_key": pa.array([None] * len(rows), pa.string()),
+        "arrival_ts": pa.array(
+            [arrival + timedelta(milliseconds=n) for n in range(len(rows))], pa.timestamp("us", tz="UTC")
+        ),
+        "data": pa.array([payloads[number] for number, _ in rows], pa.binary()),
+        "decode_error": pa.array(
+            ["the aggregate is cut off" if number in malformed else None for number, _ in rows],
+            pa.string(),
+        ),
+    }
+    batch = pa.record_batch(columns)
+    files = write_files(
+        {key: [batch]}, bed.lake.iceberg.staging_spec(), now=bed.clock.now, fresh=lambda: uuid4().hex
+    )
+    return tuple(replace(file, staged_at=bed.clock.at) for file in files)

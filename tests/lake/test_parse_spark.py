@@ -1,0 +1,210 @@
+"""Typed tables through a real Spark: from_json and callables, on payloads of every kind."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.core.batch_context import BatchContext
+from pipeline.core.parse_values import WaveLimits
+from pipeline.duties.parsing import Parsing
+from pipeline.errors import BadSetting, Unreachable, WrongShape
+from pipeline.lake import read
+from pipeline.lake.parse import SparkParser
+from pipeline.lake.parse_frame import Frames
+from pipeline.lake.session import DISCOVERY, spark_session
+from pipeline.settings.choices import ParseFormat
+from pipeline.settings.model import SparkSettings
+from pipeline.settings.parse_block import ParseSettings
+from tests.lake.parsings import A, B, Bed, good
+from tests.spark import SparkServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+SCHEMA = (
+    "id BIGINT, name STRING, at TIMESTAMP, amount DECIMAL(10,2), items ARRAY<STRUCT<sku: STRING, n: INT>>, "
+    "tags MAP<STRING, STRING>, data STRING"
+)
+
+
+@pytest.fixture(scope="module")
+def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DISCOVERY, str(spark_server.discovery))
+        session = spark_session(SparkSettings(), "headrace-test")
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
+    bed.settings = replace(ParseSettings(name="orders", table="lake.orders", schema=SCHEMA), **settings)
+    before = bed.parsing(limits=WaveLimits(1_000_000, 2**30))
+    frames = Frames(bed.settings, BatchContext("orders", bed.settings.version, before.run))
+    parser = SparkParser(
+        session=lambda _: spark,
+        frames=frames,
+        source=bed.lake.handle(),
+        table=bed.typed(),
+        quarantine=bed.quarantine(),
+        tasks=2,
+    )
+    return replace(before, parser=parser, dropped_as=frames.dropped_as)
+
+
+HOSTILE = [
+    b"",
+    b"null",
+    b"[]",
+    b"5",
+    b'"text"',
+    b"{",
+    b"\xff\xfe\x00",
+    b'{"name": "\xff"}',
+    b'{"id": "one"}',
+    b'{"id": 99999999999999999999}',
+    b'{"id": 1}{"id": 2}',
+    b'{"id": 1} and more',
+    b'[{"id": 1}]',
+    ('{"items":' + "[" * 3000 + "]" * 3000 + "}").encode(),
+    b'{"at": "soon"}',
+    b'{"amount": 123456789012345.5}',
+]
+
+
+def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
+    spark: "SparkSession", tmp_path: Path
+):
+    bed = Bed(tmp_path)
+    whole = {
+        "id": 7,
+        "name": "Zoë",
+        "at": "2026-01-31T12:00:00+02:00",
+        "amount": 12.5,
+        "items": [{"sku": "a", "n": 2}],
+        "tags": {"k": "v"},
+        "data": "x",
+        "other": 1,
+    }
+    payloads = dict(enumerate([json.dumps(whole).encode(), *HOSTILE], start=10))
+    bed.land(A, payloads)
+    bed.land(B, {5: b"{}", 6: good(6)}, malformed=[6])
+    wave = parsing(bed, spark).wave()
+    assert (wave.parsed, wave.quarantined) == (2, len(HOSTILE) + 1)
+    bed.check()
+    rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
+    row = rows["10"]
+    assert (row["id"], row["name"], row["amount"], row["data"]) == (7, "Zoë", Decimal("12.50"), "x")
+    assert row["at"] == datetime(2026, 1, 31, 10, tzinfo=UTC)
+    assert (row["items"], row["tags"]) == ([{"sku": "a", "n": 2}], [("k", "v")])
+    assert rows["5"]["id"] is None
+    aside = {row["sequence_number"]: row for row in read.rows(bed.quarantine()).to_pylist()}
+    assert {row["data"] for row in aside.values()} == {*HOSTILE, good(6)}
+    assert aside["6"]["reason"] == "the aggregate is cut off"
+    assert "UTF-8" in aside[str(11 + HOSTILE.index(b"\xff\xfe\x00"))]["reason"]
+    # A column more: the table gets it, and older rows have null there.
+    bed.land(A, {100: b'{"id": 1, "flag": true}'})
+    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().parsed == 1
+    assert [row["flag"] for row in read.rows(bed.typed()).to_pylist()].count(None) == 2
+
+
+def test_a_filter_chooses_records_and_the_others_are_counted(spark: "SparkSession", tmp_path: Path):
+    bed = Bed(tmp_path)
+    bed.land(A, {n: json.dumps({"id": n, "kind": "ab"[n % 2]}).encode() for n in range(10, 20)})
+    wave = parsing(
+        bed, spark, schema="id BIGINT", filter="get_json_object(CAST(data AS STRING), '$.kind') = 'a'"
+    ).wave()
+    assert (wave.parsed, wave.dropped) == (5, {"filter": 5})
+    assert [number for _, number, _ in bed.parsed()] == [10, 12, 14, 16, 18]
+
+
+def upper(records: "DataFrame", context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = F.col("data").cast("string")
+    return records.where(text != "skip").select(
+        "record",
+        F.upper(text).alias("name"),
+        F.lit(context.version).alias("by"),
+        F.when(text == "bad", F.lit("it is bad")).alias("quarantine_reason"),
+        F.col("data").alias("quarantine_data"),
+    )
+
+
+def twice(records: "DataFrame", context: BatchContext) -> "DataFrame":
+    made = upper(records, context)
+    return made.unionAll(made)
+
+
+def fails(records: "DataFrame", _context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records.select("record", F.raise_error(F.lit("no such currency")).cast("string").alias("name"))
+
+
+def of_a_callable(function: str, **settings: Any) -> dict[str, Any]:
+    return {"format": ParseFormat.CALLABLE, "callable": f"{__name__}:{function}", **settings}
+
+
+def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSession", tmp_path: Path):
+    bed = Bed(tmp_path)
+    bed.land(A, {1: b"one", 2: b"bad", 3: b"skip", 4: b"two"})
+    made = parsing(bed, spark, **of_a_callable("upper", schema="name STRING, by STRING", version="7"))
+    wave = made.wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (2, 1, {"callable": 1})
+    rows = sorted((row["name"], row["by"]) for row in read.rows(bed.typed()).to_pylist())
+    assert rows == [("ONE", "7"), ("TWO", "7")]
+    (aside,) = read.rows(bed.quarantine()).to_pylist()
+    assert (aside["data"], aside["reason"]) == (b"bad", "it is bad")
+
+
+def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_moves_nothing(
+    spark: "SparkSession", tmp_path: Path
+):
+    bed = Bed(tmp_path)
+    bed.land(A, {1: b"one"})
+    with pytest.raises(WrongShape, match="came back twice"):
+        parsing(bed, spark, **of_a_callable("twice", schema="name STRING, by STRING")).wave()
+    with pytest.raises(Unreachable, match="no such currency"):
+        parsing(bed, spark, **of_a_callable("fails", schema="name STRING")).wave()
+    with pytest.raises(BadSetting, match=r"the column by int in its schema, and .* returned string"):
+        parsing(bed, spark, **of_a_callable("upper", schema="name STRING, by INT")).wave()
+    with pytest.raises(BadSetting, match="can't be imported"):
+        parsing(bed, spark, **of_a_callable("nothing", schema="name STRING")).wave()
+    with pytest.raises(BadSetting, match="can't read the schema"):
+        parsing(bed, spark, schema="name STRIN").wave()
+    with pytest.raises(BadSetting, match="has a column stream"):
+        parsing(bed, spark, schema="stream STRING").wave()
+    with pytest.raises(BadSetting, match=r"has a column a\.b, and a dot"):
+        parsing(bed, spark, schema="`a.b` INT").wave()
+    assert "by" in bed.typed().open().schema().column_names
+    assert bed.typed().load().positions.of(A) is None
+    assert bed.parsed() == bed.set_aside() == []
+
+
+def test_the_function_in_the_documentation_does_what_the_page_says(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    page = (Path(__file__).parents[2] / "docs" / "typed-tables.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "my_parsers.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    bed = Bed(tmp_path)
+    bed.land(A, {1: b"sensor-7;21.5", 2: b"sensor-7", 3: b"sensor-8;warm"})
+    settings = {"callable": "my_parsers:readings", "schema": "sensor STRING, celsius DOUBLE"}
+    wave = parsing(bed, spark, format=ParseFormat.CALLABLE, **settings).wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {})
+    (row,) = read.rows(bed.typed()).to_pylist()
+    assert (row["sensor"], row["celsius"]) == ("sensor-7", 21.5)
+    reasons = {row["reason"] for row in read.rows(bed.quarantine()).to_pylist()}
+    assert reasons == {"no number after the semicolon"}

@@ -1,0 +1,168 @@
+"""The upkeep of typed tables: it deletes nothing that a commit of the typed table has named, and changes no row."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.deleting import Deleting
+from pipeline.duties.upkeep import Upkeep, UpkeepReport
+from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from pipeline.errors import ChainBroken, Transient
+from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.rewrite_task import digest
+from pipeline.lake.table_files import IcebergFiles, QuarantineFiles
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.compactions import InProcess as InProcessRewriter
+from tests.lake.files import NOON
+from tests.lake.parsings import BAD, A, Bed, Killed, good
+from tests.lake.upkeeps import FEW, upkeep_of
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Bed:
+    bed = Bed(tmp_path)
+    bed.clock.at = datetime.now(UTC) + timedelta(hours=1)
+    return bed
+
+
+def upkeeps(bed: Bed) -> Iterator[tuple[str, Upkeep]]:
+    typed, quarantine = bed.typed(), bed.quarantine()
+    settle = bed.parsing().settling.settle
+    for table, files in (
+        (typed, IcebergFiles(typed)),
+        (quarantine, QuarantineFiles(quarantine, typed, settle)),
+    ):
+        settings = replace(FEW, compact_after=timedelta(minutes=1))
+        compacting = Compacting(
+            table=IcebergLive(table),
+            rewriter=lambda table=table: InProcessRewriter(table),  # type: ignore[misc]
+            settings=settings,
+            clock=bed.clock,
+        )
+        deleting = (Deleting(files=files, settings=settings, clock=bed.clock),)
+        yield (
+            table.identifier,
+            replace(upkeep_of(table, settings, bed.clock), deleting=deleting, compacting=compacting),
+        )
+
+
+def run_upkeep(bed: Bed) -> list[tuple[str, UpkeepReport]]:
+    return list(run_upkeep_of_target(bed.parsing(), upkeeps(bed), dry_run=False))
+
+
+def test_compaction_and_expiry_change_no_row_and_parsing_goes_on(bed: Bed):
+    for n in range(10, 80, 10):
+        bed.land(A, {n: good(n), n + 1: BAD})
+        bed.catch_up()
+    bed.clock.at += DAY
+    rows = bed.parsed()
+    reports = dict(run_upkeep(bed))
+    assert not [trouble for report in reports.values() for trouble in report.troubles]
+    assert [len(report.compacted.done) for report in reports.values()] == [1, 1]
+    assert bed.parsed() == rows
+    bed.land(A, {100: good(100), 101: BAD})
+    bed.catch_up()
+    bed.check()
+
+
+def test_the_digest_of_a_compaction_takes_a_column_data_that_is_no_payload():
+    rows = pa.table(
+        {
+            "stream": pa.array(["s"]),
+            "stream_epoch": pa.array([1]),
+            "shard_id": pa.array(["a"]),
+            "sequence_number": pa.array(["1"]),
+            "sub_sequence_number": pa.array([0]),
+            "arrival_ts": pa.array([NOON], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    (plain,) = digest(rows)
+    (number,) = digest(rows.append_column("data", pa.array([7])))
+    (payload,) = digest(rows.append_column("data", pa.array([b"seven"])))
+    assert plain == number != payload
+
+
+def test_what_a_commit_has_set_aside_is_carried_out_before_files_are_deleted(bed: Bed):
+    bed.land(A, {1: good(1)})
+    bed.catch_up()
+    bed.land(A, {2: BAD})
+    with pytest.raises(Killed):
+        bed.parsing(kill="staged").wave()
+    with pytest.raises(Killed):
+        bed.parsing(kill="committed").wave()
+    for _ in range(10):
+        run_upkeep(bed)
+        bed.clock.at += DAY
+    bed.check()
+    # The orphan of the run that was killed before its commit is gone, the other file isn't.
+    data = Path(bed.quarantine().open().location().removeprefix("file://")) / "data"
+    assert len(list(data.rglob("*.parquet"))) == 1
+
+
+def test_a_commit_that_comes_while_upkeep_looks_keeps_its_files_and_one_that_comes_later_is_refused(bed: Bed):
+    bed.land(A, {1: good(1)})
+    bed.catch_up()
+    bed.land(A, {2: BAD})
+    with pytest.raises(Killed):
+        bed.parsing(kill="committed").wave()
+    typed = bed.typed()
+    before = typed.load().snapshot
+    settling = bed.parsing().settling
+    QuarantineFiles(bed.quarantine(), typed, settling.settle).fence()
+    assert settling.is_settled()
+    assert typed.load().snapshot != before
+
+
+def test_a_quarantine_table_that_cant_be_settled_keeps_its_files(bed: Bed):
+    bed.land(A, {1: good(1)})
+    bed.catch_up()
+    bed.land(A, {2: BAD, 3: good(3)})
+    bed.catch_up()
+    table = bed.typed()
+    links = list(table.history())
+    table.open().manage_snapshots().set_current_snapshot(links[1].snapshot).commit()
+    ((name, report),) = run_upkeep(bed)
+    assert name == "lake.orders"
+    assert isinstance(report.troubles[0], ChainBroken)
+
+
+def test_a_commit_whose_files_of_the_quarantine_table_are_gone_is_refused(bed: Bed):
+    """A paused run wakes after upkeep has deleted its files. The typed table's own files could still be there."""
+    bed.land(A, {1: BAD})
+
+    def delete(arrow: str) -> None:
+        if arrow == "staged":
+            data = Path(bed.quarantine().open().location().removeprefix("file://")) / "data"
+            for file in data.rglob("*.parquet"):
+                file.unlink()
+
+    with pytest.raises(Transient, match="can't be found any more"):
+        replace(bed.parsing(), on_arrow=delete).wave()
+    assert bed.typed().load().positions.of(A) is None
+    bed.catch_up()
+    bed.check()
+
+
+def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
+    old = bed.clock.at - 10 * DAY
+    bed.land(A, {1: good(1)}, arrival=old)
+    lake = bed.lake.handle()
+    compacting = Compacting(
+        table=IcebergLive(lake),
+        rewriter=lambda: InProcessRewriter(lake),
+        settings=UpkeepSettings(retention=2 * DAY),
+        clock=bed.clock,
+        needed=lambda day: "orders" if bed.parsing().needs_before(day) else "",
+    )
+    with pytest.raises(Transient, match="may not be parsed yet for orders"):
+        compacting.expired_rows()
+    bed.catch_up()
+    assert len(compacting.expired_rows()) == 1
+    assert len(bed.parsed()) == 1
