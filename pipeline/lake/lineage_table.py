@@ -110,7 +110,11 @@ class IcebergLineage(LineageTable):
             look = self._look()
             if look.head is None and look.recorded == Recorded():
                 return look, look.recorded
-            table = look.table or self._create(look.lake)
+            table = look.table
+            if table is None:
+                # Another recorder may make the table first and record in it: only a new look tells.
+                self._create(look.lake)
+                continue
             content = decide(look, table)
             if content is None:
                 return look, look.recorded
@@ -229,14 +233,10 @@ class IcebergLineage(LineageTable):
 
     # --- the commit -------------------------------------------------------------------------------------------
 
-    def _create(self, lake: Table) -> Table:
+    def _create(self, lake: Table) -> None:
         properties = {"format-version": "2", OF: str(lake.metadata.table_uuid), **PROPERTIES}
-        with asking(f"the catalog of {self.identifier}"):
-            try:
-                return self.lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
-            except TableAlreadyExistsError:
-                # Another recorder made it at the same moment.
-                return self.lake.catalog.load_table(self.identifier)
+        with asking(f"the catalog of {self.identifier}"), suppress(TableAlreadyExistsError):
+            self.lake.catalog.create_table(self.identifier, SCHEMA, properties=properties)
 
     def _next(self, look: Look, table: Table) -> Content | None:
         """The next piece that brings the table towards the lake table's head, oldest ledgers first."""

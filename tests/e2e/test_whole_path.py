@@ -27,6 +27,7 @@ def test_records_land_once_through_a_reshard_and_dagster_shows_the_metadata_of_e
         assert int(str(told.pop("snapshot"))) in app.snapshots()
         assert told == {
             "records": 10,
+            "rows": 10,
             "bytes": landed.bytes,
             "from": "the start",
             "to": str(landed.upto),

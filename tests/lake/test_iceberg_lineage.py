@@ -298,6 +298,21 @@ def test_a_table_that_was_dropped_meanwhile_doesnt_get_half_of_the_ledgers(line:
     assert pages_in(line.handle()) == line.lake.pages()
 
 
+def test_a_recorder_that_finds_the_table_just_created_and_filled_by_another_records_nothing_twice(
+    line: IcebergLines,
+):
+    create = line.own.catalog.create_table
+
+    def second(*args: Any, **more: Any) -> Any:
+        line.handle().record()
+        return create(*args, **more)
+
+    patch(line.own.catalog, "create_table", second)
+    recorded = line.table.record()
+    assert recorded.snapshots == len(line.lake.pages())
+    assert pages_in(line.handle()) == line.lake.pages()
+
+
 def test_storage_that_doesnt_answer_is_unreachable_and_nothing_is_recorded(
     line: IcebergLines, monkeypatch: pytest.MonkeyPatch
 ):
