@@ -23,6 +23,7 @@ from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.eventually import eventually
+from tests.lake.compactions import InProcess
 from tests.lake.files import a_key, a_range
 from tests.lake.upkeeps import upkeep_of
 from tests.lake.written import write_files
@@ -30,9 +31,7 @@ from tests.lake.written import write_files
 KEYS = tuple(a_key(number) for number in range(3))
 _RECORDS = 5
 """Records of a shard in one wave."""
-_FEW = UpkeepSettings(
-    keep_snapshots=5, keep_for=timedelta(seconds=10), orphans_after=timedelta(days=1), compact=False
-)
+_FEW = UpkeepSettings(keep_snapshots=5, keep_for=timedelta(seconds=10), orphans_after=timedelta(days=1))
 
 
 class FastClock(SystemClock):
@@ -90,6 +89,8 @@ class Landing:
     """Waves that landed."""
     kept: int = 0
     """Upkeeps that ended well."""
+    compacted: int = 0
+    """Groups of files that upkeep has rewritten as one file."""
     stops: list[HeadraceError] = field(default_factory=list)
     """What waves said that landed nothing."""
     upkeep_stops: list[HeadraceError] = field(default_factory=list)
@@ -151,12 +152,15 @@ class Landing:
     def _keep(self) -> None:
         table, clock = self.handle(), FastClock()
         # Snapshots expire by the real clock: what expiry commits and records has times that other engines see.
-        job = upkeep_of(table, _FEW, clock, expires_by=table.clock)
+        job = upkeep_of(table, _FEW, clock, expires_by=table.clock, rewriter=InProcess(table))
 
         def upkeep() -> None:
             try:
-                self.deleted |= {each.path for each in job.run().deleted}
-                self.kept += 1
+                report = job.run()
+                self.deleted |= {each.path for each in report.deleted}
+                self.compacted += len(report.compacted.done)
+                self.upkeep_stops += report.troubles
+                self.kept += not report.troubles
             except HeadraceError as error:
                 self.upkeep_stops.append(error)
 

@@ -66,6 +66,7 @@ class Busy:
     def landing(self) -> Iterator[Landing]:
         with Landing(self.handle).going_on() as landing:
             landing.goes_on()
+            eventually(lambda: landing.broken or landing.compacted, "upkeep has compacted files", within=60)
             yield landing
 
     def sql(self, *statements: str) -> None:

@@ -25,7 +25,12 @@ FEW = UpkeepSettings(keep_snapshots=1, keep_for=timedelta(minutes=1))
 
 
 def upkeep_of(
-    table: IcebergTable, settings: UpkeepSettings, clock: Clock, *, expires_by: Clock | None = None
+    table: IcebergTable,
+    settings: UpkeepSettings,
+    clock: Clock,
+    *,
+    expires_by: Clock | None = None,
+    rewriter: Rewriter | None = None,
 ) -> Upkeep:
     """`expires_by`: the clock by which snapshots get old, where it isn't the one by which files do."""
     files = (IcebergFiles(table), LineageFiles(IcebergLineage(table)))
@@ -38,7 +43,12 @@ def upkeep_of(
             settings=settings,
             clock=expires_by or clock,
         ),
-        compacting=Compacting(table=IcebergLive(table), rewriter=_no_spark, settings=settings, clock=clock),
+        compacting=Compacting(
+            table=IcebergLive(table),
+            rewriter=(lambda: rewriter) if rewriter else _no_spark,
+            settings=settings,
+            clock=clock,
+        ),
         settings=settings,
     )
 
