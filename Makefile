@@ -40,7 +40,7 @@ test: setup ## run the tests that every change needs, in two processes (WORKERS=
 	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)
 
 test-all: setup ## run all tests one after the other, also the slow ones
-	@$(in_venv) pytest $(ARGS)
+	@$(in_venv) HYPOTHESIS_PROFILE=more pytest $(ARGS)
 
 decides := tests/core tests/kcl tests/duties tests/beside_kcl
 

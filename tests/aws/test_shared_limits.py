@@ -234,6 +234,7 @@ def test_after_a_call_without_an_answer_the_same_page_is_read():
     assert numbers_of(until_tip(reader.pages(world.batch()))) == numbers
 
 
+@pytest.mark.slow
 def test_at_rest_neither_waves_nor_looks_are_refused_beside_two_other_applications():
     """Five minutes: a wave takes the shard every 10 s, and something looks at it every 5 s, far more often than at rest."""
     world = World(throttle=True)

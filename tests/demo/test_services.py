@@ -27,7 +27,9 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("ours", [signal.default_int_handler, signal.SIG_IGN])
+@pytest.mark.parametrize(
+    "ours", [pytest.param(signal.default_int_handler, marks=pytest.mark.slow), signal.SIG_IGN]
+)
 def test_a_process_group_is_stopped_with_the_children_of_its_first_process(tmp_path: Path, ours: Any):
     """That holds also for a command that a script started in the background, which ignores Ctrl-C."""
     before = signal.signal(signal.SIGINT, ours)

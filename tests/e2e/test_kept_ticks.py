@@ -3,6 +3,7 @@
 import time
 from datetime import timedelta
 
+import pytest
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import InstigatorState, TickData, TickStatus
 from dagster_shared.error import SerializableErrorInfo
@@ -45,6 +46,7 @@ def _old_ticks(app: App, sensor: InstigatorState) -> set[tuple[TickStatus, int]]
     return {(tick.status, round((now - tick.timestamp) / 86_400)) for tick in ticks}
 
 
+@pytest.mark.slow
 def test_the_daemon_deletes_skipped_ticks_after_a_day_and_all_others_after_a_week(make_app: MakeApp):
     app = make_app(times={"worker_tick": "5s", "leader_tick": "5s", "lease_duration": "15s"})
     daemon = app.start_daemon()

@@ -44,6 +44,7 @@ def test_after_a_killed_run_that_dagster_calls_failed_its_shards_are_read_at_the
     assert app.statuses() == {"MATERIALIZED": keys(range(2))}
 
 
+@pytest.mark.slow
 def test_after_a_killed_run_that_dagster_calls_started_its_shards_are_read_after_the_lease_duration(
     shared_app: App,
 ):

@@ -90,6 +90,7 @@ def snapshots_and_metadata_are_forgotten(kept: Kept) -> None:
         kept.lake.iceberg.carry()
 
 
+@pytest.mark.slow
 def test_beside_a_busy_table_the_folders_stop_growing(kept: Kept):
     kept.land(1)
     shorten(kept)

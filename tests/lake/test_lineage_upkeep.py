@@ -69,6 +69,7 @@ def test_without_a_lineage_table_nothing_is_done(kept: Kept):
     assert done == Deleted()
 
 
+@pytest.mark.slow
 def test_files_that_recordings_replaced_go_and_those_of_the_newest_snapshot_stay(kept: Kept):
     kept.record(32)
     before = kept.files("data")
