@@ -328,3 +328,13 @@ def test_each_reason_and_each_wait_names_its_parent() -> None:
     assert parents_of("a", a_split(), positions(), lambda _: False)[1] == (
         InTheWay("p", "p hasn't been read to its end"),
     )
+
+
+def test_a_child_may_be_unknown_until_both_children_of_a_split_or_both_parents_of_a_merge_are_known() -> None:
+    def lacks(*children: Shard) -> bool:
+        return a_family(STREAM, [Shard("p", closed=True), *children]).lacks_a_child("p")
+
+    assert lacks()
+    assert lacks(Shard("a", ("p",)))
+    assert not lacks(Shard("a", ("p",)), Shard("b", ("p",)))
+    assert not lacks(Shard("a", ("p", "q")))
