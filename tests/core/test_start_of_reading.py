@@ -12,6 +12,7 @@ from pipeline.core.lease import Lease
 from pipeline.core.lineage import ParentIs, ParentReason
 from pipeline.core.order import InTheWay
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from pipeline.core.shard import HashRange
 from pipeline.core.start_of_reading import Above, Finish, Passed, Read, Stop, Wait, is_rolled_back, plan_begin
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -51,6 +52,15 @@ def test_the_first_read_of_a_shard_without_parents_begins_at_the_origin() -> Non
     assert plan.batch.start == Start(MOMENT)
     assert plan.batch.after is None
     assert plan.batch.witness == MOMENT
+
+
+def test_a_read_knows_the_hash_keys_of_its_shard_by_which_foreign_user_records_of_aggregates_are_told() -> (
+    None
+):
+    keys = HashRange(0, 2**127 - 1)
+    plan = begin(replace(row(), hash_range=keys))
+    assert isinstance(plan, Read)
+    assert plan.batch.hash_range == keys
 
 
 def test_a_child_of_a_parent_with_a_position_begins_at_trim_horizon_and_takes_the_parents_witness() -> None:
