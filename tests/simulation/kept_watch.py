@@ -56,7 +56,9 @@ class KeptWatch:
             return
         for row in rows:
             self._read[process.claim, row.key] = self._world.sim.now
-            if row.holder in self._world.thieves and (process.claim, row.key) in self._claimed:
+            # KCL's workers leave the claim in a row that they take. Without it the run had given the row away before, and reads it
+            # only because a shard that it reads is a child of the row's shard.
+            if row.holder in self._world.thieves and row.run_claim == process.claim:
                 self._strangers.setdefault(process.claim, self._world.sim.now)
 
     def note_arrow(self, process: Process, arrow: Arrow) -> None:
