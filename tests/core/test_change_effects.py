@@ -120,6 +120,12 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
+            lambda: change.release(IN_HANDOVER, "run/1", landed=CHECKPOINT),
+            replace(IN_HANDOVER, run_claim=None, landed=CHECKPOINT),
+            "the wave is over",
+        ),
+        (
+            IN_HANDOVER,
             lambda: change.note_failure(IN_HANDOVER, "me", "access denied", at=NOON),
             replace(IN_HANDOVER, failure=Failure(NOON, "access denied")),
             "me can't read this shard",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.landing import Proposal, RangeRefused, decide_landing
+from pipeline.core.landing import Landing, Proposal, RangeRefused, decide_landing
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Position, Positions, Start
 from pipeline.core.stream import ShardKey
@@ -23,6 +23,23 @@ from tests.core.landings import (
     base_of,
     landed,
 )
+
+
+def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_the_shard_that_was_refused():
+    wrong, right = landed(A, Position(4), Position(6)), landed(B, Position(2), Position(3))
+    landing = decide_landing(base_of({A: Position(5), B: Position(2)}), Proposal((right, wrong), whole=True))
+    assert landing.page == LedgerPage()
+    assert {each.range: (each.found, each.why) for each in landing.refused} == {
+        wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
+        right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
+    }
+
+
+def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
+    base, through = base_of({A: Position(5)}), {STREAM: NOON}
+    files = (a_file("new.parquet", A),)
+    assert Landing.carrying(base, through, files) == Landing(LedgerPage(), files, (), base, through)
+    assert Landing.carrying(base, through).is_empty
 
 
 def refusal(base: Positions, each: Range) -> str:
