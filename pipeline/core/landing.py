@@ -29,6 +29,8 @@ class Proposal:
     """Shards whose positions show that nothing after the dropped ENDs is left to read. The children that an END names needn't be here."""
     proofs: tuple[tuple[StreamId, frozenset[str]], ...] = ()
     """For streams, the shards whose positions prove that the table knows all shards (`pipeline.core.valid_through`)."""
+    below: Mapping[ShardKey, frozenset[str]] = field(default_factory=dict)
+    """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them (D19)."""
     whole: bool = False
     """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
@@ -83,7 +85,7 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         if stream not in base.origins and not _has_later_life(base, stream)
     }
     for each in proposal.ranges:
-        why = _why_refused(base, decided, each)
+        why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
     refused |= _closed_over_files(proposal, refused)
@@ -151,6 +153,18 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
             "which has no position in the table now"
         )
     return None
+
+
+def _why_passed(base: Positions, each: Range, below: Mapping[ShardKey, frozenset[str]]) -> str | None:
+    """Why a range may not begin at its shard's start, although the table has no position of the shard: another run has read the shard to
+    its end meanwhile, and the END has been removed since. Then the table has a position of a descendant."""
+    if each.after is not None:
+        return None
+    known = sorted(below.get(each.key, ()))
+    by = next((shard for shard in known if base.of(ShardKey(each.key.stream, shard)) is not None), None)
+    return (
+        by and f"another run has read this shard to its end: its descendant {by} has a position in the table"
+    )
 
 
 def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bool:

@@ -53,6 +53,16 @@ class Family:
                     todo += above
         return by
 
+    def below(self, shard_id: str) -> frozenset[str]:
+        """All known descendants of the shard."""
+        found: set[str] = set()
+        todo = [shard_id]
+        while todo:
+            new = self.children.get(todo.pop(), frozenset()) - found
+            found |= new
+            todo += new
+        return frozenset(found)
+
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
         """A descendant of the shard that has a position; None where none has."""
         return self.passed(positions).get(shard_id)

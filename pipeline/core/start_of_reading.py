@@ -32,6 +32,8 @@ class Read:
 
     batch: Batch
     repair: Checkpoint | None = None
+    below: frozenset[str] = frozenset()
+    """For a shard without a position: its descendants, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,11 @@ def plan_begin(
     *,
     retention: timedelta,
     above: Above = Above(),
+    below: frozenset[str] = frozenset(),
     goes_on: bool = False,
 ) -> Begin:
-    """What the run does with the shard. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
+    """What the run does with the shard. `below`: the known descendants of a shard without a position. `goes_on`: lost records are recorded
+    as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
@@ -116,7 +120,8 @@ def plan_begin(
         hash_range=row.hash_range,
     )
     stands = position.checkpoint if position else None
-    return Read(batch, repair=stands if stands is not None and row.checkpoint < stands else None)
+    repair = stands if stands is not None and row.checkpoint < stands else None
+    return Read(batch, repair, below if position is None else frozenset())
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

@@ -151,6 +151,7 @@ class Planning:
                 positions,
                 retention=facts.retention,
                 above=self._above(key, family, positions, passed),
+                below=family.below(key.shard_id),
                 goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
             for key, row in held.items()

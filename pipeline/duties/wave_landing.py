@@ -88,7 +88,8 @@ class LandingStep:
             self.ends.finish(log, staged.key, staged.upto, listed[staged.key.stream])
 
     def _proposal(self, wave: StagedWave) -> Proposal:
-        ranges = []
+        ranges: list[Range] = []
+        below: dict[ShardKey, frozenset[str]] = {}
         is_made_anyway = any(staged.moved for staged in wave.manifest.staged)
         for staged in wave.manifest.staged:
             read = wave.reads[staged.key]
@@ -98,7 +99,9 @@ class LandingStep:
                 # A file may hold records of several shards, and is then named in the range of each of them.
                 files = [f for f in wave.manifest.files if staged.key in f.shards]
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
-        return Proposal(tuple(ranges), wave.manifest.files)
+                if read.batch.after is None:
+                    below[staged.key] = read.below.union(staged.upto.children)
+        return Proposal(tuple(ranges), wave.manifest.files, below=below)
 
     def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
         return Range(

@@ -35,6 +35,28 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     }
 
 
+def test_a_range_from_the_start_of_a_shard_is_refused_once_a_descendant_has_a_position():
+    """Another run has read the shard to its end since, and the END was removed after Kinesis had forgotten the shard (D19)."""
+    first = landed(A, None, Position(6))
+    passed = base_of({A: None, C: Position(9)})
+    below = {A: frozenset({B.shard_id, C.shard_id})}
+    (refused,) = decide_landing(passed, Proposal((first,), below=below)).refused
+    assert refused == RangeRefused(
+        first,
+        None,
+        f"another run has read this shard to its end: its descendant {C.shard_id} has a position in the table",
+    )
+    for base, known in (
+        (base_of({A: None}), below),
+        (passed, {A: frozenset({B.shard_id})}),
+        (passed, {B: below[A]}),
+    ):
+        assert decide_landing(base, Proposal((first,), below=known)).page.ranges == (first,)
+    further = landed(A, Position(6), Position(7))
+    at = base_of({A: Position(6), C: Position(9)})
+    assert decide_landing(at, Proposal((further,), below=below)).page.ranges == (further,)
+
+
 def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
     base, through = base_of({A: Position(5)}), {STREAM: NOON}
     files = (a_file("new.parquet", A),)

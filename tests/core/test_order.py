@@ -330,6 +330,14 @@ def test_each_reason_and_each_wait_names_its_parent() -> None:
     )
 
 
+def test_below_a_shard_are_all_its_known_descendants() -> None:
+    shards = [Shard("p"), Shard("a", ("p",)), Shard("b", ("p",)), Shard("c", ("a", "b")), Shard("other")]
+    family = a_family(STREAM, shards)
+    assert family.below("p") == {"a", "b", "c"}
+    assert family.below("b") == {"c"}
+    assert family.below("c") == family.below("other") == frozenset()
+
+
 def test_a_child_may_be_unknown_until_both_children_of_a_split_or_both_parents_of_a_merge_are_known() -> None:
     def lacks(*children: Shard) -> bool:
         return a_family(STREAM, [Shard("p", closed=True), *children]).lacks_a_child("p")

@@ -54,6 +54,16 @@ def test_the_first_read_of_a_shard_without_parents_begins_at_the_origin() -> Non
     assert plan.batch.witness == MOMENT
 
 
+def test_the_first_read_of_a_shard_knows_the_shards_below_by_which_the_commit_sees_that_others_have_read_it() -> (
+    None
+):
+    below = frozenset({"shardId-000000000002"})
+    first, later = begin(row(), below=below), begin(row(), Position(5), below=below)
+    assert isinstance(first, Read)
+    assert isinstance(later, Read)
+    assert (first.below, later.below) == (below, frozenset())
+
+
 def test_a_read_knows_the_hash_keys_of_its_shard_by_which_foreign_user_records_of_aggregates_are_told() -> (
     None
 ):
