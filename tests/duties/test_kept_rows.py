@@ -216,6 +216,20 @@ def test_a_release_says_the_look_and_the_rate_that_differ_from_the_rows() -> Non
     ]
 
 
+def test_a_release_says_that_a_checkpoint_of_kcl_is_landed_unless_the_row_says_so_already() -> None:
+    """KCL wrote the checkpoint, and the wave found nothing left of its record."""
+    seen = MemoryClock().now() - timedelta(hours=9)
+    place = kept(a_row(looked_at=seen, behind_ms=5, checkpoint=NINE), lands=None)
+    place.log.landed.append(landed())
+    place.kept.end_wave(place.log)
+    assert place.rows.writes == [freed(looked_at=place.clock.now(), behind_ms=0, landed=NINE)]
+
+    place = kept(a_row(looked_at=seen, behind_ms=5, checkpoint=NINE, landed=NINE), lands=None)
+    place.log.landed.append(landed())
+    place.kept.end_wave(place.log)
+    assert place.rows.writes == [freed(looked_at=place.clock.now(), behind_ms=0)]
+
+
 # --- when a late checkpoint is written, and what the write says --------------------------------------------------
 
 
