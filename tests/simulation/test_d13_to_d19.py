@@ -1,4 +1,4 @@
-"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D13 to D18."""
+"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D13 to D19."""
 
 from __future__ import annotations
 
@@ -150,3 +150,26 @@ def test_d18_the_holders_next_wave_doesnt_claim_a_shard_that_another_run_waits_f
         scene.run_until(lambda: waiting in claims, within=60.0)
         assert claims[0] == waiting
         scene.settled()
+
+
+def test_d19_a_shard_that_was_read_and_forgotten_meanwhile_isnt_landed_from_its_start():
+    with a_scene(hosts=1, shards=1, retention=120.0, opens=20.0) as scene:
+        world, old = scene.world, scene.key(0)
+        scene.put(0)
+        world.split(world.truth.of(name(0)))
+        scene.put(1)
+        scene.put(2)
+        world.deployments[0].start()
+        zombie = scene.held("stage.staged", is_run)
+        scene.declare_failed(zombie.process)
+        scene.run_until(lambda: scene.is_read_up(1) and scene.is_read_up(2), within=90.0)
+        scene.run_until(lambda: world.source.is_gone(old), within=300.0)
+        store, settings = world.leases.store, world.deployments[0].settings
+        cleaning = Cleaning(settings=settings, leases=store, source=world.source, table=world.table)
+        facts = world.source.describe("orders")
+        cleaning.clean(CleanupDue(True, True), facts, listing=store.scan(), state=world.table.load())
+        assert world.table.load().positions.of(old) is None
+        zombie.let_go()
+        scene.run(10.0)
+        assert world.table.landed == 15
+        assert scene.said("another run has read this shard to its end")
