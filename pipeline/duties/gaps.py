@@ -20,6 +20,7 @@ from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey
+from pipeline.core.sync import cover_all
 from pipeline.lake_ports import LandingTable
 from pipeline.ports import ShardSource, StreamFacts
 
@@ -54,8 +55,8 @@ def record_gaps(
             ranges.append(_skipped(batch, each.gap, run, claim))
         elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
             listed = source.list_shards(facts.stream) if listed is None else listed
-            if any(shard.shard_id == each.key.shard_id for shard in listed):
-                continue  # Kinesis contradicts itself: it lists a shard that it doesn't know. A later wave reads the shard
+            if not _is_left_out(each.key, listed):
+                continue  # A later wave asks again
             # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a second more.
             now = source.aws_now() or facts.asked
             gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
@@ -75,6 +76,14 @@ def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
     a mistake and must not end the shard: an END stays for ever."""
     lost = staged.data_loss and batch.goes_on and not staged.moved
     return lost and now - batch.witness > batch.retention
+
+
+def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
+    """Whether a complete list of shards doesn't have the shard. Else Kinesis contradicts itself, or its list is late: it leaves out shards,
+    and with them hash keys."""
+    shards = tuple(listed)
+    is_complete = cover_all([shard.hash_range for shard in shards if not shard.closed])
+    return is_complete and all(shard.shard_id != key.shard_id for shard in shards)
 
 
 def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:

@@ -304,5 +304,23 @@ def test_a_shard_that_kinesis_still_lists_is_not_ended_though_its_iterator_is_de
     assert life.skipped() == []
 
 
+def test_a_shard_that_a_late_list_leaves_out_is_not_ended_though_its_iterator_is_denied() -> None:
+    """The list lacks one of the children, too, and with it hash keys. So it can't tell that the shard has left the stream."""
+    life = Life(on_data_loss=GOES_ON)
+    life.sync()
+    life.produce(0)
+    life.wave()
+    life.later(DAY + HOUR)
+    life.source.split(life.key(0))
+    life.stage.fault = lambda _key: _deny()
+    life.source.is_gone = lambda key: True  # type: ignore[method-assign]
+    life.source.hidden = frozenset({life.key(0).shard_id, life.key(1).shard_id})
+    life.wave()
+    at = life.at(0)
+    assert at is not None
+    assert not at.ended
+    assert life.skipped() == []
+
+
 def _deny() -> None:
     raise Unknown("GetShardIterator: there is no such shard")
