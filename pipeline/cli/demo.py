@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace) -> int:
         trouble = show.run(port)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
-        code = max(judge(home), show.prove(), 1 if trouble else 0)
+        code = max(show.parse(), judge(home), show.prove(), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):
@@ -88,11 +88,12 @@ def _show(args: argparse.Namespace) -> int:
 
 def judge(home: "Home") -> int:
     """Print the summary, and return the exit code: 0 only if everything matches."""
-    from pipeline.demo.reading import read_evidence, read_puts, read_shards, the_table
+    from pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
     from pipeline.demo.summary import summary
     from pipeline.demo.verdict import judge as decide
 
-    evidence = read_evidence(the_table(home.lake), read_puts(home.puts), read_shards(home.shards))
+    puts, shards = read_puts(home.puts), read_shards(home.shards)
+    evidence = read_evidence(the_table(home.lake), puts, shards, read_typed(home.lake))
     verdict = decide(evidence)
     print("", *summary(evidence, verdict), "", verdict, "", sep="\n", flush=True)
     return 0 if verdict.matches else 1

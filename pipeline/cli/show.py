@@ -81,12 +81,30 @@ class Show:
         write_shards(self._home.shards, source.list_shards(source.describe(STREAM).stream))
         return trouble
 
+    def parse(self) -> int:
+        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every 30 s."""
+        code, said = self._command("parse")
+        for line in said:
+            say(line)
+        return code
+
     def prove(self) -> int:
-        """Run `headrace prove`, as a user would, on the Spark that the demo has started. Returns its exit code."""
+        """Run `headrace prove`. Returns its exit code."""
+        code, said = self._command("prove")
+        print(
+            "What `headrace prove` says of the same table, by its ledger and Kinesis's list of shards:",
+            "",
+            sep="\n",
+        )
+        print(*(f"  {line}" for line in said), "", sep="\n", flush=True)
+        return code
+
+    def _command(self, name: str) -> tuple[int, list[str]]:
+        """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its exit code and its lines."""
         env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
-        with self._home.log("prove").open("ab") as log:
+        with self._home.log(name).open("ab") as log:
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "pipeline.cli", "prove"],
+                [sys.executable, "-P", "-m", "pipeline.cli", name],
                 env=env,
                 cwd=self._home.folder,
                 stdout=subprocess.PIPE,
@@ -94,13 +112,7 @@ class Show:
                 text=True,
                 check=False,
             )
-        print(
-            "What `headrace prove` says of the same table, by its ledger and Kinesis's list of shards:",
-            "",
-            sep="\n",
-        )
-        print(*(f"  {line}" for line in done.stdout.splitlines()), "", sep="\n", flush=True)
-        return done.returncode
+        return done.returncode, done.stdout.splitlines()
 
     # --- starting -------------------------------------------------------------------------------------------
 

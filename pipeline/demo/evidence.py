@@ -59,6 +59,16 @@ class SnapshotLedger:
     ranges: tuple[Range, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What has become of the records in the typed table."""
+
+    parsed: tuple[str, ...]
+    """The ids of its rows."""
+    set_aside: tuple[tuple[str | None, str], ...]
+    """The id and the reason of each row of its quarantine table."""
+
+
 @dataclass(frozen=True)  # no slots: cached_property keeps its values in the instance's dictionary
 class DemoEvidence:
     puts: Mapping[str, Put]
@@ -68,6 +78,8 @@ class DemoEvidence:
     files: tuple[File, ...]
     pages: tuple[SnapshotLedger, ...]
     """Oldest snapshot first."""
+    typed: Typed | None = None
+    """None where nothing has been parsed."""
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:

@@ -16,6 +16,8 @@ from pipeline.errors import BadSetting
 _MARKER = ".headrace-demo"
 
 APPLICATION, STREAM = "demo", "orders"
+TARGET, TYPED = "orders", "lake.orders"
+"""The typed table, and its name in the settings."""
 _SETTINGS = """\
 # Written by `headrace demo`.
 application: {application}
@@ -23,6 +25,7 @@ streams: [{{name: {stream}}}]
 workers: [{{id: w1}}, {{id: w2}}]
 landing: {{home: {lake}}}
 aws: {{region: us-east-1, endpoint: {endpoint}}}
+parse: [{{name: {target}, table: {typed}, schema: "id STRING, customer STRING, cents BIGINT"}}]
 wave: {{every: 1s}}  # the default of 10 s makes fewer snapshots, which a lasting table needs
 times: {{materialize: 15s}}  # so that the UI shows progress during a short demo
 """
@@ -58,7 +61,9 @@ class Home:
 
     def write_settings(self, endpoint: str) -> None:
         lake, address = (json.dumps(text) for text in (str(self.lake), endpoint))
-        text = _SETTINGS.format(application=APPLICATION, stream=STREAM, lake=lake, endpoint=address)
+        text = _SETTINGS.format(
+            application=APPLICATION, stream=STREAM, lake=lake, endpoint=address, target=TARGET, typed=TYPED
+        )
         self.settings.write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,8 @@
-"""Producers that remember what they put: each record has an id, and each acknowledgement of Kinesis is kept."""
+"""Producers that remember what they put: each record has an id, and each acknowledgement of Kinesis is kept.
+
+The last producer puts aggregates, as the Kinesis Producer Library does. One record has a value of a wrong type, which the typed table
+can't take.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from pipeline.demo.aggregate import aggregated
 from pipeline.demo.evidence import Put
 from pipeline.errors import Unreachable
 
@@ -28,6 +34,16 @@ ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
 _BACKOFF = 0.2
 """Seconds before what Kinesis refused is put again."""
 _CUSTOMERS = 997
+_TOGETHER = 10
+"""User records of one aggregate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KinesisRecord:
+    ids: tuple[str, ...]
+    """Of the records in it: more than one in an aggregate."""
+    entry: Any
+    """As PutRecords takes it."""
 
 
 class Producers:
@@ -69,26 +85,31 @@ class Producers:
     def _produce(self, number: int) -> None:
         mine = range(number, self.records, PRODUCERS)
         size = max(1, min(_MOST, -(-len(mine) // _CALLS)))
+        odd = self.records // 2
         began = time.monotonic()
         for first in range(0, len(mine), size):
             # The producers' calls alternate instead of all coming at the same moment.
             due = began + self._seconds * (first + size * number / PRODUCERS) / len(mine)
             if self._stop.wait(max(0.0, due - time.monotonic())):
                 return
-            self._put([_record(number, n) for n in mine[first : first + size]])
+            together = _TOGETHER if number == PRODUCERS - 1 else 1
+            due_now = mine[first : first + size]
+            groups = [due_now[at : at + together] for at in range(0, len(due_now), together)]
+            self._put([_kinesis_record(number, group, odd) for group in groups])
 
-    def _put(self, entries: Sequence[tuple[str, Any]]) -> None:
+    def _put(self, records: Sequence[_KinesisRecord]) -> None:
         """Put records until Kinesis has taken all: PutRecords may take some and refuse others."""
-        while entries and not self._stop.is_set():
-            answer = self._ask([entry for _, entry in entries])
+        while records and not self._stop.is_set():
+            answer = self._ask([record.entry for record in records])
             refused = []
-            for entry, result in zip(entries, answer["Records"], strict=True):
+            for record, result in zip(records, answer["Records"], strict=True):
                 if "SequenceNumber" in result:
-                    self._puts[entry[0]] = Put(entry[0], result["ShardId"], int(result["SequenceNumber"]))
+                    shard, sequence = result["ShardId"], int(result["SequenceNumber"])
+                    self._puts |= {each: Put(each, shard, sequence) for each in record.ids}
                 else:
-                    refused.append(entry)
-            entries = refused
-            if entries:
+                    refused.append(record)
+            records = refused
+            if records:
                 self._stop.wait(_BACKOFF)
 
     def _ask(self, entries: list[Any]) -> Any:
@@ -101,8 +122,13 @@ class Producers:
             ) from error
 
 
-def _record(producer: int, number: int) -> tuple[str, Any]:
-    name = f"p{producer}-{number:06d}"
-    customer = f"customer-{number * 7919 % _CUSTOMERS}"
-    data = json.dumps({"id": name, "customer": customer, "cents": number * 31 % 10_000}).encode()
-    return name, {"Data": data, "PartitionKey": customer}
+def _kinesis_record(producer: int, numbers: Sequence[int], odd: int) -> _KinesisRecord:
+    ids = tuple(f"p{producer}-{number:06d}" for number in numbers)
+    customer = f"customer-{numbers[0] * 7919 % _CUSTOMERS}"
+    payloads = [
+        {"id": name, "customer": customer, "cents": "unknown" if number == odd else number * 31 % 10_000}
+        for name, number in zip(ids, numbers, strict=True)
+    ]
+    encoded = [json.dumps(payload).encode() for payload in payloads]
+    data = encoded[0] if len(encoded) == 1 else aggregated(customer, encoded)
+    return _KinesisRecord(ids, {"Data": data, "PartitionKey": customer})

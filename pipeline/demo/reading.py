@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from pipeline.clock import SystemClock
 from pipeline.core.shard import Shard
-from pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, id_in
+from pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
+from pipeline.demo.home import TYPED
 from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
@@ -27,14 +28,26 @@ def the_table(lake: Path) -> IcebergTable:
     )
 
 
-def read_evidence(table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...]) -> DemoEvidence:
+def read_typed(lake: Path) -> Typed | None:
+    """The typed table and its quarantine table; None where they don't exist."""
+    catalog = the_table(lake).catalog
+    if not catalog.table_exists(TYPED):
+        return None
+    parsed = catalog.load_table(TYPED).scan(selected_fields=("id",)).to_arrow().to_pydict()
+    aside = catalog.load_table(f"{TYPED}_quarantine").scan(selected_fields=("data", "reason")).to_arrow()
+    return Typed(tuple(parsed["id"]), tuple((id_in(row["data"]), row["reason"]) for row in aside.to_pylist()))
+
+
+def read_evidence(
+    table: IcebergTable, puts: Mapping[str, Put], shards: tuple[Shard, ...], typed: Typed | None = None
+) -> DemoEvidence:
     """The evidence at one snapshot: if a commit comes in between, everything is read again."""
     while True:
         head = table.load().snapshot
         pages = tuple(SnapshotLedger(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
         files = _files(table)
         if table.load().snapshot == head:
-            return DemoEvidence(puts, shards, files, pages)
+            return DemoEvidence(puts, shards, files, pages, typed)
 
 
 def _files(table: IcebergTable) -> tuple[File, ...]:

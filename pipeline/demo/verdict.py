@@ -5,6 +5,7 @@ order              sequence numbers only rise, within a file and from file to fi
 chain              each range of a shard begins where the range before it ended, up to the shard's end
 ledger             the rows that a commit's ledger states are the rows in the commit's files
 families           no record of a child shard landed before its parents were read to their ends
+typed              each landed record is in the typed table or in its quarantine table, once
 """
 
 from __future__ import annotations
@@ -76,6 +77,12 @@ def judge(evidence: DemoEvidence) -> DemoVerdict:
         ("broken chains", "a shard's ranges are one chain, up to its end once it is closed", ranges, _breaks),
         ("ledger errors", "each snapshot's ledger states exactly the rows in its files", ranges, _ledger),
         ("early children", "no child began before its parents had ended", ranges, _early_children),
+        (
+            "wrongly parsed",
+            "each landed record is in the typed table or set aside with a reason, once",
+            _typed_rows(evidence),
+            _wrongly_parsed,
+        ),
     )
     findings = tuple(
         CheckedPromise(name, promise, at, tuple(check(evidence))) for name, promise, at, check in checks
@@ -208,6 +215,25 @@ def _early_children(evidence: DemoEvidence) -> Iterator[str]:
                 yield f"{shard.shard_id}: its first range, in snapshot {snapshot}, doesn't name its parent {parent}"
             if ended.get(parent, len(evidence.pages)) > evidence.age[snapshot]:
                 yield f"{shard.shard_id} began in snapshot {snapshot}, before its parent {parent} had ended"
+
+
+def _wrongly_parsed(evidence: DemoEvidence) -> Iterator[str]:
+    if evidence.typed is None:
+        return
+    found = Counter([*evidence.typed.parsed, *(name for name, _ in evidence.typed.set_aside)])
+    landed = Counter(row.id for _, row in evidence.rows)
+    for name in sorted((found | landed).keys(), key=str):
+        if found[name] != landed[name]:
+            times = counted(found[name], "time")
+            yield f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, and is {times} in the typed table and its quarantine"
+
+
+def _typed_rows(evidence: DemoEvidence) -> str:
+    if evidence.typed is None:
+        return "nothing has been parsed"
+    parsed, aside = evidence.typed.parsed, evidence.typed.set_aside
+    reasons = "; ".join(sorted({reason for _, reason in aside}))
+    return f"{counted(len(parsed), 'row')}, {len(aside):,} set aside" + (f": {reasons}" if reasons else "")
 
 
 def _token(position: Position | None) -> tuple[int | None, int, bool]:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
-from pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, id_in
+from pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
 from pipeline.demo.reading import read_evidence, read_puts, read_shards, the_table
 from pipeline.demo.verdict import judge
 from tests.demo.homes import CHILD, OTHER, PARENT, a_home
@@ -42,6 +42,18 @@ def test_a_hole_in_a_chain_of_ranges_is_named_with_its_snapshot(good: DemoEviden
 
     (sentence,) = wrong(with_ranges(good, with_a_gap))["broken chains"]
     assert sentence.startswith(f"{PARENT.shard_id}: snapshot {good.pages[2].snapshot} goes on from 12")
+
+
+def test_a_record_that_was_parsed_twice_or_neither_parsed_nor_set_aside_is_named(good: DemoEvidence):
+    ids = [str(row.id) for _, row in good.rows]
+    whole = replace(good, typed=Typed(tuple(ids[2:]), ((ids[0], "no number"), (ids[1], "no number"))))
+    assert judge(whole).matches
+    assert judge(whole).findings[-1].looked_at == f"{len(ids) - 2} rows, 2 set aside: no number"
+    lacking = replace(good, typed=Typed((*ids[2:], ids[2]), ((ids[0], "no number"),)))
+    assert wrong(lacking)["wrongly parsed"] == (
+        f"{ids[1]} landed 1 time, and is 0 times in the typed table and its quarantine",
+        f"{ids[2]} landed 1 time, and is 2 times in the typed table and its quarantine",
+    )
 
 
 def test_a_closed_shard_without_its_end_is_named(good: DemoEvidence):

@@ -4,10 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from pipeline.demo.home import Home
+from pipeline.demo.reading import read_puts
 from tests.modes import open_to_others, usual_umask
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +64,26 @@ def test_the_demo_ends_with_a_proof_of_the_table(demo: "subprocess.CompletedProc
     )
     assert "NO  " not in demo.stdout
     assert "not proved" not in demo.stdout.casefold()
+
+
+def test_each_record_is_parsed_and_the_one_with_a_wrong_type_is_set_aside(
+    demo: "subprocess.CompletedProcess[str]",
+):
+    assert re.search(
+        r"^  yes  each landed record is in the typed table or set aside with a reason, once  \(1,999 rows, 1 set aside: the payload isn",
+        demo.stdout,
+        re.MULTILINE,
+    )
+
+
+def test_a_producer_put_aggregates_whose_user_records_are_rows(
+    demo: "subprocess.CompletedProcess[str]", folder: Path
+):
+    assert demo.returncode == 0
+    puts = read_puts(Home(folder / "home").puts)
+    aggregates = Counter((put.shard_id, put.sequence) for put in puts.values())
+    assert sum(1 for users in aggregates.values() if users > 1) == 100
+    assert sum(users for users in aggregates.values() if users > 1) == RECORDS // 4
 
 
 def test_a_shard_was_split_and_two_were_merged_while_records_were_put(
