@@ -7,7 +7,8 @@ The measure is PyPI's aws-kinesis-agg, AWS's own library, which pip installs int
 that it wants (base64, as Lambda has them) and returns a dictionary for each user record. Headrace gets a page of Arrow columns and
 returns columns, and both are held to the same user records first. The cheapest reading of each counts.
 
-KCL and Headrace also check that each user record's hash key is inside of the shard, an MD5 for each key, which the library doesn't.
+KCL and Headrace also check that each user record's hash key is inside of the shard, an MD5 for each distinct key, which the library
+doesn't.
 `gain` is without that check, as in a stream with one shard; `checked` and `gain` behind it are with it.
 
 Limits: over all forms together a third of the library's CPU at most for the same work, and for pages without an aggregate at most
@@ -18,9 +19,7 @@ from __future__ import annotations
 
 import argparse
 import base64
-import importlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,10 +39,10 @@ from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import RecordPage, StagingSpec
 from tests.kcl.kpl import entry, message, sealed
+from tests.lake.aws_kinesis_agg import PACKAGE, as_lambda_has_it, deaggregated, install
 from tests.lake.files import a_key
 from tests.lake.kpl_pages import a_batch_of
 
-_PACKAGE = "aws-kinesis-agg==1.2.3"
 _LEAST, _MOST = 3.0, 0.05
 _SHARD = HashRange(0, MAX_HASH_KEY - 1)
 """All but one hash key: each user record has to be looked at."""
@@ -55,11 +54,11 @@ class Form:
     users: int
     """User records in one aggregate."""
     payload: int
-    own_keys: bool
-    """Whether each user record has a partition key of its own."""
+    keys: int
+    """How many partition keys the stream has."""
 
     def __str__(self) -> str:
-        keys = "a key each" if self.own_keys else "one key for all"
+        keys = {_ANY: "a key each", 1: "one key for all"}.get(self.keys, f"of {self.keys:,} keys")
         return f"{self.users:>4} of {self.payload:>5} B, {keys}"
 
     def datas(self) -> list[bytes]:
@@ -67,39 +66,20 @@ class Form:
         return [self._aggregate(dice) for _ in range(_USER_RECORDS // self.users)]
 
     def _aggregate(self, dice: random.Random) -> bytes:
-        keys = tuple(
-            b"customer-%09d" % dice.randrange(10**9) for _ in range(self.users if self.own_keys else 1)
-        )
+        count = 1 if self.keys == 1 else self.users
+        keys = tuple(b"customer-%09d" % dice.randrange(self.keys) for _ in range(count))
         entries = (entry(n % len(keys), dice.randbytes(self.payload)) for n in range(self.users))
         return sealed(message(*entries, keys=keys))
 
 
-_FORMS = (Form(250, 200, True), Form(250, 200, False), Form(10, 200, True), Form(50, 1024, True))
-
-
-def _peer(folder: str) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
-    """aws-kinesis-agg's function. Its dependencies, protobuf and six, are Headrace's too."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, _PACKAGE]
-    if subprocess.run(command, check=False).returncode:
-        raise SystemExit(
-            f"{_PACKAGE} could not be installed by pip, so that there is nothing to compare with"
-        )
-    sys.path.append(folder)
-    found: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = importlib.import_module(
-        "aws_kinesis_agg.deaggregator"
-    ).deaggregate_records
-    return found
-
-
-def _as_lambda_has_it(number: int, data: bytes) -> dict[str, Any]:
-    fields = {"kinesisSchemaVersion": "1.0", "partitionKey": "outer", "sequenceNumber": str(number)}
-    return {
-        "kinesis": {
-            **fields,
-            "approximateArrivalTimestamp": 1.0,
-            "data": base64.b64encode(data).decode(),
-        }
-    }
+_ANY = 10**9
+_FORMS = (
+    Form(250, 200, _ANY),
+    Form(250, 200, 1000),
+    Form(250, 200, 1),
+    Form(10, 200, _ANY),
+    Form(50, 1024, _ANY),
+)
 
 
 def _cheapest(work: Callable[[], object], readings: int) -> float:
@@ -125,16 +105,16 @@ def _check_same(parts: list[pa.RecordBatch], theirs: list[dict[str, Any]]) -> No
         raise SystemExit("Headrace and aws-kinesis-agg found different user records")
 
 
-def _of_aggregates(peer: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], readings: int) -> float:
+def _of_aggregates(readings: int) -> float:
     """Print a line for each form. Returns how many times fewer CPU seconds Headrace takes over all of them."""
     print(f"CPU us a user record\n  {'aggregates':32} aws-kinesis-agg  headrace   gain   checked   gain")
     sums = [0.0, 0.0, 0.0]
     for form in _FORMS:
         datas = form.datas()
-        page, records = a_batch_of(datas), [_as_lambda_has_it(n, data) for n, data in enumerate(datas)]
-        _check_same(list(taken_apart(page, _SHARD)), peer(records))
+        page, records = a_batch_of(datas), [as_lambda_has_it(n, data) for n, data in enumerate(datas)]
+        _check_same(list(taken_apart(page, _SHARD)), deaggregated(records))
         works = (
-            partial(peer, records),
+            partial(deaggregated, records),
             partial(_taken_apart, page, None),
             partial(_taken_apart, page, _SHARD),
         )
@@ -220,11 +200,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="five readings of each, not nine")
     readings = 5 if parser.parse_args().quick else 9
     with tempfile.TemporaryDirectory() as folder:
-        gain = _of_aggregates(_peer(folder), readings)
+        install(folder)
+        gain = _of_aggregates(readings)
     cost = _of_plain_records(readings)
     if gain < _LEAST:
         print(
-            f"over all forms Headrace takes {gain:.1f} times fewer CPU seconds than {_PACKAGE}, and not {_LEAST:g}"
+            f"over all forms Headrace takes {gain:.1f} times fewer CPU seconds than {PACKAGE}, and not {_LEAST:g}"
         )
     if cost > _MOST:
         print(f"plain records pay {cost:.1%} of their writing, and not {_MOST:.0%} at most")

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from pipeline.core.shard import HashRange
 from pipeline.kcl.deaggregate import EVERYTHING, MAGIC, Unpacked, UserRecord, unpack
-from pipeline.lake.aggregate_walk import UserRecords, cut, user_records
+from pipeline.lake.aggregate_keys import cut
+from pipeline.lake.aggregate_walk import UserRecords, user_records
 
 _PIECE = 32 * 1024 * 1024
 """The bytes of rows that are in memory at once. 10 MiB of hostile aggregates could become gigabytes."""

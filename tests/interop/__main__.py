@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.interop.build import NotAtHand, class_path
+from tests.interop.build import NotAtHand, class_path, producers_class_path
 
 if TYPE_CHECKING:
     from tests.interop.scene import Stage
@@ -21,12 +21,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make interop", description=__doc__)
     parser.add_argument("scenario", nargs="*", default=[], help="see tests/interop/README.md; all by default")
     parser.add_argument(
-        "--keep-rows", action="store_true", help="renew tests/interop/rows by the rows of this run"
+        "--keep-rows", action="store_true", help="renew the fixtures of tests/interop by what this run sees"
     )
     args = parser.parse_args()
     try:
         for kcl in _VERSIONS:
             class_path(kcl)
+        producers_class_path()
     except NotAtHand as reason:
         print(f"make interop was skipped: {reason}, and real KCL workers can't be built without it.")
         return 0

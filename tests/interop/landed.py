@@ -12,9 +12,21 @@ from pipeline.lake.read import ledger, rows
 from pipeline.settings.model import LandingSettings, Settings
 from tests.interop.overlaps import Commit
 from tests.interop.records import Record
+from tests.interop.user_records import Row
 
 if TYPE_CHECKING:
     from pipeline.lake.iceberg import IcebergTable
+
+_COLUMNS = (
+    "shard_id",
+    "sequence_number",
+    "sub_sequence_number",
+    "partition_key",
+    "explicit_hash_key",
+    "data",
+    "decode_error",
+    "sort_key",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,20 @@ class Lake:
             return []
         found = rows(self._table, ["shard_id", "sequence_number", "data"]).to_pylist()
         return [Record(row["shard_id"], row["sequence_number"], bytes(row["data"]).decode()) for row in found]
+
+    def sequences(self) -> set[str]:
+        """The sequence numbers of the Kinesis records that have landed."""
+        if not self.home.exists():
+            return set()
+        return {row["sequence_number"] for row in rows(self._table, ["sequence_number"]).to_pylist()}
+
+    def user_records(self) -> dict[str, list[Row]]:
+        """The rows of each shard, by their sort keys."""
+        found: dict[str, list[Row]] = {}
+        for row in rows(self._table, _COLUMNS).sort_by("sort_key").to_pylist():
+            made = Row(*(row[name] for name in _COLUMNS[:-1]))
+            found.setdefault(made.shard, []).append(made)
+        return found
 
     def commits(self) -> list[Commit]:
         """What each commit landed of each shard, oldest first."""

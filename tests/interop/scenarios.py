@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.interop.aggregated import AGGREGATED
 from tests.interop.beside import BESIDE
 from tests.interop.deployed import DEPLOYED
 from tests.interop.scene import APP, REBALANCE, START, Stage, scene
@@ -81,4 +82,5 @@ SCENARIOS: dict[str, Callable[[Stage], int]] = {
     "2.7.2": kcl_2_7_alone,
     **BESIDE,
     **DEPLOYED,
+    **AGGREGATED,
 }

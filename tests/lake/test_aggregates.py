@@ -177,3 +177,13 @@ def test_rows_of_a_page_that_becomes_large_come_in_pieces(monkeypatch: pytest.Mo
     assert len(parts) > 5
     assert max(map(len, parts)) < 6
     assert rows_in(parts) == one_by_one(page, None)
+
+
+@pytest.mark.parametrize("distinct", [640, 20], ids=["hardly any key twice", "each key often"])
+def test_only_aggregates_with_all_their_keys_inside_of_the_shard_are_taken_apart(distinct: int):
+    keys = [b"customer-%d" % (n % distinct) for n in range(640)]
+    datas = [aggregate(b"payload", key=key) for key in keys]
+    page = a_batch_of(datas)
+    rows = rows_in(list(taken_apart(page, HALF)))
+    assert rows == one_by_one(page, HALF)
+    assert {row[5] for row in rows} == {None, OUTSIDE}

@@ -34,7 +34,7 @@ import software.amazon.kinesis.retrieval.polling.PollingConfig;
 /**
  * One worker of a KCL application, for any version of the library. Arguments are name=value:
  * app, stream, worker, endpoint, position (TRIM_HORIZON, LATEST or milliseconds), table (default: app), pause
- * (milliseconds a batch takes), and any setter of the library's own configuration:
+ * (milliseconds a batch takes), stopAfter (records of each shard, see Processor), and any setter of the library's own configuration:
  * lease.failoverTimeMillis=20000, coordinator.coordinatorStateTableConfig.tableName=other.
  *
  * Each event is a line on standard output: milliseconds, event, worker, shard, and further values, separated by tabs.
@@ -73,6 +73,7 @@ public final class Worker {
 
     private static Scheduler scheduler(Map<String, String> given, String worker) throws Exception {
         URI endpoint = URI.create(given.get("endpoint"));
+        long stopAfter = given.containsKey("stopAfter") ? Long.parseLong(given.get("stopAfter")) : Long.MAX_VALUE;
         KinesisAsyncClient kinesis = made(KinesisAsyncClient.builder(), endpoint);
         ConfigsBuilder configs = new ConfigsBuilder(
                 new SingleStreamTracker(given.get("stream"), position(given.getOrDefault("position", "TRIM_HORIZON"))),
@@ -81,7 +82,7 @@ public final class Worker {
                 made(DynamoDbAsyncClient.builder(), endpoint),
                 made(CloudWatchAsyncClient.builder(), endpoint),
                 worker,
-                () -> new Processor(worker, Long.parseLong(given.getOrDefault("pause", "0"))));
+                () -> new Processor(worker, Long.parseLong(given.getOrDefault("pause", "0")), stopAfter));
         configs.tableName(given.getOrDefault("table", given.get("app")));
         CoordinatorConfig coordinator = configs.coordinatorConfig();
         LeaseManagementConfig lease = configs.leaseManagementConfig();
