@@ -235,15 +235,20 @@ def _columns(body: bytes, places: dict[str, tuple[_Positions, _Positions]], arri
 
     whole = pa.py_buffer(body)
     count = len(arrivals)
-    values: Any = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))
+    every: Any = np.arange(0, 2 * count, 2, dtype=np.int32)
+    # Arrow takes room for as many bytes as there are places, each with the bytes of a mean item. So many places of an empty item make
+    # that room as large as the body: payloads are most of it, and otherwise they would be moved while they are copied.
+    padded = pa.array(np.append(every, np.full(count, 2 * count - 1, np.int32)))
+    values: Any = padded.slice(0, count)
 
-    def column(name: str) -> Any:
+    def column(name: str, taken: Any = values) -> Any:
         # An array over the whole body, in which each second item is a value and the others are the bytes between two values.
-        # Arrow then copies the values together.
-        bounds: Any = np.empty(2 * count, np.int32)
-        bounds[0::2], bounds[1::2] = places[name]
-        both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), whole])
-        return both.take(values)
+        # Arrow then copies the values together. The last item is empty.
+        bounds: Any = np.empty(2 * count + 1, np.int32)
+        bounds[0:-1:2], bounds[1::2] = places[name]
+        bounds[-1] = bounds[-2]
+        both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), whole])
+        return both.take(taken)
 
     numbers, keys = (column(name).cast(pa.string()) for name in ("SequenceNumber", "PartitionKey"))
-    return Columns(numbers, keys, column("Data"), arrivals)
+    return Columns(numbers, keys, column("Data", padded).slice(0, count), arrivals)

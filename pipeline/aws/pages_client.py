@@ -17,6 +17,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pipeline.aws.pages_body import WholeBodies
 from pipeline.aws.pages_wire import with_wire
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _client(place: KinesisAccess) -> KinesisClient:
     made: Any = session.create_client(
         "kinesis", region_name=place.region, endpoint_url=place.endpoint, config=config
     )
+    # botocore has no setting for this.
+    endpoint = made._endpoint  # noqa: SLF001 -- see above
+    endpoint.http_session = WholeBodies(endpoint.http_session)
     return tapped(made)
 
 
