@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.parse_frame import Frames, columns_of, malformed
+from pipeline.lake.inflate import Inflation
+from pipeline.lake.parse_frame import Frames, columns_of
 from pipeline.lake.parse_read import ROWS_DDL
 from pipeline.lake.parse_write import WriteSpec
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
@@ -59,9 +61,8 @@ class SparkParser(Parser):
         schema = self.frames.schema(session)
         ship(session)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        rows = self.frames.rows(self._read(session, plan, is_malformed=False).drop("decode_error"), schema)
-        if plan.malformed:
-            rows = rows.unionByName(malformed(self._read(session, plan, is_malformed=True), schema))
+        read = partial(self._read, session, plan)
+        rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
         columns, number = self.table.with_columns(columns_of(schema))
         if not plan.units:
             return Parsed(), number
@@ -77,9 +78,9 @@ class SparkParser(Parser):
         told: list[Any] = reports.column(0).to_pylist()
         return joined(map(decode_parsed, told)), number
 
-    def _read(self, session: SparkSession, plan: WavePlan, *, is_malformed: bool) -> DataFrame:
+    def _read(self, session: SparkSession, plan: WavePlan, malformed: bool | None) -> DataFrame:  # noqa: FBT001 - see Reading
         packed = _packed(plan.units, self.tasks * _TASKS_A_CORE)
-        reading = _reading(packed, plan, self.source.staging_spec(), is_malformed=is_malformed)
+        reading = _reading(packed, plan, self.source.staging_spec(), malformed, self.frames.inflation)
         return session.range(0, len(packed), 1, max(1, len(packed))).mapInArrow(reading, ROWS_DDL)
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
@@ -118,7 +119,11 @@ def _surveying(
 
 
 def _reading(
-    packed: Sequence[Sequence[Any]], plan: WavePlan, spec: StagingSpec, *, is_malformed: bool
+    packed: Sequence[Sequence[Any]],
+    plan: WavePlan,
+    spec: StagingSpec,
+    malformed: bool | None,  # noqa: FBT001 - see Reading
+    inflation: Inflation | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     bounds = tuple(each.bound for each in plan.ranges)
 
@@ -128,7 +133,7 @@ def _reading(
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield from read_units(packed[number], bounds, spec, malformed=is_malformed)
+                yield from read_units(packed[number], bounds, spec, malformed=malformed, inflation=inflation)
 
     return read
 

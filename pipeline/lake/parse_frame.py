@@ -16,9 +16,10 @@ from pyiceberg.types import IcebergType
 
 from pipeline.core.batch_context import BatchContext
 from pipeline.errors import BadSetting
+from pipeline.lake.inflate import Inflation
 from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.spark_types import iceberg_type
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _REASON, _DATA = "quarantine_reason", "quarantine_data"
 _TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
 _NO_TEXT = "the payload isn't text in UTF-8"
 _NO_OBJECT = "the payload isn't one JSON object that fits the schema"
+
+
+Reading = Callable[[bool | None], "DataFrame"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +77,40 @@ class Frames:
             )
         return schema
 
-    def rows(self, records: DataFrame, schema: StructType) -> DataFrame:
-        """The records as rows with the four columns that the writing tasks read."""
-        if self.settings.filter:
-            from pyspark.sql import functions as F  # noqa: N812
+    @property
+    def inflation(self) -> Inflation | None:
+        how, inflated = self.settings.compression, self.settings.inflated
+        return None if how is Compression.NONE else Inflation(how, inflated.bytes, inflated.ratio)
 
-            records = records.where(F.expr(self.settings.filter))
-        if self.settings.format is ParseFormat.CALLABLE:
-            return _of_callable(records, schema, self.settings, self.context)
-        return _of_json(records, schema)
+    def rows(self, read: Reading, schema: StructType, *, has_malformed: bool) -> DataFrame:
+        """The records as rows with the four columns that the writing tasks read.
+
+        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `has_malformed`: whether some have
+        had one since they were landed.
+        """
+        if self.settings.format is not ParseFormat.CALLABLE:
+            return _of_json(self._chosen(read(None)), schema)
+        records = self._chosen(read(False)).drop("decode_error", "landed")
+        rows = _of_callable(records, schema, self.settings, self.context)
+        # A second scan, because a callable may make other rows of its records, and isn't to see these.
+        return rows.unionByName(_malformed(read(True), schema)) if has_malformed or self.inflation else rows
+
+    def _chosen(self, records: DataFrame) -> DataFrame:
+        """The records that the filter lets through. It doesn't judge those that have an error: their payloads may be anything."""
+        if not self.settings.filter:
+            return records
+        from pyspark.sql import functions as F  # noqa: N812
+
+        is_broken = F.col("decode_error").isNotNull()
+        return records.where(F.when(is_broken, F.lit(True)).otherwise(F.expr(self.settings.filter)))
 
 
 def columns_of(schema: StructType) -> list[tuple[str, IcebergType]]:
     return [(each["name"], iceberg_type(each["type"])) for each in schema.jsonValue()["fields"]]
 
 
-def malformed(records: DataFrame, schema: StructType) -> DataFrame:
-    """Records that couldn't be taken apart when they were landed, for quarantine. No parser sees them."""
+def _malformed(records: DataFrame, schema: StructType) -> DataFrame:
+    """Records that couldn't be taken apart when they were landed, or couldn't be inflated, for quarantine. No parser sees them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return records.select(
@@ -101,14 +122,16 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 
-    raw = F.col("data").cast("string")
+    is_broken = F.col("decode_error").isNotNull()
+    raw = F.when(~is_broken, F.col("data").cast("string"))
     # Spark keeps bytes that aren't UTF-8 in a string, and a Python worker that gets such a string fails.
     text = F.when(F.is_valid_utf8(raw), raw)
     with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
     found = records.select(
         "record",
-        "data",
+        F.coalesce("landed", "data").alias("data"),
+        "decode_error",
         F.from_json(text, with_corrupt, options).alias("found"),
         # from_json ignores what follows the first value, so that a second object in one payload would be lost without a word.
         F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("values"),
@@ -122,7 +145,7 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
             F.coalesce(F.col("values"), F.lit(0)) == 1,
         ),
     )
-    why = F.when(F.col("is_text"), F.lit(_NO_OBJECT)).otherwise(F.lit(_NO_TEXT))
+    why = F.coalesce("decode_error", F.when(F.col("is_text"), F.lit(_NO_OBJECT)).otherwise(F.lit(_NO_TEXT)))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),

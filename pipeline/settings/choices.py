@@ -81,3 +81,11 @@ class WireFormat(StrEnum):
 class ParseFormat(StrEnum):
     JSON = "json"
     CALLABLE = "callable"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    AUTO = "auto"
+    """A payload that begins as gzip or zstd does is inflated, and another one is taken as it is."""
+    GZIP = "gzip"
+    ZSTD = "zstd"

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.knob import knob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InflatedSettings:
+    bytes: int = knob(
+        16 * 1024 * 1024,
+        doc="A payload that inflates to more bytes goes to quarantine. Inflation stops there.",
+        unit="bytes",
+    )
+    ratio: int = knob(
+        200,
+        doc="So does a payload that inflates to more than a mebibyte, and to more than so many times its compressed size.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +39,15 @@ class ParseSettings:
             "doc": "The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
             ".ddl. A column that is added here later is added to the table, too; older rows have null in it."
         }
+    )
+    compression: Compression = knob(
+        Compression.NONE,
+        doc="How the producers compressed the payloads. auto: a payload that begins as gzip or zstd does is inflated, and another one is taken "
+        "as it is.",
+    )
+    inflated: InflatedSettings = knob(
+        factory=InflatedSettings,
+        doc="How far a compressed payload is inflated, so that none of a few bytes fills the memory.",
     )
     callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")

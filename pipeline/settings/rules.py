@@ -380,6 +380,9 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
         )
 
 
+_MOST_INFLATED = 256 * 1024 * 1024
+"""A Spark task holds a few such payloads at once."""
+_MOST_RATIO = 1_000_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Dagster's rule for names."""
@@ -423,6 +426,10 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
             f"is given, but format is {target.format}: remove it, or say format: callable",
             also=(f"{key}.format",),
         )
+    for limit, most in (("bytes", _MOST_INFLATED), ("ratio", _MOST_RATIO)):
+        value = getattr(target.inflated, limit)
+        if not 0 < value <= most:
+            yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",

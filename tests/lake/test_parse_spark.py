@@ -1,5 +1,6 @@
 """Typed tables through a real Spark: from_json and callables, on payloads of every kind."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from pipeline.lake import read
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.model import SparkSettings
 from pipeline.settings.parse_block import ParseSettings
 from tests.lake.parsings import A, B, Bed, good
@@ -190,6 +191,38 @@ def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_m
     assert "by" in bed.typed().open().schema().column_names
     assert bed.typed().load().positions.of(A) is None
     assert bed.parsed() == bed.set_aside() == []
+
+
+@pytest.mark.parametrize("kind", ["json", "callable"])
+def test_compressed_payloads_are_inflated_before_the_filter_and_the_parser(
+    spark: "SparkSession", tmp_path: Path, kind: str
+):
+    bed = Bed(tmp_path)
+    bomb = gzip.compress(bytes(2**22))
+    texts = [b'{"name": "one"}', b'{"name": "two"}', b'{"name": "three"}', b"bad", b"skip"]
+    payloads = [*map(gzip.compress, texts), b'{"name": "plain"}', gzip.compress(texts[0])[:-2], bomb]
+    bed.land(A, dict(enumerate(payloads, start=10)))
+    bed.land(B, {5: b"\x1f\x8b"}, malformed=[5])
+    own = (
+        of_a_callable("upper", schema="name STRING, by STRING")
+        if kind == "callable"
+        else {"schema": "name STRING"}
+    )
+    wave = parsing(
+        bed, spark, compression=Compression.AUTO, filter="CAST(data AS STRING) NOT LIKE '%three%'", **own
+    ).wave()
+    aside = {row["sequence_number"]: row for row in read.rows(bed.quarantine()).to_pylist()}
+    assert "its end is missing" in aside["16"]["reason"]
+    assert "more than 200 times" in aside["17"]["reason"]
+    assert aside["5"]["reason"] == "the aggregate is cut off"
+    assert {aside[each]["data"] for each in ("16", "17", "5")} == {payloads[6], bomb, b"\x1f\x8b"}
+    if kind == "json":
+        assert (wave.parsed, wave.dropped) == (3, {"filter": 1})
+        assert aside["13"]["data"] == payloads[3]
+        assert sorted(row["name"] for row in read.rows(bed.typed()).to_pylist()) == ["one", "plain", "two"]
+    else:
+        assert (wave.parsed, wave.dropped) == (3, {"filter or callable": 2})
+        assert aside["13"]["data"] == b"bad"
 
 
 def test_the_function_in_the_documentation_does_what_the_page_says(
