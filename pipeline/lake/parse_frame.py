@@ -5,7 +5,7 @@ record, partition_key, explicit_hash_key, data  ──►  record, row, reason, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -16,6 +16,9 @@ from pyiceberg.types import IcebergType
 
 from pipeline.core.batch_context import BatchContext
 from pipeline.errors import BadSetting
+from pipeline.lake.decode import Decoder
+from pipeline.lake.decode_avro import AvroDecoder
+from pipeline.lake.decode_protobuf import ProtobufDecoder
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.spark_types import iceberg_type
@@ -65,17 +68,38 @@ class Frames:
                 f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
             ) from error
         schema: StructType = found["row"].dataType
-        if taken := sorted({name.lower() for name in schema.names} & _TAKEN):
+        self._check(schema.names)
+        return schema
+
+    def decoded_columns(self, decoder: Decoder) -> list[tuple[str, IcebergType]]:
+        columns = [(name, iceberg_type(spark)) for name, spark in decoder.columns()]
+        self._check([name for name, _ in columns])
+        return columns
+
+    def _check(self, names: Sequence[str]) -> None:
+        if taken := sorted({name.lower() for name in names} & _TAKEN):
             raise BadSetting(
                 f"the schema of the target {self.settings.name} has a column {taken[0]}, which Headrace itself gives to the table. Nothing was "
                 "parsed; use format: callable, and give the column another name"
             )
-        if dotted := [name for name in schema.names if "." in name]:
+        if dotted := [name for name in names if "." in name]:
             raise BadSetting(
                 f"the schema of the target {self.settings.name} has a column {dotted[0]}, and a dot in a name means a part of a struct. Nothing "
                 "was parsed; use format: callable, and give the column another name"
             )
-        return schema
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """For formats that the writing tasks decode, and not Spark."""
+        target = self.settings
+        match target.format:
+            case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
+                is_single = target.format is ParseFormat.AVRO_SINGLE_OBJECT
+                return AvroDecoder(target.name, target.schema, is_single)
+            case ParseFormat.PROTOBUF:
+                return ProtobufDecoder(target.name, target.schema, target.message or "")
+            case ParseFormat.JSON | ParseFormat.CALLABLE:
+                return None
 
     @property
     def inflation(self) -> Inflation | None:
@@ -89,13 +113,13 @@ class Frames:
         had one since they were landed.
         """
         if self.settings.format is not ParseFormat.CALLABLE:
-            return _of_json(self._chosen(read(None)), schema)
-        records = self._chosen(read(False)).drop("decode_error", "landed")
+            return _of_json(self.chosen(read(None)), schema)
+        records = self.chosen(read(False)).drop("decode_error", "landed")
         rows = _of_callable(records, schema, self.settings, self.context)
         # A second scan, because a callable may make other rows of its records, and isn't to see these.
         return rows.unionByName(_malformed(read(True), schema)) if has_malformed or self.inflation else rows
 
-    def _chosen(self, records: DataFrame) -> DataFrame:
+    def chosen(self, records: DataFrame) -> DataFrame:
         """The records that the filter lets through. It doesn't judge those that have an error: their payloads may be anything."""
         if not self.settings.filter:
             return records

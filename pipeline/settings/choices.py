@@ -80,6 +80,11 @@ class WireFormat(StrEnum):
 
 class ParseFormat(StrEnum):
     JSON = "json"
+    AVRO = "avro"
+    """Avro's binary form, without a header."""
+    AVRO_SINGLE_OBJECT = "avro-single-object"
+    """Avro's binary form after a header with the fingerprint of the schema."""
+    PROTOBUF = "protobuf"
     CALLABLE = "callable"
 
 

@@ -32,12 +32,14 @@ class ParseSettings:
     )
     format: ParseFormat = knob(
         ParseFormat.JSON,
-        doc="json: each payload is one JSON object, which Spark's from_json reads. callable: your own function makes the rows.",
+        doc="json: each payload is one JSON object, which Spark's from_json reads. avro: Avro's binary form. avro-single-object: the same after "
+        "the header with the schema's fingerprint. protobuf: one message. callable: your own function makes the rows.",
     )
     schema: str = field(
         metadata={
             "doc": "The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
-            ".ddl. A column that is added here later is added to the table, too; older rows have null in it."
+            ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
+            "in .desc. A column that is added here later is added to the table, too; older rows have null in it."
         }
     )
     compression: Compression = knob(
@@ -50,6 +52,7 @@ class ParseSettings:
         doc="How far a compressed payload is inflated, so that none of a few bytes fills the memory.",
     )
     callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
+    message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
     filter: str | None = knob(
         doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
