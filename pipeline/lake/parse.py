@@ -27,6 +27,7 @@ from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_parsed, decode_pieces
 from pipeline.lake.waiting import warn
 from pipeline.lake_ports import OnWaiting, Parser, StagingSpec
+from pipeline.settings.choices import ParseFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +105,12 @@ class SparkParser(Parser):
         """How many tasks read the rows of the wave, and their work."""
         packed = _packed(plan.units, self.tasks * _TASKS_A_CORE)
         return len(packed), _reading(
-            packed, plan, self.source.staging_spec(), malformed, self.frames.inflation
+            packed,
+            plan,
+            self.source.staging_spec(),
+            malformed,
+            self.frames.inflation,
+            is_json=self.frames.settings.format is ParseFormat.JSON,
         )
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
@@ -158,6 +164,8 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
+    *,
+    is_json: bool,
 ) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
 
@@ -167,7 +175,9 @@ def _reading(
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield from read_units(packed[number], bounds, spec, malformed=malformed, inflation=inflation)
+                yield from read_units(
+                    packed[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
+                )
 
     return read
 

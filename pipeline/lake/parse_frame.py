@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from importlib import import_module
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import IcebergType
@@ -20,6 +18,7 @@ from pipeline.lake.decode import Decoder
 from pipeline.lake.decode_avro import AvroDecoder
 from pipeline.lake.decode_protobuf import ProtobufDecoder
 from pipeline.lake.inflate import Inflation
+from pipeline.lake.json_text import NO_OBJECT
 from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.spark_types import iceberg_type
 from pipeline.settings.choices import Compression, ParseFormat
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 _CORRUPT = "headrace_corrupt"
 _REASON, _DATA = "quarantine_reason", "quarantine_data"
 _TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
-_NO_TEXT = "the payload isn't text in UTF-8"
-_NO_OBJECT = "the payload isn't one JSON object that fits the schema"
-
 
 Reading = Callable[[bool | None], "DataFrame"]
 
@@ -114,7 +110,7 @@ class Frames:
         """
         if self.settings.format is not ParseFormat.CALLABLE:
             return _of_json(self.chosen(read(None)), schema)
-        records = self.chosen(read(False)).drop("decode_error", "landed")
+        records = self.chosen(read(False)).drop("decode_error", "landed", "json_error")
         rows = _of_callable(records, schema, self.settings, self.context)
         # A second scan, because a callable may make other rows of its records, and isn't to see these.
         return rows.unionByName(_malformed(read(True), schema)) if has_malformed or self.inflation else rows
@@ -146,30 +142,18 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 
-    is_broken = F.col("decode_error").isNotNull()
-    raw = F.when(~is_broken, F.col("data").cast("string"))
-    # Spark keeps bytes that aren't UTF-8 in a string, and a Python worker that gets such a string fails.
-    text = F.when(F.is_valid_utf8(raw), raw)
+    why_not = F.coalesce("decode_error", "json_error")
+    text = F.when(why_not.isNull(), F.col("data").cast("string"))
     with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
     found = records.select(
         "record",
         F.coalesce("landed", "data").alias("data"),
-        "decode_error",
         F.from_json(text, with_corrupt, options).alias("found"),
-        # from_json ignores what follows the first value, so that a second object in one payload would be lost without a word.
-        F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("values"),
-        F.is_valid_utf8(raw).alias("is_text"),
+        why_not.alias("why_not"),
     )
-    is_good = reduce(
-        and_,
-        (
-            F.col("found").isNotNull(),
-            F.col("found")[_CORRUPT].isNull(),
-            F.coalesce(F.col("values"), F.lit(0)) == 1,
-        ),
-    )
-    why = F.coalesce("decode_error", F.when(F.col("is_text"), F.lit(_NO_OBJECT)).otherwise(F.lit(_NO_TEXT)))
+    is_good = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
+    why = F.coalesce("why_not", F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),
