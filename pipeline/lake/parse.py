@@ -7,15 +7,18 @@ Files are read and written by Python tasks, as everywhere in Headrace: the JVM n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
+from pipeline.lake.decode import Decoder
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.parse_frame import Frames, columns_of, malformed
+from pipeline.lake.inflate import Inflation
+from pipeline.lake.parse_frame import Frames, columns_of
 from pipeline.lake.parse_read import ROWS_DDL
 from pipeline.lake.parse_write import WriteSpec
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
@@ -24,12 +27,15 @@ from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_parsed, decode_pieces
 from pipeline.lake.waiting import warn
 from pipeline.lake_ports import OnWaiting, Parser, StagingSpec
+from pipeline.settings.choices import ParseFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _T = TypeVar("_T")
+_Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+_REPORT = "report binary"
 _TASKS_A_CORE = 4
 """Tasks for each of Spark's cores: a file that takes longer than the others then delays the wave less."""
 
@@ -56,16 +62,33 @@ class SparkParser(Parser):
         return self._asked(lambda session: self._parse(session, plan, wishes))
 
     def _parse(self, session: SparkSession, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
-        schema = self.frames.schema(session)
         ship(session)
+        if decoder := self.frames.decoder:
+            columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
+            spec = self._spec(columns, wishes)
+            return self._decoded(session, plan, spec, decoder), number
+        schema = self.frames.schema(session)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        rows = self.frames.rows(self._read(session, plan, is_malformed=False).drop("decode_error"), schema)
-        if plan.malformed:
-            rows = rows.unionByName(malformed(self._read(session, plan, is_malformed=True), schema))
+        read = partial(self._read, session, plan)
+        rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
         columns, number = self.table.with_columns(columns_of(schema))
         if not plan.units:
             return Parsed(), number
-        spec = WriteSpec(
+        return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+
+    def _decoded(self, session: SparkSession, plan: WavePlan, spec: WriteSpec, decoder: Decoder) -> Parsed:
+        """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
+        if not plan.units:
+            return Parsed()
+        writing = _writing(spec, decoder)
+        if self.frames.settings.filter:
+            chosen = self.frames.chosen(self._read(session, plan, None))
+            return _reported(chosen.mapInArrow(writing, _REPORT))
+        packed, reading = self._reading(plan, None)
+        return _reported(_numbers(session, packed).mapInArrow(_both(reading, writing), _REPORT))
+
+    def _spec(self, columns: pa.Schema, wishes: Wishes) -> WriteSpec:
+        return WriteSpec(
             self.table.staging_spec(),
             columns,
             self.quarantine.staging_spec(),
@@ -73,14 +96,22 @@ class SparkParser(Parser):
             wishes.streams,
             self.frames.settings.version,
         )
-        reports = rows.mapInArrow(_writing(spec), "report binary").toArrow()
-        told: list[Any] = reports.column(0).to_pylist()
-        return joined(map(decode_parsed, told)), number
 
-    def _read(self, session: SparkSession, plan: WavePlan, *, is_malformed: bool) -> DataFrame:
+    def _read(self, session: SparkSession, plan: WavePlan, malformed: bool | None) -> DataFrame:  # noqa: FBT001 - see Reading
+        packed, reading = self._reading(plan, malformed)
+        return _numbers(session, packed).mapInArrow(reading, ROWS_DDL)
+
+    def _reading(self, plan: WavePlan, malformed: bool | None) -> tuple[int, _Task]:  # noqa: FBT001 - see Reading
+        """How many tasks read the rows of the wave, and their work."""
         packed = _packed(plan.units, self.tasks * _TASKS_A_CORE)
-        reading = _reading(packed, plan, self.source.staging_spec(), is_malformed=is_malformed)
-        return session.range(0, len(packed), 1, max(1, len(packed))).mapInArrow(reading, ROWS_DDL)
+        return len(packed), _reading(
+            packed,
+            plan,
+            self.source.staging_spec(),
+            malformed,
+            self.frames.inflation,
+            is_json=self.frames.settings.format is ParseFormat.JSON,
+        )
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -93,6 +124,16 @@ class SparkParser(Parser):
                 f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
                 "position moved; the next run tries again"
             ) from error
+
+
+def _numbers(session: SparkSession, tasks: int) -> DataFrame:
+    """A row for each task, with its number."""
+    return session.range(0, tasks, 1, max(1, tasks))
+
+
+def _reported(reports: DataFrame) -> Parsed:
+    told: list[Any] = reports.toArrow().column(0).to_pylist()
+    return joined(map(decode_parsed, told))
 
 
 def _packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
@@ -118,8 +159,14 @@ def _surveying(
 
 
 def _reading(
-    packed: Sequence[Sequence[Any]], plan: WavePlan, spec: StagingSpec, *, is_malformed: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    packed: Sequence[Sequence[Any]],
+    plan: WavePlan,
+    spec: StagingSpec,
+    malformed: bool | None,  # noqa: FBT001 - see Reading
+    inflation: Inflation | None,
+    *,
+    is_json: bool,
+) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,22 +175,33 @@ def _reading(
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield from read_units(packed[number], bounds, spec, malformed=is_malformed)
+                yield from read_units(
+                    packed[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
+                )
 
     return read
 
 
-def _writing(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _both(first: _Task, then: _Task) -> _Task:
+    def both(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return then(first(batches))
+
+    return both
+
+
+def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from datetime import UTC, datetime
         from uuid import uuid4
 
         import pyarrow as pa
 
+        from pipeline.lake.decode import decoded
         from pipeline.lake.parse_write import write_rows
         from pipeline.lake.stage_codec import encode_parsed
 
-        report = write_rows(batches, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
+        rows = decoded(batches, decoder, spec.schema) if decoder else batches
+        report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode_parsed(report)], pa.binary())], names=["report"])
 
     return write

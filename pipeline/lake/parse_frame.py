@@ -5,20 +5,23 @@ record, partition_key, explicit_hash_key, data  ──►  record, row, reason, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from importlib import import_module
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import IcebergType
 
 from pipeline.core.batch_context import BatchContext
 from pipeline.errors import BadSetting
+from pipeline.lake.decode import Decoder
+from pipeline.lake.decode_avro import AvroDecoder
+from pipeline.lake.decode_protobuf import ProtobufDecoder
+from pipeline.lake.inflate import Inflation
+from pipeline.lake.json_text import NO_OBJECT
 from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.spark_types import iceberg_type
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 _CORRUPT = "headrace_corrupt"
 _REASON, _DATA = "quarantine_reason", "quarantine_data"
 _TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
-_NO_TEXT = "the payload isn't text in UTF-8"
-_NO_OBJECT = "the payload isn't one JSON object that fits the schema"
+
+Reading = Callable[[bool | None], "DataFrame"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +64,73 @@ class Frames:
                 f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
             ) from error
         schema: StructType = found["row"].dataType
-        if taken := sorted({name.lower() for name in schema.names} & _TAKEN):
+        self._check(schema.names)
+        return schema
+
+    def decoded_columns(self, decoder: Decoder) -> list[tuple[str, IcebergType]]:
+        columns = [(name, iceberg_type(spark)) for name, spark in decoder.columns()]
+        self._check([name for name, _ in columns])
+        return columns
+
+    def _check(self, names: Sequence[str]) -> None:
+        if taken := sorted({name.lower() for name in names} & _TAKEN):
             raise BadSetting(
                 f"the schema of the target {self.settings.name} has a column {taken[0]}, which Headrace itself gives to the table. Nothing was "
                 "parsed; use format: callable, and give the column another name"
             )
-        if dotted := [name for name in schema.names if "." in name]:
+        if dotted := [name for name in names if "." in name]:
             raise BadSetting(
                 f"the schema of the target {self.settings.name} has a column {dotted[0]}, and a dot in a name means a part of a struct. Nothing "
                 "was parsed; use format: callable, and give the column another name"
             )
-        return schema
 
-    def rows(self, records: DataFrame, schema: StructType) -> DataFrame:
-        """The records as rows with the four columns that the writing tasks read."""
-        if self.settings.filter:
-            from pyspark.sql import functions as F  # noqa: N812
+    @property
+    def decoder(self) -> Decoder | None:
+        """For formats that the writing tasks decode, and not Spark."""
+        target = self.settings
+        match target.format:
+            case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
+                is_single = target.format is ParseFormat.AVRO_SINGLE_OBJECT
+                return AvroDecoder(target.name, target.schema, is_single)
+            case ParseFormat.PROTOBUF:
+                return ProtobufDecoder(target.name, target.schema, target.message or "")
+            case ParseFormat.JSON | ParseFormat.CALLABLE:
+                return None
 
-            records = records.where(F.expr(self.settings.filter))
-        if self.settings.format is ParseFormat.CALLABLE:
-            return _of_callable(records, schema, self.settings, self.context)
-        return _of_json(records, schema)
+    @property
+    def inflation(self) -> Inflation | None:
+        how, inflated = self.settings.compression, self.settings.inflated
+        return None if how is Compression.NONE else Inflation(how, inflated.bytes, inflated.ratio)
+
+    def rows(self, read: Reading, schema: StructType, *, has_malformed: bool) -> DataFrame:
+        """The records as rows with the four columns that the writing tasks read.
+
+        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `has_malformed`: whether some have
+        had one since they were landed.
+        """
+        if self.settings.format is not ParseFormat.CALLABLE:
+            return _of_json(self.chosen(read(None)), schema)
+        records = self.chosen(read(False)).drop("decode_error", "landed", "json_error")
+        rows = _of_callable(records, schema, self.settings, self.context)
+        # A second scan, because a callable may make other rows of its records, and isn't to see these.
+        return rows.unionByName(_malformed(read(True), schema)) if has_malformed or self.inflation else rows
+
+    def chosen(self, records: DataFrame) -> DataFrame:
+        """The records that the filter lets through. It doesn't judge those that have an error: their payloads may be anything."""
+        if not self.settings.filter:
+            return records
+        from pyspark.sql import functions as F  # noqa: N812
+
+        is_broken = F.col("decode_error").isNotNull()
+        return records.where(F.when(is_broken, F.lit(True)).otherwise(F.expr(self.settings.filter)))
 
 
 def columns_of(schema: StructType) -> list[tuple[str, IcebergType]]:
     return [(each["name"], iceberg_type(each["type"])) for each in schema.jsonValue()["fields"]]
 
 
-def malformed(records: DataFrame, schema: StructType) -> DataFrame:
-    """Records that couldn't be taken apart when they were landed, for quarantine. No parser sees them."""
+def _malformed(records: DataFrame, schema: StructType) -> DataFrame:
+    """Records that couldn't be taken apart when they were landed, or couldn't be inflated, for quarantine. No parser sees them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return records.select(
@@ -101,28 +142,18 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 
-    raw = F.col("data").cast("string")
-    # Spark keeps bytes that aren't UTF-8 in a string, and a Python worker that gets such a string fails.
-    text = F.when(F.is_valid_utf8(raw), raw)
+    why_not = F.coalesce("decode_error", "json_error")
+    text = F.when(why_not.isNull(), F.col("data").cast("string"))
     with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
     found = records.select(
         "record",
-        "data",
+        F.coalesce("landed", "data").alias("data"),
         F.from_json(text, with_corrupt, options).alias("found"),
-        # from_json ignores what follows the first value, so that a second object in one payload would be lost without a word.
-        F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))).alias("values"),
-        F.is_valid_utf8(raw).alias("is_text"),
+        why_not.alias("why_not"),
     )
-    is_good = reduce(
-        and_,
-        (
-            F.col("found").isNotNull(),
-            F.col("found")[_CORRUPT].isNull(),
-            F.coalesce(F.col("values"), F.lit(0)) == 1,
-        ),
-    )
-    why = F.when(F.col("is_text"), F.lit(_NO_OBJECT)).otherwise(F.lit(_NO_TEXT))
+    is_good = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
+    why = F.coalesce("why_not", F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),

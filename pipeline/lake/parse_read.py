@@ -19,6 +19,8 @@ from pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, reco
 from pipeline.core.stream import ShardKey
 from pipeline.errors import WrongShape
 from pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
+from pipeline.lake.inflate import Inflation, inflated
+from pipeline.lake.json_text import with_json_errors
 from pipeline.lake.sort_key import sort_keys
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake_ports import StagingSpec
@@ -57,10 +59,9 @@ RECORD_DDL = (
     "STRUCT<stream: STRING, stream_epoch: BIGINT, shard_id: STRING, sequence_number: STRING, sub_sequence_number: BIGINT, "
     "arrival_ts: TIMESTAMP, number: BIGINT>"
 )
-ROWS_DDL = (
-    f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING"
-)
-"""What `read_units` gives to Spark."""
+ROWS_DDL = f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, json_error STRING"
+"""What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
+isn't JSON, where that was asked."""
 
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple[Piece, ...]:
@@ -182,9 +183,16 @@ class _Texts(Sequence[str]):
 
 
 def read_units(
-    units: Iterable[ReadUnit], bounds: Iterable[Bound], spec: StagingSpec, *, malformed: bool
+    units: Iterable[ReadUnit],
+    bounds: Iterable[Bound],
+    spec: StagingSpec,
+    *,
+    malformed: bool | None = None,
+    inflation: Inflation | None = None,
+    is_json: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the wave in these row groups: those that could be taken apart when they were landed, or the others."""
+    """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
+    inflated."""
     place = _place(spec)
     wanted = {_named(each.key): each for each in bounds}
     for unit in units:
@@ -199,8 +207,21 @@ def read_units(
         for part in parts:
             numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
             first += part.num_rows
-            its: Any = pc.is_valid(part["decode_error"])
-            yield from _batches(numbered.filter(its if malformed else pc.invert(its)))
+            for few in _prepared(numbered, inflation, is_json=is_json):
+                yield from _batches(
+                    few if malformed is None else few.filter(_has_error(few, is_so=malformed))
+                )
+
+
+def _prepared(rows: pa.Table, inflation: Inflation | None, *, is_json: bool) -> Iterator[pa.Table]:
+    for few in inflated(rows, inflation):
+        unasked = pa.nulls(few.num_rows, pa.string())
+        yield with_json_errors(few) if is_json else few.append_column("json_error", unasked)
+
+
+def _has_error(rows: pa.Table, *, is_so: bool) -> Any:
+    its: Any = pc.is_valid(rows["decode_error"])
+    return its if is_so else pc.invert(its)
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -212,7 +233,7 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         record = pa.StructArray.from_arrays(
             [part[name] for name in (*_RECORD, "number")], names=[*_RECORD, "number"]
         )
-        others = ["partition_key", "explicit_hash_key", "data", "decode_error"]
+        others = ["partition_key", "explicit_hash_key", "data", "decode_error", "landed", "json_error"]
         yield pa.RecordBatch.from_arrays(
             [record, *(part[name] for name in others)], names=["record", *others]
         )

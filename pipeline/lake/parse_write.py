@@ -68,6 +68,11 @@ def write_rows(
         raise
 
 
+def own_columns(columns: pa.Schema) -> list[pa.Field[Any]]:
+    """The parser's columns among those of a typed table's files."""
+    return [each for each in columns if each.name not in (*_RECORD, SORT_KEY)]
+
+
 def _files(
     spec: StagingSpec, schema: pa.Schema, now: Callable[[], datetime], fresh: Callable[[], str]
 ) -> TaskFiles:
@@ -96,7 +101,7 @@ class _Writing:
         self.numbers.append(record["number"])
         is_good: Any = pc.is_null(batch["reason"])
         provenance = [record[name] for name in _RECORD]
-        own = [each for each in self.spec.schema if each.name not in (*_RECORD, SORT_KEY)]
+        own = own_columns(self.spec.schema)
         columns = [pc.struct_field(batch["row"], [each.name]).cast(each.type) for each in own]
         names = [*_RECORD, *(each.name for each in own)]
         good = pa.RecordBatch.from_arrays([*provenance, *columns], names=names)

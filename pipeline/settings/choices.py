@@ -80,4 +80,17 @@ class WireFormat(StrEnum):
 
 class ParseFormat(StrEnum):
     JSON = "json"
+    AVRO = "avro"
+    """Avro's binary form, without a header."""
+    AVRO_SINGLE_OBJECT = "avro-single-object"
+    """Avro's binary form after a header with the fingerprint of the schema."""
+    PROTOBUF = "protobuf"
     CALLABLE = "callable"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    AUTO = "auto"
+    """A payload that begins as gzip or zstd does is inflated, and another one is taken as it is."""
+    GZIP = "gzip"
+    ZSTD = "zstd"

@@ -7,6 +7,7 @@ Precedence, value by value: environment variable, then the file, then the defaul
 Each step adds the mistakes that it finds to one list, so that a single error names all of them.
 """
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,12 +76,15 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 
 
 def _with_schema(target: ParseSettings, folder: Path) -> ParseSettings:
-    """The target with the schema that is in its schema file, if it names one."""
-    if not target.schema.endswith(".ddl"):
+    """The target with the schema that is in its schema file, if it names one: its text, or in base64 where it has none."""
+    if not target.schema.endswith((".ddl", ".avsc", ".desc")):
         return target
     file = folder / target.schema
     try:
-        return replace(target, schema=" ".join(file.read_text(encoding="utf-8").split()))
+        if file.suffix == ".desc":
+            return replace(target, schema=b64encode(file.read_bytes()).decode())
+        text = file.read_text(encoding="utf-8")
+        return replace(target, schema=" ".join(text.split()) if file.suffix == ".ddl" else text)
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
             f"the schema file {file} of the target {target.name} can't be read ({type(error).__name__}): write the columns there, or into the "

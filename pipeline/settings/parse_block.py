@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.knob import knob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InflatedSettings:
+    bytes: int = knob(
+        16 * 1024 * 1024,
+        doc="A payload that inflates to more bytes goes to quarantine. Inflation stops there.",
+        unit="bytes",
+    )
+    ratio: int = knob(
+        200,
+        doc="So does a payload that inflates to more than a mebibyte, and to more than so many times its compressed size.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +32,27 @@ class ParseSettings:
     )
     format: ParseFormat = knob(
         ParseFormat.JSON,
-        doc="json: each payload is one JSON object, which Spark's from_json reads. callable: your own function makes the rows.",
+        doc="json: each payload is one JSON object, which Spark's from_json reads. avro: Avro's binary form. avro-single-object: the same after "
+        "the header with the schema's fingerprint. protobuf: one message. callable: your own function makes the rows.",
     )
     schema: str = field(
         metadata={
             "doc": "The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
-            ".ddl. A column that is added here later is added to the table, too; older rows have null in it."
+            ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
+            "in .desc. A column that is added here later is added to the table, too; older rows have null in it."
         }
     )
+    compression: Compression = knob(
+        Compression.NONE,
+        doc="How the producers compressed the payloads. auto: a payload that begins as gzip or zstd does is inflated, and another one is taken "
+        "as it is.",
+    )
+    inflated: InflatedSettings = knob(
+        factory=InflatedSettings,
+        doc="How far a compressed payload is inflated, so that none of a few bytes fills the memory.",
+    )
     callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
+    message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
     filter: str | None = knob(
         doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "

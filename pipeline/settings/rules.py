@@ -380,6 +380,9 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
         )
 
 
+_MOST_INFLATED = 256 * 1024 * 1024
+"""A Spark task holds a few such payloads at once."""
+_MOST_RATIO = 1_000_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Dagster's rule for names."""
@@ -423,11 +426,43 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
             f"is given, but format is {target.format}: remove it, or say format: callable",
             also=(f"{key}.format",),
         )
+    is_protobuf = target.format is ParseFormat.PROTOBUF
+    if is_protobuf != bool(target.message):
+        yield Broken(
+            f"{key}.message",
+            "is missing; needed with format: protobuf: the message's full name (shop.Order)"
+            if is_protobuf
+            else f"is given, but format is {target.format}: remove it, or say format: protobuf",
+            also=(f"{key}.format",),
+        )
+    if wrong := _wrong_schema(target):
+        yield Broken(f"{key}.schema", wrong, also=(f"{key}.format",))
+    for limit, most in (("bytes", _MOST_INFLATED), ("ratio", _MOST_RATIO)):
+        value = getattr(target.inflated, limit)
+        if not 0 < value <= most:
+            yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",
             f"is {target.stop_above}; allowed: a fraction, more than 0 and at most 1 (1: never stops)",
         )
+
+
+def _wrong_schema(target: ParseSettings) -> str | None:
+    is_json = target.schema.lstrip().startswith("{")
+    match target.format:
+        case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
+            is_good = is_json or target.schema.endswith(".avsc")
+            allowed = "a schema in JSON, or a file with one that ends in .avsc"
+        case ParseFormat.PROTOBUF:
+            is_good = target.schema.endswith(".desc")
+            allowed = "a file that ends in .desc, made by protoc --include_imports --descriptor_set_out"
+        case ParseFormat.JSON | ParseFormat.CALLABLE:
+            is_good = not is_json and not target.schema.endswith((".avsc", ".desc"))
+            allowed = (
+                "columns as Spark writes them (id BIGINT, name STRING), or a file with them that ends in .ddl"
+            )
+    return None if is_good else f"doesn't fit format: {target.format}; allowed: {allowed}"
 
 
 def _times(settings: Settings) -> Iterator[Broken]:

@@ -1,5 +1,6 @@
 """Typed tables through a real Spark: from_json and callables, on payloads of every kind."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -19,9 +20,11 @@ from pipeline.lake import read
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.settings.choices import ParseFormat
+from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.model import SparkSettings
 from pipeline.settings.parse_block import ParseSettings
+from tests.lake import test_decode_avro as avro
+from tests.lake import test_decode_protobuf as protobuf
 from tests.lake.parsings import A, B, Bed, good
 from tests.spark import SparkServer
 
@@ -190,6 +193,76 @@ def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_m
     assert "by" in bed.typed().open().schema().column_names
     assert bed.typed().load().positions.of(A) is None
     assert bed.parsed() == bed.set_aside() == []
+
+
+@pytest.mark.parametrize("kind", ["json", "callable"])
+def test_compressed_payloads_are_inflated_before_the_filter_and_the_parser(
+    spark: "SparkSession", tmp_path: Path, kind: str
+):
+    bed = Bed(tmp_path)
+    bomb = gzip.compress(bytes(2**22))
+    texts = [b'{"name": "one"}', b'{"name": "two"}', b'{"name": "three"}', b"bad", b"skip"]
+    payloads = [*map(gzip.compress, texts), b'{"name": "plain"}', gzip.compress(texts[0])[:-2], bomb]
+    bed.land(A, dict(enumerate(payloads, start=10)))
+    bed.land(B, {5: b"\x1f\x8b"}, malformed=[5])
+    own = (
+        of_a_callable("upper", schema="name STRING, by STRING")
+        if kind == "callable"
+        else {"schema": "name STRING"}
+    )
+    wave = parsing(
+        bed, spark, compression=Compression.AUTO, filter="CAST(data AS STRING) NOT LIKE '%three%'", **own
+    ).wave()
+    aside = {row["sequence_number"]: row for row in read.rows(bed.quarantine()).to_pylist()}
+    assert "its end is missing" in aside["16"]["reason"]
+    assert "more than 200 times" in aside["17"]["reason"]
+    assert aside["5"]["reason"] == "the aggregate is cut off"
+    assert {aside[each]["data"] for each in ("16", "17", "5")} == {payloads[6], bomb, b"\x1f\x8b"}
+    if kind == "json":
+        assert (wave.parsed, wave.dropped) == (3, {"filter": 1})
+        assert aside["13"]["data"] == payloads[3]
+        assert sorted(row["name"] for row in read.rows(bed.typed()).to_pylist()) == ["one", "plain", "two"]
+    else:
+        assert (wave.parsed, wave.dropped) == (3, {"filter or callable": 2})
+        assert aside["13"]["data"] == b"bad"
+
+
+@pytest.mark.parametrize("kind", [ParseFormat.AVRO, ParseFormat.PROTOBUF])
+def test_avro_and_protobuf_become_typed_columns_with_and_without_a_filter(
+    spark: "SparkSession", tmp_path: Path, kind: ParseFormat
+):
+    is_avro = kind is ParseFormat.AVRO
+    one = avro.written(avro.ROW) if is_avro else protobuf.an_order()
+    own = {"schema": avro.PLAIN.schema} if is_avro else {"schema": protobuf.CONTENT, "message": "shop.Order"}
+    own |= {"format": kind, "compression": Compression.AUTO}
+    bed = Bed(tmp_path)
+    packed = gzip.compress(one[:-1])
+    bed.land(A, {10: one, 11: one[:-1], 12: gzip.compress(one), 13: packed})
+    bed.land(B, {5: b"?", 6: gzip.compress(one)[:-1]}, malformed=[5])
+    wave = parsing(bed, spark, **own).wave()
+    assert (wave.parsed, wave.quarantined) == (2, 4)
+    bed.check()
+    rows = read.rows(bed.typed()).to_pylist()
+    assert {(row["sequence_number"], row["number"], row["customer"]) for row in rows} == {
+        ("10", 7, "Zoë"),
+        ("12", 7, "Zoë"),
+    }
+    aside = {row["sequence_number"]: row for row in read.rows(bed.quarantine()).to_pylist()}
+    assert aside["13"]["data"] == packed
+    assert aside["5"]["reason"] == "the aggregate is cut off"
+    assert "its end is missing" in aside["6"]["reason"]
+    bed.land(A, {20: one, 21: one + b"x"})
+    wave = parsing(bed, spark, filter=f"length(data) <= {len(one)}", **own).wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 0, {"filter": 1})
+
+
+def test_an_avro_schema_with_a_column_of_headrace_is_refused(spark: "SparkSession", tmp_path: Path):
+    bed = Bed(tmp_path)
+    bed.land(A, {1: b"one"})
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "Stream", "type": "string"}]}'
+    with pytest.raises(BadSetting, match="has a column stream"):
+        parsing(bed, spark, format=ParseFormat.AVRO, schema=schema).wave()
+    assert bed.typed().load().positions.of(A) is None
 
 
 def test_the_function_in_the_documentation_does_what_the_page_says(

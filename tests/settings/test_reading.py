@@ -149,6 +149,10 @@ _A_TARGET = {
 _ALSO = {
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
+    "parse.0.message": {
+        "HEADRACE__PARSE__0__FORMAT": "protobuf",
+        "HEADRACE__PARSE__0__SCHEMA": "orders.desc",
+    },
 }
 
 
@@ -290,3 +294,19 @@ def test_the_schema_of_a_target_may_be_in_a_file_beside_the_settings(tmp_path: P
         read_settings(tmp_path / "h.yaml", {})
     (tmp_path / "orders.ddl").write_text("id BIGINT,\n  name STRING\n")
     assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == "id BIGINT, name STRING"
+
+
+@pytest.mark.parametrize(
+    ("how", "content", "schema"),
+    [
+        ("format: avro, schema: orders.avsc", b'{"doc": "two  spaces"}', '{"doc": "two  spaces"}'),
+        ("format: protobuf, schema: orders.desc, message: Order", b"\x00\xff", "AP8="),
+    ],
+)
+def test_a_schema_of_avro_or_protobuf_is_read_from_its_file_as_it_is(
+    tmp_path: Path, how: str, content: bytes, schema: str
+):
+    target = f"{{name: orders, table: lake.orders, {how}}}"
+    (tmp_path / "h.yaml").write_text(f"{MINIMAL[:-1]}, parse: [{target}]}}")
+    (tmp_path / ("orders.avsc" if "avsc" in how else "orders.desc")).write_bytes(content)
+    assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == schema

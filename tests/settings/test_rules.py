@@ -60,6 +60,19 @@ CONFLICTING = [
     (target(format="callable"), "parse.0.callable is None; allowed with format: callable"),
     (target(format="callable", callable="orders"), "parse.0.callable is 'orders'"),
     (target(callable="'a.b:c'"), "parse.0.callable is given, but format is json"),
+    (target(format="protobuf", schema="o.desc"), "parse.0.message is missing; needed with format: protobuf"),
+    (target(message="a.B"), "parse.0.message is given, but format is json"),
+    (
+        target(format="protobuf", message="a.B"),
+        "parse.0.schema doesn't fit format: protobuf; allowed: a file that ends",
+    ),
+    (target(format="avro"), "parse.0.schema doesn't fit format: avro; allowed: a schema in JSON"),
+    (
+        target(schema="o.avsc"),
+        "parse.0.schema doesn't fit format: json; allowed: columns as Spark writes them",
+    ),
+    (target(inflated="{bytes: 1GiB}"), "parse.0.inflated.bytes is 1073741824; allowed: 1 to 268435456"),
+    (target(inflated="{ratio: 2000000}"), "parse.0.inflated.ratio is 2000000; allowed: 1 to 1000000"),
     (target(stop_above="1.5"), "parse.0.stop_above is 1.5; allowed: a fraction"),
     (target() + target()[len("parse:") :], "parse.1.name is 'orders'"),
     (

@@ -1,0 +1,162 @@
+"""Payloads that producers compressed, as they were before. Inflation stops at a limit, so that no payload takes more memory than that."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.settings.choices import Compression
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_AS_GZIP = 31
+"""zlib's number for: a header of gzip and nothing else, with the largest window."""
+_ALWAYS_ALLOWED = 1024 * 1024
+"""Bytes. A smaller payload is small enough at any ratio: a short text of equal characters has a high one."""
+_AT_ONCE = 1024 * 1024
+_FEW = 1000
+"""Payloads that are copied out of Arrow at once."""
+_BATCH = 16 * 1024 * 1024
+"""Inflated bytes that are held at once, with one payload more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inflation:
+    """What is inflated, and how far. It can be pickled."""
+
+    compression: Compression
+    most_bytes: int
+    most_ratio: int
+
+
+class CantInflate(Exception):
+    """The reason, in words for the quarantine table."""
+
+
+def inflated(rows: pa.Table, how: Inflation | None) -> Iterator[pa.Table]:
+    """The rows with inflated payloads in `data`, and in `landed` the payload as it is in the lake table where that is another one.
+
+    A payload that can't be inflated stays as it is, and `decode_error` has the reason.
+    """
+    if how is None or not rows.num_rows:
+        yield rows.append_column("landed", pa.nulls(rows.num_rows, pa.binary()))
+        return
+    start, size, made, reasons = 0, 0, [], []
+    errors = rows["decode_error"].to_pylist()
+    for payload, error in zip(_payloads(rows), errors, strict=True):
+        data, reason = (payload, error) if error or payload is None else _tried(payload, how)
+        made.append(data)
+        reasons.append(reason)
+        size += len(data or b"")
+        if size >= _BATCH:
+            yield _with(rows.slice(start, len(made)), made, reasons)
+            start, size, made, reasons = start + len(made), 0, [], []
+    if made:
+        yield _with(rows.slice(start), made, reasons)
+
+
+def _payloads(rows: pa.Table) -> Iterator[bytes | None]:
+    for start in range(0, rows.num_rows, _FEW):
+        yield from rows["data"].slice(start, _FEW).to_pylist()
+
+
+def _tried(payload: bytes, how: Inflation) -> tuple[bytes, str | None]:
+    try:
+        return inflate(payload, how), None
+    except CantInflate as error:
+        return payload, str(error)
+
+
+def _with(rows: pa.Table, made: list[bytes | None], reasons: list[str | None]) -> pa.Table:
+    data, landed = pa.array(made, pa.binary()), rows["data"]
+    is_same: Any = pc.fill_null(pc.equal(data, landed), pa.scalar(value=True))
+    names = rows.column_names
+    rows = rows.set_column(names.index("data"), "data", data)
+    rows = rows.set_column(names.index("decode_error"), "decode_error", pa.array(reasons, pa.string()))
+    return rows.append_column("landed", pc.if_else(is_same, pa.scalar(None, pa.binary()), landed))
+
+
+def inflate(payload: bytes, how: Inflation) -> bytes:
+    """The payload as it was before its producer compressed it. Raises CantInflate."""
+    limit = min(how.most_bytes, max(_ALWAYS_ALLOWED, how.most_ratio * len(payload)))
+    is_gzip, is_zstd = payload.startswith(_GZIP), payload.startswith(_ZSTD)
+    if how.compression is not Compression.ZSTD and is_gzip:
+        found = _gunzipped(payload, limit)
+    elif how.compression is not Compression.GZIP and is_zstd:
+        found = _unzstd(payload, limit)
+    elif how.compression is Compression.AUTO:
+        return payload
+    else:
+        raise CantInflate(f"the payload isn't compressed by {how.compression}")
+    if found is None and limit == how.most_bytes:
+        raise CantInflate(f"the payload inflates to more than {limit} bytes (inflated.bytes)")
+    if found is None:
+        raise CantInflate(
+            f"the payload inflates to more than {how.most_ratio} times its size, and to more than a megabyte (inflated.ratio)"
+        )
+    return found
+
+
+def _gunzipped(payload: bytes, limit: int) -> bytes | None:
+    """None where there is more than the limit. A payload may be several streams of gzip, one after the other."""
+    parts, size = [], 0
+    while payload:
+        stream = zlib.decompressobj(_AS_GZIP)
+        try:
+            parts.append(stream.decompress(payload, limit - size + 1))
+        except zlib.error as error:
+            raise CantInflate(f"the payload is damaged gzip: {error}") from None
+        size += len(parts[-1])
+        if size > limit:
+            return None
+        if not stream.eof:
+            raise CantInflate("the payload is damaged gzip: its end is missing")
+        payload = stream.unused_data
+    return b"".join(parts)
+
+
+def _unzstd(payload: bytes, limit: int) -> bytes | None:
+    told = _told_size(payload)
+    if told is not None and told > limit:
+        return None
+    try:
+        if told:
+            try:
+                return bytes(pa.Codec("zstd").decompress(payload, told, asbytes=True))
+            except OSError:
+                pass  # several frames, or a damaged one: the stream below tells
+        return _streamed(payload, limit)
+    except OSError as error:
+        raise CantInflate(f"the payload is damaged zstd: {error}") from None
+
+
+def _streamed(payload: bytes, limit: int) -> bytes | None:
+    parts, size = [], 0
+    with pa.CompressedInputStream(pa.BufferReader(payload), "zstd") as stream:
+        while part := stream.read(min(_AT_ONCE, limit - size + 1)):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                return None
+    return b"".join(parts)
+
+
+def _told_size(payload: bytes) -> int | None:
+    """The size that the header of the first frame of zstd tells (RFC 8878, 3.1.1.1). None where it tells none.
+
+    With the size known, zstd needs a tenth of the time: it sets up no stream.
+    """
+    if len(payload) < len(_ZSTD) + 1:
+        return None
+    about = payload[4]
+    is_single, flag = bool(about & 0x20), about >> 6
+    start = 5 + (not is_single) + (0, 1, 2, 4)[about & 3]
+    length = (1 if is_single else 0, 2, 4, 8)[flag]
+    part = payload[start : start + length]
+    if not length or len(part) < length:
+        return None
+    return int.from_bytes(part, "little") + (256 if flag == 1 else 0)

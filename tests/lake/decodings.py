@@ -1,0 +1,36 @@
+"""Payloads through a decoder, as the writing tasks see them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import NestedField
+
+from pipeline.lake.decode import Decoder, decoded
+from pipeline.lake.spark_types import iceberg_type
+
+
+def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str, Any]]:
+    """`row`, `reason` and `data` of each payload."""
+    fields = [
+        NestedField(number, name, iceberg_type(spark))
+        for number, (name, spark) in enumerate(decoder.columns(), start=1)
+    ]
+    columns = schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+    nothing: list[str | None] = [None] * len(payloads)
+    landed: dict[str, pa.Array[Any]] = {
+        "record": pa.array(range(len(payloads))),
+        "data": pa.array(payloads, pa.binary()),
+        "decode_error": pa.array(nothing, pa.string()),
+        "landed": pa.array(nothing, pa.binary()),
+    }
+    batch = pa.record_batch(landed)
+    found = [row for part in decoded([batch], decoder, columns) for row in part.to_pylist()]
+    assert [row["record"] for row in found] == list(range(len(payloads)))
+    assert all((row["row"] is None) == (row["reason"] is not None) for row in found)
+    assert [row["data"] for row in found if row["reason"]] == [
+        payload for row, payload in zip(found, payloads, strict=True) if row["reason"]
+    ]
+    return found
