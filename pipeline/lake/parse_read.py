@@ -34,7 +34,9 @@ _TYPES: Mapping[str, pa.DataType] = {
     "partition_key": pa.string(),
     "explicit_hash_key": pa.string(),
     "data": pa.binary(),
+    "reason": pa.string(),
 }
+"""The columns of the lake table that are read. Only a quarantine table has a reason."""
 _LOOKED_AT = (
     "stream",
     "stream_epoch",
@@ -43,8 +45,11 @@ _LOOKED_AT = (
     "sub_sequence_number",
     "arrival_ts",
     "decode_error",
+    "reason",
 )
 _RECORD = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
+_KEPT = ("partition_key", "explicit_hash_key", "decode_error")
+"""What a row that is set aside keeps of its record, so that it can be parsed again. A callable returns it within the column `record`."""
 _SHARD = ["stream", "stream_epoch", "shard_id"]
 _KEY = "key"
 _PIECE = 1000
@@ -55,7 +60,7 @@ _MOST_ROWS = 10_000
 
 RECORD_DDL = (
     "STRUCT<stream: STRING, stream_epoch: BIGINT, shard_id: STRING, sequence_number: STRING, sub_sequence_number: BIGINT, "
-    "arrival_ts: TIMESTAMP, number: BIGINT>"
+    "arrival_ts: TIMESTAMP, number: BIGINT, partition_key: STRING, explicit_hash_key: STRING, decode_error: STRING>"
 )
 ROWS_DDL = (
     f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING"
@@ -95,7 +100,7 @@ def _place(spec: StagingSpec) -> StagePlace:
 
 
 def _pieces(path: str, place: StagePlace, bound_of: Any, ceiling: str | None) -> Iterator[Piece]:
-    wanted = pa.schema(place.schema.field(name) for name in _LOOKED_AT)
+    wanted = pa.schema(each for each in place.schema if each.name in _LOOKED_AT)
     with opened(place, path) as file:
         for group in range(file.num_row_groups):
             rows = rows_of(file, wanted, group)
@@ -164,8 +169,16 @@ def _chosen(rows: pa.Table, bound_of: Any, ceiling: str | None) -> Iterator[tupl
         texts = _Texts(part[_KEY])
         first = bisect_right(texts, bound.low)
         end = len(texts) if bound.high is None else bisect_left(texts, bound.high)
-        if first < end:
-            yield bound.key, part.slice(first, end - first)
+        part = _with_reason(part.slice(first, max(0, end - first)), bound.reason)
+        if part.num_rows:
+            yield bound.key, part
+
+
+def _with_reason(rows: pa.Table, reason: str | None) -> pa.Table:
+    if reason is None:
+        return rows
+    is_it: Any = pc.equal(rows["reason"], pa.scalar(reason))
+    return rows.filter(is_it).combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +222,8 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     at_once = max(1, min(_MOST_ROWS, rows.num_rows * _BATCH // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, at_once):
         part = rows.slice(start, at_once).combine_chunks().to_batches()[0]
-        record = pa.StructArray.from_arrays(
-            [part[name] for name in (*_RECORD, "number")], names=[*_RECORD, "number"]
-        )
+        names = [*_RECORD, "number", *_KEPT]
+        record = pa.StructArray.from_arrays([part[name] for name in names], names=names)
         others = ["partition_key", "explicit_hash_key", "data", "decode_error"]
         yield pa.RecordBatch.from_arrays(
             [record, *(part[name] for name in others)], names=["record", *others]
