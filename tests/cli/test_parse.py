@@ -83,6 +83,8 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
         "others: no such record is in quarantine",
     ]
     bed.check()
+    assert main(["upkeep"]) == 0
+    bed.check()
     rows = read.rows(bed.typed()).to_pylist()
     assert sorted(row["name"] for row in rows) == ["n1", "n2", "n2", "n2"]
     assert main(["redrive", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
