@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -179,9 +180,9 @@ class Adapters:
         """On the Spark of the first worker in the settings, as compaction."""
         from pipeline.core.batch_context import BatchContext
         from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.parse import SparkParser
         from pipeline.lake.parse_frame import Frames
         from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.redrive import SparkRedriver
         from pipeline.lake.table_files import IcebergFiles, LineageFiles, QuarantineFiles
 
         writer = f"parse {target.name}"
@@ -192,7 +193,7 @@ class Adapters:
             self.quarantine(target, writer),
         )
         frames = Frames(target, BatchContext(target.name, target.version, run))
-        parser = SparkParser(
+        parser = SparkRedriver(
             session=partial(self.sessions.of, worker.id),
             frames=frames,
             source=lake,
@@ -207,6 +208,8 @@ class Adapters:
             quarantine=quarantine,
             parser=parser,
             dropped_as=frames.dropped_as,
+            set_aside=IcebergSource(quarantine),
+            redriver=replace(parser, source=quarantine),
             kept=(
                 self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
                 self._kept_table(

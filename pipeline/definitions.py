@@ -10,6 +10,7 @@ from assets.names import slug
 from assets.parsed import build_parsed
 from assets.prove import build_prove
 from assets.records import build_records, streams_outside
+from assets.redrive import build_redrive
 from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
 from pipeline.ports import Ports
@@ -49,7 +50,13 @@ def build_definitions(
     ]
     return dg.Definitions(
         assets=[records, build_lineage(settings), *(asset for _, asset in parsed), *_outside(settings)],
-        jobs=[job, upkeep, build_prove(wiring), *parse_jobs],
+        jobs=[
+            job,
+            upkeep,
+            build_prove(wiring),
+            *parse_jobs,
+            *(build_redrive(wiring, target) for target in settings.parse),
+        ],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),

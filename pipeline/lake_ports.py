@@ -19,6 +19,7 @@ from pipeline.core.parse_values import Parsed, Piece, SourceFile, SurveyOrder, W
 from pipeline.core.position import Positions
 from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from pipeline.core.recording import Recorded
+from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
@@ -267,7 +268,21 @@ class ParsedTable(LandingTable, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How rows leave the quarantine table in one commit."""
+
+    gone: tuple[str, ...] = ()
+    """Paths of the files that leave the table."""
+    added: tuple[StagedFile, ...] = ()
+    """Files with the rows of these files that stay in the table; no commit names them yet."""
+
+
 class QuarantineTable(ParsedTable, Protocol):
+    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
+        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
+        ...
+
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
         """A staged file that a typed table's ledger names. Raises WrongShape where it is gone."""
         ...
@@ -281,6 +296,14 @@ class Parser(Protocol):
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
         typed table's schema, which has the parser's columns now."""
+        ...
+
+
+class Redriver(Parser, Protocol):
+    """A parser whose rows come from the quarantine table."""
+
+    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
+        """Copy the rows of the taken files that the redrive doesn't parse into files that no commit names yet."""
         ...
 
 
@@ -307,6 +330,9 @@ class ParsePorts:
     parser: Parser
     dropped_as: str
     """Why rows may be in neither table; empty where none may be missing."""
+    set_aside: SourceTable
+    """The quarantine table, as a redrive reads it."""
+    redriver: Redriver
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -40,6 +40,7 @@ from pipeline.duties.policy import Policy
 from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
+from pipeline.duties.redriving import Redriving
 from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.settling import Settling
 from pipeline.duties.stream_facts import KnownStreams
@@ -445,6 +446,20 @@ class Wiring:
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             expiring=tuple(map(self._expiring_of, parts.kept)),
+            run=run_id,
+        )
+
+    def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
+        """The redrive of one target's quarantine table. `run_id`: the run that parses, for the ledger."""
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Redriving(
+            settings=target,
+            table=parts.table,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            source=parts.set_aside,
+            redriver=parts.redriver,
+            dropped_as=parts.dropped_as,
+            limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
         )
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "parse": "bring the typed tables up to the lake table",
     "plan": "show what the leader would change now, without changing it",
     "prove": "prove that the lake table holds each record of its ledgers once, or name what it doesn't",
+    "redrive": "parse records in quarantine again, with the present settings and code",
     "repair": "rebuild the positions of a lake table whose history was cut",
     "reposition": "decide which is right where a lease row and the lake table disagree",
     "skip": "give up records of a shard, and record the gap",

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from pipeline.wiring import wire
 
     loaded = load(args)
-    targets = _targets(loaded.settings, args.target)
+    targets = targets_of(loaded.settings, args.target)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _targets(settings: "Settings", name: str | None) -> "tuple[ParseSettings, ...]":
+def targets_of(settings: "Settings", name: str | None) -> "tuple[ParseSettings, ...]":
     found = tuple(target for target in settings.parse if name in (None, target.name))
     if not found:
         known = ", ".join(target.name for target in settings.parse) or "none"

@@ -18,7 +18,7 @@ _FORM = 1
 @dataclass(frozen=True, slots=True)
 class Accounting:
     rows: int
-    """The range's rows in the lake table."""
+    """The range's rows in the lake table; of a redrive, the shard's rows in the files of the quarantine table that it took."""
     parsed: int
     quarantined: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -30,6 +30,9 @@ class Accounting:
     aside: tuple[str, ...] = ()
     """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder. They may have rows
     of other ranges of the same commit, too."""
+    taken: tuple[str, ...] = ()
+    """Of a redrive: the data files of the quarantine table whose rows the commit decided about, named in the same way. All their rows leave
+    the quarantine table; those that stay there come back in the files of `aside`."""
 
     @property
     def is_complete(self) -> bool:
@@ -49,6 +52,8 @@ class Accounting:
             "schema": self.schema,
             "aside": sorted(self.aside),
         }
+        if self.taken:
+            content["taken"] = sorted(self.taken)
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -69,6 +74,7 @@ def read_accounting(text: str) -> Accounting:
             str(found["version"]),
             int(found["schema"]),
             tuple(map(str, found["aside"])),
+            tuple(map(str, found.get("taken", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WrongShape(f"the accounting of a parsed range can't be read ({error!r})") from error

@@ -35,6 +35,8 @@ class Proposal:
     """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
     """Staged files of another table, of which the ranges tell: they have to be there, and aren't added to this table."""
+    gone: tuple[str, ...] = ()
+    """Paths of data files that the commit removes from the table. Where the table lacks one of them, nothing lands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class Landing:
     def carrying(cls, positions: Positions, through: Through, files: tuple[StagedFile, ...] = ()) -> Landing:
         """A commit that lands nothing and repeats what its base has. `files`: those that take the place of others."""
         return cls(LedgerPage(), files, (), positions, through)
+
+    @classmethod
+    def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
+        """Nothing of the proposal lands, because the table lacks a file that it would remove."""
+        why = "another commit has removed a file that this one would remove"
+        refused = tuple(RangeRefused(each, positions.of(each.key), why) for each in proposal.ranges)
+        return cls(LedgerPage(), (), refused, positions)
 
     @property
     def is_empty(self) -> bool:

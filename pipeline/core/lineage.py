@@ -23,6 +23,9 @@ class Kind(StrEnum):
     ADOPT = "adopt"
     REPLAY = "replay"
     """The range was read once more. It moves no position (I15 of docs/protocol.md)."""
+    REDRIVEN = "redriven"
+    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`pipeline.core.redrive_plan`). `why` tells
+    what became of each of them."""
     PARSED = "parsed"
     """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
     each of them (`pipeline.core.accounting`)."""

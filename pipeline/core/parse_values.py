@@ -114,6 +114,8 @@ class Bound:
     key: ShardKey
     low: str = ""
     high: str | None = None
+    reason: str | None = None
+    """Of rows in a quarantine table: only those with this reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +167,12 @@ class PlannedRange:
     bytes: int = 0
     oldest: datetime | None = None
     newest: datetime | None = None
+    reason: str | None = None
+    """Of a redrive: only rows with this reason."""
 
     @property
     def bound(self) -> Bound:
-        return Bound(self.key, key_of(self.after), end_of(self.upto))
+        return Bound(self.key, key_of(self.after), end_of(self.upto), self.reason)
 
 
 @dataclass(frozen=True, slots=True)

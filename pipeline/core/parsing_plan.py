@@ -28,6 +28,7 @@ from pipeline.core.parse_values import (
     record_in,
 )
 from pipeline.core.position import Position, Positions, is_forward
+from pipeline.core.redrive_chain import is_chain
 from pipeline.core.stream import ShardKey, StreamId
 
 _FORGOTTEN = timedelta(days=1)
@@ -40,7 +41,9 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     streams = tuple(sorted(stream for stream in source.origins if takes(stream)))
     parents = {stream: _parents(stream, source, target) for stream in streams}
     expected = {ShardKey(s, child) for s in streams for child in children_of_ends(s, target)}
-    keys = {key for key in (*source.shards, *target.shards) if key.stream in parents} | expected
+    keys = {
+        key for key in (*source.shards, *target.shards) if key.stream in parents and not is_chain(key)
+    } | expected
     behind = [key for key in sorted(keys) if _is_behind(source.of(key), target.of(key))]
     due = [key for key in sorted(keys) if key not in behind and _is_due(key, source, target)]
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
@@ -185,7 +188,7 @@ def plan_wave(
         if upto is not None and upto.token != (each.after or Position()).token:
             ranges.append(_range(each, upto, [piece for cluster in own for piece in cluster]))
     read = [p for each in ranges for cluster in taken.get(each.key, ()) for p in cluster]
-    return WavePlan(tuple(ranges), tuple(_units(read)), sum(p.malformed for p in read), is_last)
+    return WavePlan(tuple(ranges), tuple(units_of(read)), sum(p.malformed for p in read), is_last)
 
 
 _Cluster = list[Piece]
@@ -264,7 +267,8 @@ def _range(each: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:
     )
 
 
-def _units(pieces: Iterable[Piece]) -> Iterator[ReadUnit]:
+def units_of(pieces: Iterable[Piece]) -> Iterator[ReadUnit]:
+    """The row groups of the pieces, with numbers for all their rows."""
     rows: dict[tuple[str, int], int] = {}
     for piece in pieces:
         at = (piece.path, piece.group)

@@ -29,6 +29,11 @@ class Unsettled:
         return sum(read_accounting(each.why).quarantined for each in self.ranges)
 
     @property
+    def taken(self) -> frozenset[str]:
+        """The data files of the quarantine table whose rows a redrive has decided about."""
+        return frozenset(name for each in self.ranges for name in read_accounting(each.why).taken)
+
+    @property
     def files(self) -> frozenset[str]:
         return frozenset(name for each in self.ranges for name in read_accounting(each.why).aside)
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
+from pipeline.core.lineage import Range
 from pipeline.core.settling_plan import Unsettled, is_settled, plan_settling
 from pipeline.core.stream import ShardKey
 from pipeline.errors import Transient, WrongShape
-from pipeline.lake_ports import ParsedTable, QuarantineTable
+from pipeline.lake_ports import Exchange, ParsedTable, QuarantineTable
 
 _TRIES = 5
 
@@ -39,13 +39,23 @@ class Settling:
             files = tuple(self._files(plan))
             ranges = tuple(self._range(each, files) for each in plan)
             origins = tuple((s, o) for s, o in table.origins.items() if s not in quarantine.origins)
-            committed = self.quarantine.commit(Proposal(ranges, files, origins, whole=True))
+            exchange = self._exchange(plan)
+            proposal = Proposal(ranges, (*files, *exchange.added), origins, whole=True, gone=exchange.gone)
+            committed = self.quarantine.commit(proposal)
             if not committed.landing.refused:
                 return sum(each.rows for each in files)
         raise Transient(
             f"the quarantine table couldn't be brought up to the typed table: {_TRIES} times another run was faster. Nothing is lost; the next "
             "wave tries again"
         )
+
+    def _exchange(self, plan: Iterable[Unsettled]) -> Exchange:
+        """How the rows leave that redrives have decided about. Those that stay are in the files that the plan names."""
+        redriven = [each for each in plan if each.taken]
+        if not redriven:
+            return Exchange()
+        taken = frozenset(name for each in redriven for name in each.taken)
+        return self.quarantine.without(taken, frozenset(each.key for each in redriven))
 
     def _files(self, plan: Iterable[Unsettled]) -> Iterator[StagedFile]:
         shards: dict[str, set[ShardKey]] = {}
@@ -64,7 +74,7 @@ class Settling:
 
     def _range(self, each: Unsettled, files: Iterable[StagedFile]) -> Range:
         return Range(
-            Kind.PARSED,
+            each.ranges[0].kind,
             each.key,
             after=each.after,
             upto=each.upto,

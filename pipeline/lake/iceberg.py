@@ -42,6 +42,7 @@ from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
 from pipeline.lake.history import head_of, links_of, main_of, older
+from pipeline.lake.live_files import found_in
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
@@ -215,8 +216,11 @@ class IcebergTable(LakeTable):
             landing = decide_landing(base.state.positions, proposal, base.state.through)
             if landing.is_empty:
                 return Committed(landing, None, base.state)
+            replaced = found_in(base.table, proposal.gone)
+            if len(replaced) < len(proposal.gone):
+                return Committed(Landing.without_files(proposal, base.state.positions), None, base.state)
             moves = landing.positions != base.state.positions
-            attempt = self.prepare(base, landing, move_tag=moves, files=files)
+            attempt = self.prepare(base, landing, move_tag=moves, files=files, replaced=replaced)
             # Noted before it is sent, because its answer may be lost.
             tries[attempt.snapshot] = attempt, landing
             try:

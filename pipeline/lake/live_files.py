@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -14,6 +14,7 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.types import TimestamptzType
 
 from pipeline.core.rewriting import LiveFile, LiveFiles
+from pipeline.lake.catalog import asking
 
 STAGED = r"data/arrival_ts_day=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet"
 """The names, below the table's location, that Headrace gives to data files, and no other engine does."""
@@ -54,6 +55,15 @@ class ManifestReader:
         }
         for entries in self._entries.values():
             yield from entries
+
+
+def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
+    """Those of the data files that the newest snapshot has."""
+    if not paths:
+        return []
+    with asking(f"the storage of {'.'.join(table.name())}"):
+        _, known = ManifestReader().look(table)
+    return [known[path] for path in paths if path in known]
 
 
 def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveFile:

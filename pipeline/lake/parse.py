@@ -51,15 +51,15 @@ class SparkParser(Parser):
     tasks: int
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        packed = _packed(order.files, self.tasks * _TASKS_A_CORE)
-        if not packed:
+        parts = packed(order.files, self.tasks * _TASKS_A_CORE)
+        if not parts:
             return ()
-        work = _surveying(packed, order, self.source.staging_spec())
-        answers = self._asked(lambda session: run_tasks(session, len(packed), work))
+        work = _surveying(parts, order, self.source.staging_spec())
+        answers = self.asked(lambda session: run_tasks(session, len(parts), work))
         return tuple(piece for each in answers for piece in decode_pieces(each))
 
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
-        return self._asked(lambda session: self._parse(session, plan, wishes))
+        return self.asked(lambda session: self._parse(session, plan, wishes))
 
     def _parse(self, session: SparkSession, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         ship(session)
@@ -84,8 +84,8 @@ class SparkParser(Parser):
         if self.frames.settings.filter:
             chosen = self.frames.chosen(self._read(session, plan, None))
             return _reported(chosen.mapInArrow(writing, _REPORT))
-        packed, reading = self._reading(plan, None)
-        return _reported(_numbers(session, packed).mapInArrow(_both(reading, writing), _REPORT))
+        tasks, reading = self._reading(plan, None)
+        return _reported(_numbers(session, tasks).mapInArrow(_both(reading, writing), _REPORT))
 
     def _spec(self, columns: pa.Schema, wishes: Wishes) -> WriteSpec:
         return WriteSpec(
@@ -98,14 +98,14 @@ class SparkParser(Parser):
         )
 
     def _read(self, session: SparkSession, plan: WavePlan, malformed: bool | None) -> DataFrame:  # noqa: FBT001 - see Reading
-        packed, reading = self._reading(plan, malformed)
-        return _numbers(session, packed).mapInArrow(reading, ROWS_DDL)
+        tasks, reading = self._reading(plan, malformed)
+        return _numbers(session, tasks).mapInArrow(reading, ROWS_DDL)
 
     def _reading(self, plan: WavePlan, malformed: bool | None) -> tuple[int, _Task]:  # noqa: FBT001 - see Reading
         """How many tasks read the rows of the wave, and their work."""
-        packed = _packed(plan.units, self.tasks * _TASKS_A_CORE)
-        return len(packed), _reading(
-            packed,
+        parts = packed(plan.units, self.tasks * _TASKS_A_CORE)
+        return len(parts), _reading(
+            parts,
             plan,
             self.source.staging_spec(),
             malformed,
@@ -113,7 +113,7 @@ class SparkParser(Parser):
             is_json=self.frames.settings.format is ParseFormat.JSON,
         )
 
-    def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
+    def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
         try:
             return ask(session)
@@ -136,7 +136,7 @@ def _reported(reports: DataFrame) -> Parsed:
     return joined(map(decode_parsed, told))
 
 
-def _packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
+def packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
     """Neighbours together, so that a task reads few files."""
     count = min(len(items), most)
     return tuple(tuple(items[len(items) * n // count : len(items) * (n + 1) // count]) for n in range(count))
@@ -147,19 +147,19 @@ def _packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
 
 
 def _surveying(
-    packed: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
+    parts: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from pipeline.lake.parse_read import survey
         from pipeline.lake.stage_codec import encode_pieces
 
-        return encode_pieces(survey(order, packed[number], spec))
+        return encode_pieces(survey(order, parts[number], spec))
 
     return work
 
 
 def _reading(
-    packed: Sequence[Sequence[Any]],
+    parts: Sequence[Sequence[Any]],
     plan: WavePlan,
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
@@ -176,7 +176,7 @@ def _reading(
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
                 yield from read_units(
-                    packed[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
+                    parts[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
                 )
 
     return read

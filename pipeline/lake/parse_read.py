@@ -36,7 +36,9 @@ _TYPES: Mapping[str, pa.DataType] = {
     "partition_key": pa.string(),
     "explicit_hash_key": pa.string(),
     "data": pa.binary(),
+    "reason": pa.string(),
 }
+"""The columns of the lake table that are read. Only a quarantine table has a reason."""
 _LOOKED_AT = (
     "stream",
     "stream_epoch",
@@ -45,8 +47,13 @@ _LOOKED_AT = (
     "sub_sequence_number",
     "arrival_ts",
     "decode_error",
+    "reason",
 )
 _RECORD = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
+_KEPT = ("partition_key", "explicit_hash_key", "decode_error")
+"""What a row that is set aside keeps of its record, so that it can be parsed again. A callable returns it within the column `record`."""
+_LANDED_ERROR = "landed_error"
+"""`decode_error` as it is in the lake table."""
 _SHARD = ["stream", "stream_epoch", "shard_id"]
 _KEY = "key"
 _PIECE = 1000
@@ -57,7 +64,7 @@ _MOST_ROWS = 10_000
 
 RECORD_DDL = (
     "STRUCT<stream: STRING, stream_epoch: BIGINT, shard_id: STRING, sequence_number: STRING, sub_sequence_number: BIGINT, "
-    "arrival_ts: TIMESTAMP, number: BIGINT>"
+    "arrival_ts: TIMESTAMP, number: BIGINT, partition_key: STRING, explicit_hash_key: STRING, decode_error: STRING>"
 )
 ROWS_DDL = f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, json_error STRING"
 """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
@@ -96,7 +103,7 @@ def _place(spec: StagingSpec) -> StagePlace:
 
 
 def _pieces(path: str, place: StagePlace, bound_of: Any, ceiling: str | None) -> Iterator[Piece]:
-    wanted = pa.schema(place.schema.field(name) for name in _LOOKED_AT)
+    wanted = pa.schema(each for each in place.schema if each.name in _LOOKED_AT)
     with opened(place, path) as file:
         for group in range(file.num_row_groups):
             rows = rows_of(file, wanted, group)
@@ -165,8 +172,16 @@ def _chosen(rows: pa.Table, bound_of: Any, ceiling: str | None) -> Iterator[tupl
         texts = _Texts(part[_KEY])
         first = bisect_right(texts, bound.low)
         end = len(texts) if bound.high is None else bisect_left(texts, bound.high)
-        if first < end:
-            yield bound.key, part.slice(first, end - first)
+        part = _with_reason(part.slice(first, max(0, end - first)), bound.reason)
+        if part.num_rows:
+            yield bound.key, part
+
+
+def _with_reason(rows: pa.Table, reason: str | None) -> pa.Table:
+    if reason is None:
+        return rows
+    is_it: Any = pc.equal(rows["reason"], pa.scalar(reason))
+    return rows.filter(is_it).combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +221,8 @@ def read_units(
         first = unit.first
         for part in parts:
             numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
+            # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew by a redrive.
+            numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
             for few in _prepared(numbered, inflation, is_json=is_json):
                 yield from _batches(
@@ -230,9 +247,9 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     at_once = max(1, min(_MOST_ROWS, rows.num_rows * _BATCH // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, at_once):
         part = rows.slice(start, at_once).combine_chunks().to_batches()[0]
-        record = pa.StructArray.from_arrays(
-            [part[name] for name in (*_RECORD, "number")], names=[*_RECORD, "number"]
-        )
+        names = [*_RECORD, "number", *_KEPT]
+        kept = [part[_LANDED_ERROR if name == "decode_error" else name] for name in names]
+        record = pa.StructArray.from_arrays(kept, names=names)
         others = ["partition_key", "explicit_hash_key", "data", "decode_error", "landed", "json_error"]
         yield pa.RecordBatch.from_arrays(
             [record, *(part[name] for name in others)], names=["record", *others]

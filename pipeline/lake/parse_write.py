@@ -26,6 +26,7 @@ from pipeline.lake_ports import StagingSpec
 
 _SHARD = ["stream", "stream_epoch", "shard_id"]
 _RECORD = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")
+_KEPT = ("partition_key", "explicit_hash_key", "decode_error")
 _MOST_REASON = 500
 """Characters of a reason."""
 
@@ -97,7 +98,7 @@ class _Writing:
                 "a row came back without the column `record`, which tells where it comes from. Nothing was committed; the callable has to "
                 "leave this column as it is"
             )
-        record = {name: pc.struct_field(batch["record"], [name]) for name in (*_RECORD, "number")}
+        record = {name: pc.struct_field(batch["record"], [name]) for name in (*_RECORD, "number", *_KEPT)}
         self.numbers.append(record["number"])
         is_good: Any = pc.is_null(batch["reason"])
         provenance = [record[name] for name in _RECORD]
@@ -109,31 +110,15 @@ class _Writing:
         reason = pc.utf8_slice_codeunits(batch["reason"], 0, _MOST_REASON)
         version = pa.array([self.spec.version] * batch.num_rows)
         bad = pa.RecordBatch.from_arrays(
-            [*provenance, batch["data"], reason, version], names=[*_RECORD, "data", "reason", "version"]
+            [*provenance, *(record[name] for name in _KEPT), batch["data"], reason, version],
+            names=[*_RECORD, *_KEPT, "data", "reason", "version"],
         )
         self._write(bad.filter(pc.invert(is_good)), self.aside, 1)
 
     def _write(self, rows: pa.RecordBatch, files: TaskFiles, place: int) -> None:
-        for key, part in self._by_shard(rows):
+        for key, part in by_shard(rows, self.streams):
             self.counts.setdefault(key, [0, 0])[place] += part.num_rows
             files.add(key, part)
-
-    def _by_shard(self, rows: pa.RecordBatch) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
-        if not rows.num_rows:
-            return
-        table = pa.Table.from_batches([rows])
-        shards = table.group_by(_SHARD, use_threads=False).aggregate([]).to_pylist()
-        for each in shards:
-            stream = self.streams.get((each["stream"], each["stream_epoch"]))
-            if stream is None:
-                raise WrongShape(
-                    f"a row came back with the stream {each['stream']!r}, of which the wave has none. Nothing was committed"
-                )
-            is_its: Any = pa.scalar(value=True)
-            for name in _SHARD:
-                is_its = pc.and_kleene(is_its, pc.equal(rows[name], pa.scalar(each[name])))
-            part = rows if len(shards) == 1 else rows.filter(is_its)
-            yield ShardKey(stream, each["shard_id"]), part
 
     def finish(self) -> Parsed:
         files, aside = self.parsed.finish(), self.aside.finish()
@@ -143,6 +128,27 @@ class _Writing:
     def discard(self) -> None:
         self.parsed.discard()
         self.aside.discard()
+
+
+def by_shard(
+    rows: pa.RecordBatch, streams: Mapping[tuple[str, int], StreamId]
+) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
+    """The rows of each shard. `streams`: by name and epoch."""
+    if not rows.num_rows:
+        return
+    table = pa.Table.from_batches([rows])
+    shards = table.group_by(_SHARD, use_threads=False).aggregate([]).to_pylist()
+    for each in shards:
+        stream = streams.get((each["stream"], each["stream_epoch"]))
+        if stream is None:
+            raise WrongShape(
+                f"a row came back with the stream {each['stream']!r}, of which the wave has none. Nothing was committed"
+            )
+        is_its: Any = pa.scalar(value=True)
+        for name in _SHARD:
+            is_its = pc.and_kleene(is_its, pc.equal(rows[name], pa.scalar(each[name])))
+        part = rows if len(shards) == 1 else rows.filter(is_its)
+        yield ShardKey(stream, each["shard_id"]), part
 
 
 def _runs(numbers: list[Any]) -> Iterator[tuple[int, int]]:

@@ -20,10 +20,14 @@ from pipeline.core.stream import ShardKey
 from pipeline.errors import Transient, WrongShape
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.live_files import ManifestReader
+from pipeline.lake.quarantine_exchange import exchange
 from pipeline.lake.schema import Columns, TableLayout
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.spark_types import is_same
+from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake.summary import ledger_in
+from pipeline.lake_ports import Exchange
 
 _PROVENANCE: Columns = (
     ("stream", StringType(), "Name of the Kinesis stream"),
@@ -98,15 +102,27 @@ class IcebergQuarantine(_Parsed):
     layout: ClassVar[TableLayout] = TableLayout(
         (
             *_PROVENANCE,
+            ("partition_key", StringType(), "As in the lake table"),
+            ("explicit_hash_key", StringType(), "As in the lake table"),
             ("data", BinaryType(), "The payload as it is in the lake table"),
+            ("decode_error", StringType(), "As in the lake table. A record that has it is never parsed"),
             ("reason", StringType(), "Why the record couldn't be parsed"),
             ("version", StringType(), "The version of the parser that set the record aside"),
         ),
-        no_bounds=("data", "reason"),
+        no_bounds=("partition_key", "explicit_hash_key", "data", "decode_error", "reason"),
     )
 
     def file_schema(self) -> pa.Schema:
         return _file_schema(self.open(), [name for name, _, _ in self.layout.columns])
+
+    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
+        table = self.open()
+        with asking(f"the storage of {self.identifier}"):
+            _, live = ManifestReader().look(table)
+        spec = self.staging_spec()
+        files, root = file_system(spec)
+        place = StagePlace(files, root, spec, self.file_schema())
+        return exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
         day = _DAY.fullmatch(name)

@@ -127,7 +127,10 @@ class MemoryTable(LakeTable):
             landing = decide_landing(base.positions, proposal, base.through)
             if landing.is_empty:
                 return Committed(landing, None, base)
-            made = self._snapshot(base.snapshot, landing)
+            # Most commits remove nothing, and then the files needn't be listed.
+            if proposal.gone and not {*proposal.gone} <= {f.path for f in self.files_at(base.snapshot)}:
+                return Committed(Landing.without_files(proposal, base.positions), None, base)
+            made = replace(self._snapshot(base.snapshot, landing), replaced=frozenset(proposal.gone))
             tries[made.id] = landing
             try:
                 if self._swap(made):

@@ -1,6 +1,6 @@
 """The asset of a typed table, and its sensor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 from typing import Any
@@ -40,6 +40,8 @@ class PortsOfBed:
             quarantine=self.bed.quarantine(),
             parser=self.bed.parser,
             dropped_as="",
+            set_aside=IcebergSource(self.bed.quarantine()),
+            redriver=replace(self.bed.parser, is_redriver=True),
         )
 
     def close(self) -> None:
@@ -128,3 +130,21 @@ def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
     later = time() + 2 * 3600
     monkeypatch.setattr("sensors.parsed.time", lambda: later)
     assert deployment.tick().run_requests
+
+
+def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deployment):
+    bed = deployment.bed
+    bed.land(A, {1: good(1), 2: BAD, 3: b"[["})
+    assert deployment.run().success
+    bed.parser.fixes = {BAD: good(2)}
+    job = deployment.definitions.resolve_job_def("typed_app_redrive_orders")
+    config = {"ops": {"redrive_orders": {"config": {"shard": A.shard_id}}}}
+    result = job.execute_in_process(instance=deployment.instance, run_config=config)
+    assert result.success
+    (done,) = [event for event in result.all_events if event.is_successful_output]
+    told = {name: value.value for name, value in done.step_output_data.metadata.items()}
+    assert told == {"parsed again": 2, "mended": 1, "still set aside": 1, "portions": 1}
+    bed.check()
+    config["ops"]["redrive_orders"]["config"]["shard"] = "shardId-7"
+    failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)
+    assert not failed.success

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.cli import STOPPED, main
 from pipeline.lake import read
-from tests.lake.parsings import BAD, A, Bed, good
+from tests.lake.parsings import BAD, A, B, Bed, good
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
@@ -54,6 +54,41 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     assert capsys.readouterr().out == "orders: nothing new to parse\n"
     assert main(["upkeep"]) == 0
     bed.check()
+
+
+def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    wrong = b'{"id": "two", "name": "n2"}'
+    bed.land(A, {1: good(1), 2: wrong, 3: BAD})
+    bed.land(B, {10: wrong, 11: wrong})
+    assert main(["parse", "orders"]) == 0
+    config = tmp_path / "headrace.yaml"
+    config.write_text(config.read_text().replace("id BIGINT, name STRING", "name STRING"))
+    capsys.readouterr()
+    assert main(["redrive", "--shard", A.shard_id, "--target", "orders", "--dry-run"]) == 0
+    assert main(["redrive", "--shard", A.shard_id, "--target", "orders"]) == 0
+    told = "2 rows parsed again: 1 mended, 1 still set aside"
+    assert capsys.readouterr().out.splitlines() == [
+        f"orders: dry run, nothing was committed: {told}",
+        f"orders: {told}",
+    ]
+    bed.check()
+    assert main(["redrive", "--reason", "no such reason"]) == 0
+    assert main(["redrive"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "orders: no such record is in quarantine",
+        "others: no such record is in quarantine",
+        "orders: 3 rows parsed again: 2 mended, 1 still set aside",
+        "others: no such record is in quarantine",
+    ]
+    bed.check()
+    assert main(["upkeep"]) == 0
+    bed.check()
+    rows = read.rows(bed.typed()).to_pylist()
+    assert sorted(row["name"] for row in rows) == ["n1", "n2", "n2", "n2"]
+    assert main(["redrive", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
+    assert "has no shard shardId-7" in capsys.readouterr().err
 
 
 def test_a_target_that_the_settings_dont_name_is_told(bed: Bed, capsys: pytest.CaptureFixture[str]):

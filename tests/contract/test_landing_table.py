@@ -99,6 +99,24 @@ def test_a_range_from_a_position_ahead_of_the_table_is_refused(landed: Lake):
     assert landed.numbers() == {A.shard_id: [1, 2, 3]}
 
 
+def test_a_commit_may_remove_files_and_lands_nothing_where_one_is_not_there(lake: Lake):
+    lake.table.commit(ORIGIN)
+    spec = lake.table.staging_spec()
+    first = a_landing(spec, A, after=None, numbers=[1, 2])
+    lake.table.commit(first)
+    second = replace(a_landing(spec, A, after=2, numbers=[3]), gone=(first.files[0].path,))
+    lake.lose("answer")
+    assert lake.table.commit(second).landing.page.ranges == second.ranges
+    assert lake.numbers() == {A.shard_id: [3]}
+    third = replace(a_landing(spec, A, after=3, numbers=[4]), gone=second.gone)
+    committed = lake.table.commit(third)
+    assert [each.range for each in committed.landing.refused] == list(third.ranges)
+    assert "another commit has removed a file" in committed.landing.refused[0].why
+    assert lake.numbers() == {A.shard_id: [3]}
+    assert lake.handle().load().positions == lake.table.load().positions
+    assert len(chain_of(lake, A)) == 2
+
+
 def test_a_staged_file_that_was_deleted_lands_nothing(landed: Lake):
     """Without the check, Iceberg would commit the file's name, and each scan of the table would fail afterwards."""
     before = landed.table.load()

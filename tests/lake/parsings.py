@@ -19,15 +19,18 @@ from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan, Wishes
 from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
+from pipeline.core.redrive_plan import RedrivePlan
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.parsing import Parsing
+from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
 from pipeline.lake.parse_read import read_units, survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from pipeline.lake_ports import Parser
+from pipeline.lake.quarantine_exchange import copy_unselected
+from pipeline.lake_ports import Redriver, StagingSpec
 from pipeline.settings.parse_block import ParseSettings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
 from tests.lake.tables import IcebergLake
@@ -48,18 +51,37 @@ def good(number: int) -> bytes:
 
 
 @dataclass(kw_only=True)
-class InProcess(Parser):
-    """`keeps`: which rows come back; `again`: which come back twice."""
+class InProcess(Redriver):
+    """`keeps`: which rows come back; `again`: which come back twice. `is_redriver`: it reads the quarantine table."""
 
     bed: "Bed"
+    is_redriver: bool = False
     keeps: Callable[[int], bool] = lambda _: True
     again: Callable[[int], bool] = lambda _: False
     reason: str = "bad"
+    fixes: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Payloads that this parser reads as others: a parser that was corrected."""
     surveyed: list[SurveyOrder] = field(default_factory=list)
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
         self.surveyed.append(order)
-        return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
+        return survey(order, order.files, self._source())
+
+    def _source(self) -> StagingSpec:
+        return (
+            self.bed.quarantine().staging_spec() if self.is_redriver else self.bed.lake.iceberg.staging_spec()
+        )
+
+    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
+        aside = self.bed.quarantine()
+        return copy_unselected(
+            [each.path for each in plan.taken],
+            [each.bound for each in plan.wave.ranges],
+            spec=aside.staging_spec(),
+            schema=aside.file_schema(),
+            streams=streams,
+            now=self.bed.clock.now,
+        )
 
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         table, aside = self.bed.typed(), self.bed.quarantine()
@@ -73,9 +95,9 @@ class InProcess(Parser):
             self.bed.settings.version,
         )
         bounds = [each.bound for each in plan.ranges]
-        lake = self.bed.lake.iceberg.staging_spec()
+        source = self._source()
         batches = chain.from_iterable(
-            self._rows(read_units(plan.units, bounds, lake, malformed=malformed))
+            self._rows(read_units(plan.units, bounds, source, malformed=malformed))
             for malformed in (False, True)
         )
         report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
@@ -111,7 +133,7 @@ class InProcess(Parser):
         if row["decode_error"]:
             return None, row["decode_error"]
         try:
-            return json.loads(row["data"]), None
+            return json.loads(self.fixes.get(row["data"], row["data"])), None
         except ValueError:
             return None, self.reason
 
@@ -192,6 +214,20 @@ class Bed:
             clock=self.clock,
             run=run,
             on_arrow=on_arrow,
+        )
+
+    def redriving(self, *, limits: WaveLimits | None = None, kill: str = "") -> Redriving:
+        parsing = self.parsing(kill=kill)
+        return Redriving(
+            settings=self.settings,
+            table=parsing.table,
+            settling=parsing.settling,
+            source=IcebergSource(self.quarantine()),
+            redriver=replace(self.parser, is_redriver=True),
+            dropped_as="",
+            limits=limits or WaveLimits(1_000_000, 2**30),
+            run=parsing.run,
+            on_arrow=parsing.on_arrow,
         )
 
     def catch_up(self, **how: Any) -> int:

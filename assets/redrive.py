@@ -1,0 +1,59 @@
+"""`<application>_redrive_<target>`: the job that parses the target's records in quarantine again, with the present settings and code.
+
+Records that can be parsed now move to the typed table, each once. The others stay in quarantine, with the new reason. Nothing starts the
+job by itself, because only a person knows that the schema or the code was corrected. Runs that parse new records may work meanwhile.
+"""
+
+import dagster as dg
+
+from assets.failure import RunFailed
+from assets.names import slug
+from pipeline.core.redrive_plan import Selection
+from pipeline.duties.redriving import Redriven
+from pipeline.errors import HeadraceError
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.wiring import Wiring
+from resources.spark import SparkResource
+
+
+def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
+    @dg.op(
+        name=f"redrive_{target.name}",
+        config_schema={
+            "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
+            "reason": dg.Field(str, is_required=False, description="Only records with exactly this reason."),
+            "dry_run": dg.Field(
+                bool, default_value=False, description="Parse, tell what would move, and commit nothing."
+            ),
+        },
+        description=f"Parse the records in {target.quarantine} again.",
+    )
+    # The resource ends the Spark session with the run.
+    def redrive(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+        config, done = context.op_config, list[Redriven]()
+        selection = Selection(config.get("shard"), config.get("reason"))
+        try:
+            for portion in wiring.redriving(target, context.run.run_id).portions(
+                selection, dry_run=config["dry_run"]
+            ):
+                context.log.info(str(portion))
+                done.append(portion)
+        except HeadraceError as error:
+            raise RunFailed(str(error), _metadata(done)) from error
+        return dg.Output(None, metadata=_metadata(done))
+
+    @dg.job(name=f"{slug(wiring.settings.application)}_redrive_{target.name}", description=__doc__)
+    def job() -> None:
+        redrive()
+
+    return job
+
+
+def _metadata(done: list[Redriven]) -> dict[str, dg.MetadataValue]:
+    number = dg.MetadataValue.int
+    return {
+        "parsed again": number(sum(each.tried for each in done)),
+        "mended": number(sum(each.mended for each in done)),
+        "still set aside": number(sum(each.still_aside for each in done)),
+        "portions": number(len(done)),
+    }

@@ -1,0 +1,52 @@
+"""`headrace redrive`: parse records in quarantine again, with the present settings and code."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.cli.options import add_config, load
+from pipeline.cli.parse import targets_of
+from pipeline.cli.telling import tell
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "redrive",
+        description="Parse the records in quarantine tables again, with the present settings and code. Records that can be parsed now move to "
+        "the typed table, each once; the others stay, with the new reason. New records may be parsed at the same time.",
+    )
+    add_config(parser)
+    parser.add_argument("--target", help="only this target (its name in the settings; default: every target)")
+    parser.add_argument("--shard", help="only records of the shard with this id")
+    parser.add_argument("--reason", help="only records with exactly this reason in the quarantine table")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="parse, tell what would move, and commit nothing. Columns that are new in the schema are added to the typed table all the same",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
+    from pipeline.core.redrive_plan import Selection
+    from pipeline.wiring import wire
+
+    loaded = load(args)
+    targets = targets_of(loaded.settings, args.target)
+    join_spark(Path(loaded.name))
+    wiring = wire(loaded.settings)
+    try:
+        for target in targets:
+            redriving = wiring.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
+            portions = 0
+            for portion in redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run):
+                tell(f"{target.name}: {portion}")
+                portions += 1
+            if not portions:
+                tell(f"{target.name}: no such record is in quarantine")
+    finally:
+        wiring.ports.close()
+    return 0

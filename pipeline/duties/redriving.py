@@ -1,0 +1,175 @@
+"""A redrive: records in quarantine are parsed again by the present code, and those that can be parsed now move to the typed table.
+
+    settle ─► look ─► survey ─► for each portion: parse ─► account ─► commit of the typed table ─► settle
+                                                                      (decides)                    (carries out)
+
+A portion is some files of the quarantine table. The typed table's commit lands the mended rows, and its ledger names the files that leave the
+quarantine table and those that take their place. `pipeline.duties.settling` carries that out, also in a later process with other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pipeline.core.accounting import Accounting
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.parse_values import Parsed, Piece, WaveLimits, Wishes
+from pipeline.core.position import Positions
+from pipeline.core.redrive_chain import chain_of, next_link
+from pipeline.core.redrive_plan import (
+    ALL,
+    RedrivePlan,
+    Selection,
+    account_redrive,
+    plan_look,
+    plan_redrive,
+    worth_parsing,
+)
+from pipeline.core.stream import ShardKey
+from pipeline.core.words import counted
+from pipeline.duties.settling import Settling
+from pipeline.errors import Transient, WrongShape
+from pipeline.lake_ports import ParsedTable, Redriver, SourceLook, SourceTable
+from pipeline.settings.parse_block import ParseSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What a portion of a redrive did, for people."""
+
+    tried: int
+    mended: int
+    """Rows that are in the typed table now."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    snapshot: int | None = None
+    """None in a dry run."""
+
+    @property
+    def still_aside(self) -> int:
+        return self.tried - self.mended - sum(self.dropped.values())
+
+    def __str__(self) -> str:
+        dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
+        told = f"{counted(self.tried, 'row')} parsed again: {self.mended:,} mended{dropped}, {self.still_aside:,} still set aside"
+        return told if self.snapshot is not None else f"dry run, nothing was committed: {told}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriving:
+    settings: ParseSettings
+    table: ParsedTable
+    settling: Settling
+    source: SourceTable
+    """The quarantine table."""
+    redriver: Redriver
+    dropped_as: str
+    """Why rows may be in neither table; empty where none may be missing."""
+    limits: WaveLimits
+    run: str
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a portion."""
+
+    def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
+        """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed again."""
+        if not (self.table.exists() and self.settling.quarantine.exists()):
+            return
+        if not dry_run:
+            self.settling.settle()
+        look = self._look()
+        order = plan_look(look.files, look.positions, selection)
+        pieces = worth_parsing(self.redriver.survey(order)) if order.files and order.bounds else ()
+        while pieces:
+            plan = plan_redrive(look.files, pieces, limits=self.limits, reason=selection.reason)
+            yield self._portion(plan, look.positions, dry_run=dry_run)
+            done = {each.path for each in plan.taken}
+            look = look if dry_run else self._look()
+            pieces = _left(pieces, look, done)
+
+    def _look(self) -> SourceLook:
+        look = self.source.look()
+        deleted = next((file.path for file in look.files if file.deletes), None)
+        if look.obstacle or deleted:
+            why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
+            raise WrongShape(
+                f"records in {self.settings.quarantine} can't be parsed again now: {why}. Nothing was changed; let that engine run its "
+                "rewrite_data_files"
+            )
+        return look
+
+    def _portion(self, plan: RedrivePlan, at: Positions, *, dry_run: bool) -> Redriven:
+        streams = tuple(sorted({key.stream for key in at.shards}))
+        self.on_arrow("planned")
+        parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams))
+        copied = self.redriver.copy_unselected(plan, streams) if plan.kept else Parsed()
+        accounts = account_redrive(
+            plan,
+            parsed,
+            copied,
+            dropped_as=self.dropped_as,
+            version=self.settings.version,
+            schema=schema,
+        )
+        self.on_arrow("staged")
+        snapshot = None
+        if not dry_run:
+            snapshot = self._commit(plan, at, parsed, copied, accounts)
+            self.on_arrow("committed")
+            self.settling.settle()
+        return _told(plan, accounts, snapshot)
+
+    def _commit(
+        self,
+        plan: RedrivePlan,
+        at: Positions,
+        parsed: Parsed,
+        copied: Parsed,
+        accounts: Mapping[ShardKey, Accounting],
+    ) -> int | None:
+        planned = {each.key: each for each in plan.wave.ranges}
+        # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a redrive that has taken
+        # one of these files meanwhile has moved one of the chains in the typed table, and then this commit is refused.
+        ranges = tuple(
+            Range(
+                Kind.REDRIVEN,
+                chain_of(key),
+                after=at.of(chain_of(key)),
+                upto=next_link(at.of(chain_of(key))),
+                run=self.run,
+                claim=self.run,
+                rows=accounts[key].parsed,
+                bytes=planned[key].bytes if key in planned else 0,
+                first_arrival=planned[key].oldest if key in planned else None,
+                last_arrival=planned[key].newest if key in planned else None,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if key in f.shards),
+                why=accounts[key].text(),
+            )
+            for key in sorted(accounts)
+        )
+        files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
+        committed = self.table.commit(
+            Proposal(ranges, files, whole=True, also=(*parsed.aside, *copied.aside))
+        )
+        if committed.landing.refused:
+            raise Transient(
+                f"another redrive of {self.settings.quarantine} has parsed the same rows again meanwhile. Nothing of this portion was "
+                "committed, and no row is lost or doubled; run the command again for what is left"
+            )
+        return committed.snapshot
+
+
+def _left(pieces: tuple[Piece, ...], look: SourceLook, done: set[str]) -> tuple[Piece, ...]:
+    """The rows that are still to be parsed again. Files that something else has rewritten meanwhile are left to the next redrive."""
+    there = {file.path for file in look.files} - done
+    return tuple(piece for piece in pieces if piece.path in there)
+
+
+def _told(plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], snapshot: int | None) -> Redriven:
+    dropped: dict[str, int] = {}
+    for each in accounts.values():
+        for why, rows in each.dropped.items():
+            dropped[why] = dropped.get(why, 0) + rows
+    return Redriven(
+        plan.wave.rows, sum(each.parsed for each in accounts.values()), dropped, snapshot=snapshot
+    )

@@ -1,0 +1,74 @@
+"""A process that parses new records, or those in quarantine, and that SIGKILL ends at a named place.
+
+python -m tests.lake.parsing_process FOLDER wave|redrive PLACE VERSION python|spark
+"""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.core.batch_context import BatchContext
+from pipeline.duties.parsing import Parsing
+from pipeline.duties.redriving import Redriving
+from pipeline.lake.parse_frame import Frames
+from pipeline.lake.redrive import SparkRedriver
+from pipeline.lake.session import spark_session
+from pipeline.settings.model import SparkSettings
+from tests.lake.parsings import Bed, good
+from tests.lake.tables import after_next_swap, before_next_swap
+
+PLACES = ("planned", "staged", "deciding", "decided", "committed", "settling", "settled")
+"""deciding, decided: just before and after the catalog takes the typed table's commit. settling, settled: the same of the quarantine table."""
+NOWHERE = "nowhere"
+WRONG = b'{"id": "two", "name": "n2"}'
+"""Its id is no number: a schema without the column parses it."""
+
+
+def bed_of(folder: Path, version: str) -> Bed:
+    """Version 1 can't parse `WRONG`, version 2 can, and version 3 gives all records that it can't parse another reason."""
+    bed = Bed(folder)
+    bed.settings = replace(bed.settings, version=version)
+    bed.parser.reason = f"bad for version {version}"
+    bed.parser.fixes = {WRONG: good(2)} if version == "2" else {WRONG: b"{"}
+    if version == "2":
+        bed.settings = replace(bed.settings, schema="name STRING")
+    return bed
+
+
+def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
+    bed = bed_of(Path(folder), version)
+    duty: Parsing | Redriving = bed.parsing() if kind == "wave" else bed.redriving()
+    duty = _on_spark(bed, duty) if engine == "spark" else duty
+    duty = replace(duty, on_arrow=lambda arrow: _die() if arrow == place else None)
+    catalog = (duty.table if place in {"deciding", "decided"} else duty.settling.quarantine).catalog  # type: ignore[attr-defined]
+    if place in {"deciding", "settling"}:
+        before_next_swap(catalog, _die)
+    if place in {"decided", "settled"}:
+        after_next_swap(catalog, _die)
+    for done in duty.waves() if isinstance(duty, Parsing) else duty.portions():
+        print(done, flush=True)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _on_spark(bed: Bed, duty: Parsing | Redriving) -> Parsing | Redriving:
+    session = spark_session(SparkSettings(), "headrace-test")
+    parser = SparkRedriver(
+        session=lambda _: session,
+        frames=Frames(bed.settings, BatchContext("orders", bed.settings.version, duty.run)),
+        source=bed.lake.handle(),
+        table=bed.typed(),
+        quarantine=bed.quarantine(),
+        tasks=2,
+    )
+    if isinstance(duty, Parsing):
+        return replace(duty, parser=parser)
+    return replace(duty, redriver=replace(parser, source=bed.quarantine()))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

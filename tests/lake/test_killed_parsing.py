@@ -1,0 +1,101 @@
+"""Processes that parse die by SIGKILL, and processes with other code go on. The tables alone are judged."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.accounting import read_accounting
+from pipeline.core.lineage import Kind
+from pipeline.lake import read
+from pipeline.lake.session import DISCOVERY
+from tests.lake.parsing_process import NOWHERE, PLACES, WRONG, bed_of
+from tests.lake.parsings import BAD, A, B, Bed, good
+from tests.spark import SparkServer
+
+ROOT = Path(__file__).parents[2]
+
+
+def process(folder: Path, kind: str, place: str, version: str, server: SparkServer | None = None) -> int:
+    """Run a process to its end, and return how it ended."""
+    engine = "python" if server is None else "spark"
+    discovery = {} if server is None else {DISCOVERY: str(server.discovery)}
+    words = [sys.executable, "-m", "tests.lake.parsing_process", str(folder), kind, place, version, engine]
+    return subprocess.run(
+        words, env={**os.environ, **discovery, "PYTHONPATH": str(ROOT)}, check=False
+    ).returncode
+
+
+def landed(folder: Path) -> Bed:
+    """Tables with a record of each kind in quarantine, and with further records in the lake table."""
+    bed = bed_of(folder, "1")
+    bed.land(A, {1: good(1), 2: WRONG, 3: BAD})
+    bed.land(B, {10: WRONG})
+    bed.catch_up()
+    bed.land(A, {4: good(4), 5: WRONG, 6: BAD})
+    bed.land(B, {11: WRONG, 12: good(12)})
+    return bed
+
+
+def check(bed: Bed) -> None:
+    """I38, by the rows and by the ledgers."""
+    bed.check()
+    waves = redriven = 0
+    for page in bed.typed().pages():
+        for each in page.ranges:
+            told = read_accounting(each.why)
+            if each.kind is Kind.PARSED:
+                waves += told.rows
+                redriven += told.parsed
+            else:
+                redriven += told.parsed
+    assert waves == len(bed.landed())
+    assert redriven == len(bed.parsed())
+
+
+def killed_and_carried_on(folder: Path, kind: str, place: str, server: SparkServer | None = None) -> None:
+    bed = landed(folder)
+    if kind == "redrive":
+        bed.catch_up()
+    before = {row["sequence_number"]: row["version"] for row in read.rows(bed.quarantine()).to_pylist()}
+
+    assert process(folder, kind, place, "2", server) == -signal.SIGKILL
+
+    # Another version carries out what was decided. Where nothing was decided, it decides by itself.
+    assert process(folder, "wave", NOWHERE, "3") == 0
+    check(bed)
+    is_decided = PLACES.index(place) >= PLACES.index("decided")
+    aside = {row["sequence_number"]: row["version"] for row in read.rows(bed.quarantine()).to_pylist()}
+    if kind == "redrive":
+        # All of it has happened, or nothing.
+        assert aside == ({"3": "2", "6": "2"} if is_decided else before)
+    else:
+        new = {"6": "2"} if is_decided else {"5": "3", "6": "3", "11": "3"}
+        assert aside == {**before, **new}
+
+    assert process(folder, "redrive", NOWHERE, "2", server) == 0
+    check(bed)
+    assert {number for _, number, _ in bed.set_aside()} == {3, 6}
+
+
+def test_a_redrive_that_is_killed_between_its_two_commits_is_carried_out_by_other_code(tmp_path: Path):
+    killed_and_carried_on(tmp_path, "redrive", "committed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", ["wave", "redrive"])
+def test_a_process_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: Path, kind: str, place: str):
+    killed_and_carried_on(tmp_path, kind, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["staged", "committed"])
+@pytest.mark.parametrize("kind", ["wave", "redrive"])
+def test_a_process_that_parses_on_spark_and_is_killed_loses_and_doubles_nothing(
+    spark_server: SparkServer, tmp_path: Path, kind: str, place: str
+):
+    killed_and_carried_on(tmp_path, kind, place, spark_server)
