@@ -45,12 +45,10 @@ class SparkParser(Parser):
     tasks: int
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        packed = _packed(order.files, self.tasks * _TASKS_A_CORE)
-        if not packed:
+        if not order.files:
             return ()
-        work = _surveying(packed, order, self.source.staging_spec())
-        answers = self._asked(lambda session: run_tasks(session, len(packed), work))
-        return tuple(piece for each in answers for piece in decode_pieces(each))
+        spec = self.source.staging_spec()
+        return self._asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         return self._asked(lambda session: self._parse(session, plan, wishes))
@@ -78,9 +76,9 @@ class SparkParser(Parser):
         return joined(map(decode_parsed, told)), number
 
     def _read(self, session: SparkSession, plan: WavePlan, *, is_malformed: bool) -> DataFrame:
-        packed = _packed(plan.units, self.tasks * _TASKS_A_CORE)
-        reading = _reading(packed, plan, self.source.staging_spec(), is_malformed=is_malformed)
-        return session.range(0, len(packed), 1, max(1, len(packed))).mapInArrow(reading, ROWS_DDL)
+        units = packed(plan.units, cores=self.tasks)
+        reading = _reading(units, plan, self.source.staging_spec(), is_malformed=is_malformed)
+        return session.range(0, len(units), 1, max(1, len(units))).mapInArrow(reading, ROWS_DDL)
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -95,9 +93,18 @@ class SparkParser(Parser):
             ) from error
 
 
-def _packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
-    """Neighbours together, so that a task reads few files."""
-    count = min(len(items), most)
+def survey_on(
+    session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int
+) -> tuple[Piece, ...]:
+    """`spec`: that of the lake table."""
+    files = packed(order.files, cores=cores)
+    answers = run_tasks(session, len(files), _surveying(files, order, spec))
+    return tuple(piece for each in answers for piece in decode_pieces(each))
+
+
+def packed(items: Sequence[_T], *, cores: int) -> tuple[tuple[_T, ...], ...]:
+    """What each task gets: neighbours together, so that a task reads few files."""
+    count = min(len(items), cores * _TASKS_A_CORE)
     return tuple(tuple(items[len(items) * n // count : len(items) * (n + 1) // count]) for n in range(count))
 
 
@@ -106,19 +113,19 @@ def _packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
 
 
 def _surveying(
-    packed: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
+    files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from pipeline.lake.parse_read import survey
         from pipeline.lake.stage_codec import encode_pieces
 
-        return encode_pieces(survey(order, packed[number], spec))
+        return encode_pieces(survey(order, files[number], spec))
 
     return work
 
 
 def _reading(
-    packed: Sequence[Sequence[Any]], plan: WavePlan, spec: StagingSpec, *, is_malformed: bool
+    units: Sequence[Sequence[Any]], plan: WavePlan, spec: StagingSpec, *, is_malformed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     bounds = tuple(each.bound for each in plan.ranges)
 
@@ -128,7 +135,7 @@ def _reading(
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield from read_units(packed[number], bounds, spec, malformed=is_malformed)
+                yield from read_units(units[number], bounds, spec, malformed=is_malformed)
 
     return read
 

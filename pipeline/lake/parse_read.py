@@ -65,7 +65,7 @@ ROWS_DDL = (
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple[Piece, ...]:
     """The wanted rows in some of the order's files."""
-    place = _place(spec)
+    place = source_place(spec)
     wanted = {_named(each.key): each for each in order.bounds}
     closed = {_named(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
@@ -73,8 +73,10 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple
     def bound_of(shard: _Shard) -> Bound | None:
         if shard in closed or shard[:2] not in streams:
             return None
+        if shard in wanted or not order.others:
+            return wanted.get(shard)
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
-        return wanted.get(shard) or Bound(ShardKey(streams[shard[:2]], shard[2]))
+        return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
     return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order.ceiling))
 
@@ -86,7 +88,8 @@ def _named(key: ShardKey) -> _Shard:
     return key.stream.name, key.stream.epoch, key.shard_id
 
 
-def _place(spec: StagingSpec) -> StagePlace:
+def source_place(spec: StagingSpec) -> StagePlace:
+    """The lake table's files, with the columns that are read."""
     files, root = file_system(spec)
     ids = dict(spec.field_ids)
     return StagePlace(
@@ -185,22 +188,33 @@ def read_units(
     units: Iterable[ReadUnit], bounds: Iterable[Bound], spec: StagingSpec, *, malformed: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups: those that could be taken apart when they were landed, or the others."""
-    place = _place(spec)
-    wanted = {_named(each.key): each for each in bounds}
+    place = source_place(spec)
+    wanted = bounds_by_shard(bounds)
     for unit in units:
-        with opened(place, unit.path) as file:
-            rows = rows_of(file, place.schema, unit.group)
-        parts = [part for _, part in _chosen(rows, wanted.get, None)]
-        if sum(part.num_rows for part in parts) != unit.rows:
-            raise WrongShape(
-                f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
-            )
         first = unit.first
-        for part in parts:
+        for _, part in parts_of(unit, place, wanted):
             numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
             first += part.num_rows
             its: Any = pc.is_valid(part["decode_error"])
             yield from _batches(numbered.filter(its if malformed else pc.invert(its)))
+
+
+def bounds_by_shard(bounds: Iterable[Bound]) -> Mapping[tuple[str, int, str], Bound]:
+    return {_named(each.key): each for each in bounds}
+
+
+def parts_of(
+    unit: ReadUnit, place: StagePlace, wanted: Mapping[tuple[str, int, str], Bound]
+) -> list[tuple[ShardKey, pa.Table]]:
+    """The wanted rows of a row group, by shard and in the order of their sort keys, with these as the last column."""
+    with opened(place, unit.path) as file:
+        rows = rows_of(file, place.schema, unit.group)
+    parts = list(_chosen(rows, wanted.get, None))
+    if sum(part.num_rows for _, part in parts) != unit.rows:
+        raise WrongShape(
+            f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
+        )
+    return parts
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
