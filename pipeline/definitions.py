@@ -10,6 +10,7 @@ from assets.names import slug
 from assets.parsed import build_parsed
 from assets.prove import build_prove
 from assets.records import build_records, streams_outside
+from assets.replay import REPLAY_TAG, build_replay
 from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
 from pipeline.ports import Ports
@@ -47,9 +48,19 @@ def build_definitions(
         dg.define_asset_job(f"{slug(settings.application)}_parse_{target.name}", selection=[asset])
         for target, asset in parsed
     ]
+    replay = build_replay(wiring)
+    replay_job = dg.define_asset_job(
+        f"{slug(settings.application)}_replay", selection=[replay], tags={REPLAY_TAG: settings.application}
+    )
     return dg.Definitions(
-        assets=[records, build_lineage(settings), *(asset for _, asset in parsed), *_outside(settings)],
-        jobs=[job, upkeep, build_prove(wiring), *parse_jobs],
+        assets=[
+            records,
+            build_lineage(settings),
+            replay,
+            *(asset for _, asset in parsed),
+            *_outside(settings),
+        ],
+        jobs=[job, upkeep, build_prove(wiring), replay_job, *parse_jobs],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),
