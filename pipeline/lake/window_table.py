@@ -111,6 +111,10 @@ class IcebergWindows(WindowStore):
             there = self._rows(table)
             if any(each["id"] == mine for each in there):
                 return
+            if row["entry"] == _CREATED and any(each["window"] == row["window"] for each in there):
+                raise Transient(
+                    f"another window has the id {row['window']} already. Nothing was kept; try again"
+                )
             if len(unsure) == _UNSURE_TRIES:
                 raise CommitUnknown(
                     f"{len(unsure)} commits to {self.identifier} got no clear answer (last error: {unsure[-1]}). `headrace window list` tells "

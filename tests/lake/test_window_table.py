@@ -1,5 +1,6 @@
 """The table of windows: a window that was kept is there once and never changes, whatever became of the answers to its commits."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from pyiceberg.catalog import Catalog
 
 from pipeline.core.position import Position, Start
 from pipeline.core.window import KeptWindow, ReplayWindow, WindowRange, Word
-from pipeline.errors import CommitUnknown, Unknown
+from pipeline.errors import CommitUnknown, Transient, Unknown
 from pipeline.lake.window_table import IcebergWindows
 from tests.lake.files import NOON, a_key
 from tests.lake.tables import IcebergLake, before_next_swap, lose
@@ -77,6 +78,17 @@ def test_a_window_that_may_have_been_kept_is_told(lake: IcebergLake):
     lose(catalog, "request", times=10)
     with pytest.raises(CommitUnknown, match="window list"):
         windows.keep(a_window("w2"))
+
+
+def test_an_id_is_given_once(lake: IcebergLake):
+    windows, catalog = opened(lake)
+    windows.keep(a_window("w1"))
+    with pytest.raises(Transient, match="has the id w1"):
+        windows.keep(replace(a_window("w1"), how="something else"))
+    before_next_swap(catalog, lambda: opened(lake)[0].keep(a_window("w2")))
+    with pytest.raises(Transient, match="has the id w2"):
+        windows.keep(replace(a_window("w2"), how="something else"))
+    assert [each.window for each in windows.all()] == [a_window("w1"), a_window("w2")]
 
 
 def test_two_processes_keep_windows_at_once(lake: IcebergLake):
