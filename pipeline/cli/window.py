@@ -147,7 +147,8 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
     join_spark(config)
     for wave in wiring.replaying(args.id, f"headrace window {wiring.ports.ids.fresh()}").waves():
         tell(f"{args.id}: {wave}")
-        tell_aside(*(f"{args.id}: {note}" for note in wave.notes))
+        for note in wave.notes:
+            tell_aside(f"{args.id}: {note}")
     tell(f"the window is copied into {_table(wiring, args.id)}")
 
 

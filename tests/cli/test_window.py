@@ -69,7 +69,10 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
         f"the window is copied into lake.records_window_{window}",
     ]
     assert copied(bed, window) == [2, 5]
-    assert f"{window}: nothing left to copy" in told(capsys, "run", window)
+    assert main(["window", "run", window]) == 0
+    said = capsys.readouterr()
+    assert f"{window}: nothing left to copy" in said.out
+    assert said.err == ""
     assert copied(bed, window) == [2, 5]
     shown = told(capsys, "show", window)
     assert "2 rows copied into" in shown
@@ -99,6 +102,7 @@ def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
         (["create", "--run", "r", "--first", "1"], "need --shard"),
         (["create", "--from", "2026-01-31", "--to", "2026-01-30"], "a time after --from"),
         (["create", "--run", "nobody"], "No window was made"),
+        (["create", "--shard", "shardId-7"], "No window was made"),
         (["show", "nobody"], "there is no window 'nobody'"),
         (["run", "nobody"], "there is no window 'nobody'"),
         (["cancel", "nobody"], "there is no window 'nobody'"),
