@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
-from pipeline.core.parse_values import end_of, key_of, record_of
+from pipeline.core.parse_values import Wanted, Wishes, end_of, key_of, record_of
 from pipeline.core.position import Origin, Position, Positions, Start
 from pipeline.core.proof import ALL
 from pipeline.core.proof import Window as Arrivals
@@ -234,20 +234,31 @@ YOUNG = WindowRange(CHILD, None, at(40), parents=(A.shard_id,))
 
 
 def test_the_table_of_a_window_begins_where_the_window_does():
-    (begin,) = beginnings(a_window(PARENT, YOUNG), Positions(), run="r")
-    assert (begin.key, begin.after, begin.upto, begin.rows, begin.moves) == (A, None, at(10), 0, True)
+    assert beginnings(a_window(PARENT, YOUNG), Positions(), run="r") == (
+        Range(Kind.COPIED, A, None, at(10), run="r", claim="r", why="the window begins here"),
+    )
     assert beginnings(a_window(PARENT), Positions(shards={A: at(12)}), run="r") == ()
 
 
 def test_a_child_waits_until_its_parents_part_of_the_window_is_copied():
     window = a_window(PARENT, YOUNG)
-    first = wishes_of(window, Positions(shards={A: at(15)}))
-    assert [(each.key, each.after, each.upto) for each in first.wanted] == [(A, at(15), at(20))]
-    assert first.has_waiting
-    then = wishes_of(window, Positions(shards={A: at(20)}))
-    assert [(each.key, each.after, each.upto) for each in then.wanted] == [(CHILD, None, at(40))]
-    assert not then.has_waiting
-    assert wishes_of(window, Positions(shards={A: at(20), CHILD: at(40)})).wanted == ()
+    at_15 = f"{record_of(15)}:{0:019}"
+    assert wishes_of(window, Positions(shards={A: at(15)})) == Wishes(
+        (Wanted(A, at(15), at(20), floor=at_15),), has_waiting=True, streams=(STREAM,)
+    )
+    assert wishes_of(window, Positions(shards={A: at(20)})) == Wishes(
+        (Wanted(CHILD, None, at(40), floor=""),), streams=(STREAM,)
+    )
+    done = Positions(shards={A: at(20), CHILD: at(40)})
+    assert wishes_of(window, done) == Wishes(streams=(STREAM,))
+
+
+def test_a_shard_of_another_life_with_the_parents_name_isnt_waited_for():
+    other = StreamId(STREAM.arn, STREAM.epoch + 1)
+    window = a_window(WindowRange(ShardKey(other, A.shard_id), None, at(20)), YOUNG)
+    assert {each.key for each in wishes_of(window, Positions()).wanted} == {
+        each.key for each in window.ranges
+    }
 
 
 def test_a_window_is_done_only_at_its_very_end():
@@ -260,6 +271,8 @@ def test_a_window_is_refused_where_the_lake_table_is_behind_it():
     assert list(why_not(window, Positions(ORIGINS, {A: at(20)}), Positions())) == []
     assert list(why_not(window, Positions(ORIGINS, {A: at(30)}), Positions())) == []
     assert list(why_not(window, Positions(ORIGINS), Positions())) == []
+    for copied in (at(10), at(15), at(20)):
+        assert list(why_not(window, Positions(ORIGINS, {A: at(30)}), Positions(shards={A: copied}))) == []
     (behind,) = why_not(window, Positions(ORIGINS, {A: at(19)}), Positions())
     assert "rolled back" in behind
     (unknown,) = why_not(window, Positions(shards={A: at(20)}), Positions())
