@@ -151,8 +151,57 @@ def test_a_lost_part_of_the_ledgers_within_the_window_is_told():
 
 def test_rows_that_the_retention_may_have_removed_are_told():
     made_ = made(story(*CHAIN), ALL, kept_from=(NOON + timedelta(days=2)).date())
-    assert "40 rows of 4 ranges arrived before 2026-02-02" in made_.missing[0]
+    assert made_.missing[0].startswith(f"{A}: 40 rows of 4 ranges arrived before 2026-02-02")
     assert made(story(*CHAIN), ALL, kept_from=(NOON - timedelta(days=2)).date()).missing == ()
+
+
+def test_what_is_out_of_reach_is_told_of_each_shard():
+    told = story(
+        *(
+            each
+            for key in (A, B)
+            for each in (
+                a_range(key, None, at(10)),
+                a_range(key, at(10), at(20), rows=0, kind=Kind.FOREIGN),
+                a_range(key, at(20), at(30)),
+            )
+        )
+    )
+    assert [each.split(" after")[0] for each in made(told, ALL).missing] == [A.shard_id, B.shard_id]
+    assert made(told, ALL).missing[0].endswith("they aren't in the lake table")
+
+
+def test_a_lost_part_just_before_the_windows_first_range_is_told_and_an_earlier_one_isnt():
+    for lost, count in ((2, 1), (1, 0)):
+        assert len(made(story(*CHAIN, lost=(lost,)), OfSnapshot(2)).missing) == count
+
+
+def test_a_position_that_a_person_moved_back_makes_one_range_from_the_lowest_to_the_highest():
+    told = story(
+        a_range(A, at(10), at(20)),
+        a_range(A, at(20), at(5), rows=0, kind=Kind.REPOSITION),
+        a_range(A, at(5), at(15)),
+    )
+    (found,) = made(told, ALL).ranges
+    assert (found.after, found.upto, found.rows) == (at(5), at(20), 20)
+
+
+def test_numbers_before_the_first_landed_range_begin_with_it():
+    told = story(a_range(A, at(100), at(110)), a_range(A, at(110), at(120, ended=True)))
+    (found,) = made(told, Numbers(A.shard_id, 50, 120)).ranges
+    assert (found.after, found.upto, found.is_whole) == (at(100), at(120, ended=True), True)
+    (later,) = made(told, Numbers(A.shard_id, 111)).ranges
+    assert later.is_whole is False
+
+
+def test_numbers_with_nothing_between_them_have_no_window():
+    assert made(story(*CHAIN), Numbers(A.shard_id, 16, 15)).ranges == ()
+
+
+def test_ranges_that_were_derived_from_rows_belong_to_a_window_too():
+    told = story_of([Lost(1, 1, NOON, "lost", (a_range(A, None, at(10)),))])
+    (found,) = made(told, ALL).ranges
+    assert (found.after, found.upto, found.rows, found.parents) == (None, at(10), 10, ())
 
 
 def test_a_child_names_the_parents_that_belong_to_the_window():
