@@ -24,9 +24,11 @@ from pipeline.lake_ports import (
     Pages,
     ParsePorts,
     ProofTable,
+    ReplayPorts,
     Rewriter,
     Stage,
     TableFiles,
+    WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
 from pipeline.settings.model import Settings
@@ -236,6 +238,38 @@ class Adapters:
             live=IcebergLive(table),
             rewriter=lambda: SparkRewriter(partial(self.sessions.of, self.settings.workers[0].id), table),
             lineage=lambda: IcebergLineage(table),
+        )
+
+    def windows(self) -> WindowStore:
+        from pipeline.lake.window_table import IcebergWindows
+
+        return IcebergWindows(self.table("window"))
+
+    def window_table(self, window: str, writer: str) -> IcebergTable:
+        """The own table of a window."""
+        from pipeline.core.window import window_table
+        from pipeline.lake.iceberg import IcebergTable
+
+        return self._table(IcebergTable, window_table(self.settings.landing.table, window), writer)
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        """On the Spark of the first worker in the settings, as compaction."""
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.window_copy import SparkCopier
+
+        worker, writer = self.settings.workers[0], f"window {window}"
+        lake, table = self.table(writer), self.window_table(window, writer)
+        return ReplayPorts(
+            source=IcebergSource(lake),
+            table=table,
+            copier=SparkCopier(
+                session=partial(self.sessions.of, worker.id),
+                source=lake,
+                table=table,
+                cores=worker.spark.tasks,
+            ),
+            lineage=IcebergLineage(table),
         )
 
     def files(self, user: str) -> TableFiles:

@@ -11,6 +11,7 @@ from assets.parsed import build_parsed
 from assets.prove import build_prove
 from assets.records import build_records, streams_outside
 from assets.redrive import build_redrive
+from assets.replay import REPLAY_TAG, build_replay
 from assets.upkeep import build_upkeep
 from pipeline.duties.wave import OnArrow
 from pipeline.ports import Ports
@@ -48,12 +49,23 @@ def build_definitions(
         dg.define_asset_job(f"{slug(settings.application)}_parse_{target.name}", selection=[asset])
         for target, asset in parsed
     ]
+    replay = build_replay(wiring)
+    replay_job = dg.define_asset_job(
+        f"{slug(settings.application)}_replay", selection=[replay], tags={REPLAY_TAG: settings.application}
+    )
     return dg.Definitions(
-        assets=[records, build_lineage(settings), *(asset for _, asset in parsed), *_outside(settings)],
+        assets=[
+            records,
+            build_lineage(settings),
+            replay,
+            *(asset for _, asset in parsed),
+            *_outside(settings),
+        ],
         jobs=[
             job,
             upkeep,
             build_prove(wiring),
+            replay_job,
             *parse_jobs,
             *(build_redrive(wiring, target) for target in settings.parse),
         ],

@@ -25,6 +25,7 @@ from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Re
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import Through
+from pipeline.core.window import KeptWindow, ReplayWindow, Word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -288,11 +289,13 @@ class QuarantineTable(ParsedTable, Protocol):
         ...
 
 
-class Parser(Protocol):
+class Surveyor(Protocol):
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        """Which wanted rows are in these files. No row is parsed."""
+        """Which wanted rows are in these files. Only columns without payloads are read."""
         ...
 
+
+class Parser(Surveyor, Protocol):
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
         typed table's schema, which has the parser's columns now."""
@@ -335,6 +338,41 @@ class ParsePorts:
     redriver: Redriver
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
+
+
+# --- windows ----------------------------------------------------------------------------------------------------
+
+
+class WindowStore(Protocol):
+    """The windows of a lake table. A window that was kept never changes, and stays."""
+
+    def all(self) -> tuple[KeptWindow, ...]:
+        """The oldest first."""
+        ...
+
+    def keep(self, window: ReplayWindow) -> None: ...
+
+    def say(self, window: str, word: Word, *, by: str) -> None:
+        """Note a person's word about a window. The last word counts."""
+        ...
+
+
+class Copier(Surveyor, Protocol):
+    def copy(self, plan: WavePlan) -> Parsed:
+        """Copy the rows of the wave into files of the window's table that no commit names yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPorts:
+    """What the copying of one window needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The window's own table."""
+    copier: Copier
+    lineage: LineageTable
+    """The ledgers of the window's own table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

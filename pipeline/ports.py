@@ -31,9 +31,11 @@ from pipeline.lake_ports import (
     Pages,
     ParsePorts,
     ProofTable,
+    ReplayPorts,
     Rewriter,
     Stage,
     TableFiles,
+    WindowStore,
 )
 from pipeline.settings.parse_block import ParseSettings
 
@@ -351,6 +353,12 @@ class Ports(Protocol):
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """`run`: the id of the run that parses, for the tables' history."""
+        ...
+
+    def windows(self) -> WindowStore: ...
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""
         ...
 
     def lineage(self, writer: str) -> LineageTable:

@@ -3,6 +3,7 @@
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
                               ├─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
+                              ├─► windowing, replaying          for `headrace window`, and the replay job
                               └─► proving                       for `headrace prove`, its job and the demo
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
@@ -41,6 +42,7 @@ from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
 from pipeline.duties.redriving import Redriving
+from pipeline.duties.replaying import Replaying
 from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.settling import Settling
 from pipeline.duties.stream_facts import KnownStreams
@@ -50,6 +52,7 @@ from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
 from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
+from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.errors import TablesMissing
@@ -470,6 +473,30 @@ class Wiring:
             settings=self.settings.upkeep,
             clock=self.ports.clock,
             what=each.name,
+        )
+
+    def windowing(self, by: str) -> Windowing:
+        """`by`: who asks, for people."""
+        ports = self.ports
+        return Windowing(
+            settings=self.settings,
+            windows=ports.windows(),
+            lineage=ports.lineage("window"),
+            clock=ports.clock,
+            ids=ports.ids,
+            by=by,
+        )
+
+    def replaying(self, window: str, run_id: str) -> Replaying:
+        """The copying of one window. `run_id`: the run that copies, for the ledger."""
+        wave = self.settings.wave
+        return Replaying(
+            id=window,
+            windows=self.ports.windows(),
+            ports=self.ports.replaying(window, run_id),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
+            run=run_id,
         )
 
     def proving(self) -> Proving:

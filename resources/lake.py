@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles, WindowStore
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 
@@ -38,3 +38,6 @@ class LakeResource(dg.ConfigurableResource[LakeTable]):
 
     def lineage_table(self, writer: str) -> LineageTable:
         return self.ports.lineage(writer)
+
+    def windows(self) -> WindowStore:
+        return self.ports.windows()

@@ -10,9 +10,11 @@ from pipeline.lake_ports import (
     Pages,
     ParsePorts,
     ProofTable,
+    ReplayPorts,
     Rewriter,
     Stage,
     TableFiles,
+    WindowStore,
 )
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
 from pipeline.settings.parse_block import ParseSettings
@@ -70,6 +72,12 @@ class ResourcePorts:
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         return self.spark.parsing(target, run)
+
+    def windows(self) -> WindowStore:
+        return self.lake.windows()
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        return self.spark.replaying(window, run)
 
     def lineage(self, writer: str) -> LineageTable:
         return self.lake.lineage_table(writer)

@@ -3,7 +3,7 @@
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.lake_ports import ParsePorts, ProofTable, Rewriter, Stage
+from pipeline.lake_ports import ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
@@ -37,6 +37,10 @@ class SparkResource(LazyPySparkResource):
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """The tables of a target, and its parser on the first worker's Spark."""
         return self.ports.parsing(target, run)
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        """The table of a window, and what copies into it on the first worker's Spark."""
+        return self.ports.replaying(window, run)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.

@@ -39,6 +39,7 @@ COMMANDS = {
     "stop": "stop workers cleanly, so that they give up their leases",
     "tables": "create, describe or delete the coordination tables",
     "upkeep": "compact the lake table's files, expire old snapshots, and delete files that nothing names",
+    "window": "choose records that have landed, and copy them from the lake table into a table of their own",
 }
 """Name of a command -> its line in the help. The module of `give-back` is `pipeline.cli.give_back`."""
 

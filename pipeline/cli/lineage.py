@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
+    from pipeline.lake_ports import LineageTable
     from pipeline.ports import LeaseStore
 
 _SHORT = ["at", "snapshot", "shard", "kind", "rows", "upto", "parents", "children"]
@@ -28,6 +29,11 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("--shard", metavar="ID", help="only this shard")
+    parser.add_argument(
+        "--window",
+        metavar="ID",
+        help="show the ledgers of the table of this window (`headrace window`) instead of the lake table's",
+    )
     parser.add_argument("--csv", action="store_true", help="print all columns, as CSV")
     views = parser.add_mutually_exclusive_group()
     views.add_argument(
@@ -51,8 +57,11 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from pipeline.adapters import Adapters
+    from pipeline.errors import BadSetting
 
     adapters = Adapters(load(args).settings)
+    if args.window is not None and (args.rebuild or args.gaps or args.family or args.sequence is not None):
+        raise BadSetting("--window goes with --shard and --csv only; nothing was read")
     if args.rebuild:
         return _rebuild(adapters)
     if args.sequence is not None or args.gaps or args.family:
@@ -94,7 +103,8 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.core.lineage import Lost
     from pipeline.lake.lineage_frame import lineage_frame
 
-    entries = list(adapters.lineage("lineage").entries())
+    lineage = adapters.lineage("lineage") if args.window is None else _of_window(adapters, args.window)
+    entries = list(lineage.entries())
     if lost := [entry for entry in entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = lineage_frame(entries)
@@ -111,11 +121,27 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
         return 0
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
         tell(*frame[_SHORT].to_string(index=False).split("\n"))
-    total = records_in(int(frame["records"].sum()), int(frame["rows"].sum()))
+    rows = int(frame["rows"].sum())
+    # How many Kinesis records the rows of a window were made of isn't counted.
+    total = records_in(int(frame["records"].sum()), rows) if args.window is None else counted(rows, "row")
     shards = counted(frame["shard"].nunique(), "shard")
     tell(f"{total} in {counted(len(frame), 'range')} of {shards}")
-    _tell_through(adapters)
+    if args.window is None:
+        _tell_through(adapters)
     return 0
+
+
+def _of_window(adapters: "Adapters", window: str) -> "LineageTable":
+    from pipeline.errors import Unknown
+
+    if all(each.window.id != window for each in adapters.windows().all()):
+        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+    ports = adapters.replaying(window, "lineage")
+    if not ports.table.exists():
+        raise Unknown(
+            f"nothing of the window {window} was copied yet; `headrace window run {window}` copies it"
+        )
+    return ports.lineage
 
 
 def _tell_through(adapters: "Adapters") -> None:

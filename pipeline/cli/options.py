@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,3 +39,14 @@ def duration(text: str) -> timedelta:
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
     return period
+
+
+def moment(text: str) -> datetime:
+    """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
+        ) from error
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

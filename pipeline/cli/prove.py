@@ -4,12 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
+from pipeline.cli.options import add_config, load, moment
 from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pipeline.cli.options import Subparsers
 
 
@@ -27,14 +25,14 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--from",
         dest="since",
-        type=_moment,
+        type=moment,
         metavar="TIME",
         help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
     )
     parser.add_argument(
         "--to",
         dest="until",
-        type=_moment,
+        type=moment,
         metavar="TIME",
         help="only ranges with records that arrived before this time",
     )
@@ -59,15 +57,3 @@ def run(args: argparse.Namespace) -> int:
         wiring.ports.close()
     tell(*proof.lines())
     return 0 if proof.holds else 1
-
-
-def _moment(text: str) -> "datetime":
-    from datetime import UTC, datetime
-
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
-        ) from error
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

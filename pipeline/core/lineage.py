@@ -29,6 +29,8 @@ class Kind(StrEnum):
     PARSED = "parsed"
     """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
     each of them (`pipeline.core.accounting`)."""
+    COPIED = "copied"
+    """In the table of a window: the rows of this range of the lake table were copied (`pipeline.duties.replaying`)."""
 
 
 class ParentIs(StrEnum):

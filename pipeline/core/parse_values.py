@@ -128,6 +128,8 @@ class SurveyOrder:
     streams: tuple[StreamId, ...]
     ceiling: str | None
     """Rows with this sort key or a higher one aren't looked at."""
+    others: bool = True
+    """Whether rows of further shards of the streams are wanted, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,18 @@ from pipeline.core.accounting import Accounting
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_account import account, why_stop
-from pipeline.core.parse_values import Bound, Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
-from pipeline.core.parsing_plan import Portion, plan_portion, plan_wave, plan_wishes
+from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, Wishes
+from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.words import counted
 from pipeline.duties.expiring import Expiring
+from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
 from pipeline.errors import Transient, WrongShape
-from pipeline.lake_ports import ParsedTable, Parser, SourceLook, SourceTable
+from pipeline.lake_ports import ParsedTable, Parser, SourceTable
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
-
-_GROWS = 4
-"""How many times as many rows are looked at where a look found none that are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Parsing:
         settled = self.settling.settle()
         look = self.source.look()
         wishes = self._wishes(look.positions)
-        plan = self._plan(wishes, look)
+        plan = plan_next(wishes, look, surveyor=self.parser, limits=self.limits)
         if not plan.ranges:
             return ParsedWave(settled=settled, notes=wishes.notes)
         self.on_arrow("planned")
@@ -140,24 +138,6 @@ class Parsing:
 
     def _takes(self, stream: StreamId) -> bool:
         return self.settings.stream in (None, stream.name)
-
-    def _plan(self, wishes: Wishes, look: SourceLook) -> WavePlan:
-        rows = self.limits.records
-        while True:
-            portion = plan_portion(look.files, wishes, rows=rows)
-            _check(portion, look)
-            order = SurveyOrder(
-                tuple(file.path for file in portion.files),
-                tuple(Bound(each.key, each.low, each.high) for each in wishes.wanted),
-                wishes.closed,
-                wishes.streams,
-                portion.ceiling,
-            )
-            pieces = self.parser.survey(order) if order.files else ()
-            plan = plan_wave(wishes, pieces, ceiling=portion.ceiling, limits=self.limits)
-            if plan.ranges or portion.ceiling is None:
-                return plan
-            rows *= _GROWS
 
     def _commit(
         self, plan: WavePlan, wishes: Wishes, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
@@ -190,19 +170,6 @@ class Parsing:
                 "this wave was committed; the next wave goes on after the other run's records"
             )
         return committed.snapshot
-
-
-def _check(portion: Portion, look: SourceLook) -> None:
-    deleted = next((file.path for file in portion.files if file.deletes), None)
-    if portion.files and (look.obstacle or deleted):
-        why = (
-            look.obstacle
-            or f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
-        )
-        raise WrongShape(
-            f"records of the lake table can't be parsed now: {why}. Nothing was committed, and no position moved; let that engine run its "
-            "rewrite_data_files"
-        )
 
 
 def _told(

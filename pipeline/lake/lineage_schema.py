@@ -84,7 +84,11 @@ SCHEMA = Schema(
     _field("stream_arn", _TEXT, "ARN of the Kinesis stream"),
     _field("stream_epoch", _LONG, "When the stream was created, in seconds"),
     _field("shard_id", _TEXT, "Unique within stream and stream_epoch only"),
-    _field("kind", _TEXT, "landed, foreign, skipped, reposition, repair, adopt or replay"),
+    _field(
+        "kind",
+        _TEXT,
+        "landed, foreign, skipped, reposition, repair, adopt or replay; parsed or copied in a table made of the lake table",
+    ),
     _field("after", _position(), "Where the range begins; null: at the start of the shard"),
     _field("upto", _position(), "Where the range ends"),
     _field("rows", _LONG, "The range's rows in the lake table, one for each user record"),

@@ -51,12 +51,10 @@ class SparkParser(Parser):
     tasks: int
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        parts = packed(order.files, self.tasks * _TASKS_A_CORE)
-        if not parts:
+        if not order.files:
             return ()
-        work = _surveying(parts, order, self.source.staging_spec())
-        answers = self.asked(lambda session: run_tasks(session, len(parts), work))
-        return tuple(piece for each in answers for piece in decode_pieces(each))
+        spec = self.source.staging_spec()
+        return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
     def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
         return self.asked(lambda session: self._parse(session, plan, wishes))
@@ -103,9 +101,9 @@ class SparkParser(Parser):
 
     def _reading(self, plan: WavePlan, malformed: bool | None) -> tuple[int, _Task]:  # noqa: FBT001 - see Reading
         """How many tasks read the rows of the wave, and their work."""
-        parts = packed(plan.units, self.tasks * _TASKS_A_CORE)
-        return len(parts), _reading(
-            parts,
+        units = packed(plan.units, cores=self.tasks)
+        return len(units), _reading(
+            units,
             plan,
             self.source.staging_spec(),
             malformed,
@@ -136,9 +134,18 @@ def _reported(reports: DataFrame) -> Parsed:
     return joined(map(decode_parsed, told))
 
 
-def packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
-    """Neighbours together, so that a task reads few files."""
-    count = min(len(items), most)
+def survey_on(
+    session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int
+) -> tuple[Piece, ...]:
+    """`spec`: that of the lake table."""
+    files = packed(order.files, cores=cores)
+    answers = run_tasks(session, len(files), _surveying(files, order, spec))
+    return tuple(piece for each in answers for piece in decode_pieces(each))
+
+
+def packed(items: Sequence[_T], *, cores: int) -> tuple[tuple[_T, ...], ...]:
+    """What each task gets: neighbours together, so that a task reads few files."""
+    count = min(len(items), cores * _TASKS_A_CORE)
     return tuple(tuple(items[len(items) * n // count : len(items) * (n + 1) // count]) for n in range(count))
 
 
@@ -147,19 +154,19 @@ def packed(items: Sequence[_T], most: int) -> tuple[tuple[_T, ...], ...]:
 
 
 def _surveying(
-    parts: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
+    files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from pipeline.lake.parse_read import survey
         from pipeline.lake.stage_codec import encode_pieces
 
-        return encode_pieces(survey(order, parts[number], spec))
+        return encode_pieces(survey(order, files[number], spec))
 
     return work
 
 
 def _reading(
-    parts: Sequence[Sequence[Any]],
+    units: Sequence[Sequence[Any]],
     plan: WavePlan,
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
@@ -176,7 +183,7 @@ def _reading(
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
                 yield from read_units(
-                    parts[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
+                    units[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
                 )
 
     return read

@@ -73,7 +73,7 @@ isn't JSON, where that was asked."""
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple[Piece, ...]:
     """The wanted rows in some of the order's files."""
-    place = _place(spec)
+    place = source_place(spec)
     wanted = {_named(each.key): each for each in order.bounds}
     closed = {_named(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
@@ -81,8 +81,10 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple
     def bound_of(shard: _Shard) -> Bound | None:
         if shard in closed or shard[:2] not in streams:
             return None
+        if shard in wanted or not order.others:
+            return wanted.get(shard)
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
-        return wanted.get(shard) or Bound(ShardKey(streams[shard[:2]], shard[2]))
+        return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
     return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order.ceiling))
 
@@ -94,7 +96,8 @@ def _named(key: ShardKey) -> _Shard:
     return key.stream.name, key.stream.epoch, key.shard_id
 
 
-def _place(spec: StagingSpec) -> StagePlace:
+def source_place(spec: StagingSpec) -> StagePlace:
+    """The lake table's files, with the columns that are read."""
     files, root = file_system(spec)
     ids = dict(spec.field_ids)
     return StagePlace(
@@ -208,18 +211,11 @@ def read_units(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
     inflated."""
-    place = _place(spec)
-    wanted = {_named(each.key): each for each in bounds}
+    place = source_place(spec)
+    wanted = bounds_by_shard(bounds)
     for unit in units:
-        with opened(place, unit.path) as file:
-            rows = rows_of(file, place.schema, unit.group)
-        parts = [part for _, part in _chosen(rows, wanted.get, None)]
-        if sum(part.num_rows for part in parts) != unit.rows:
-            raise WrongShape(
-                f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
-            )
         first = unit.first
-        for part in parts:
+        for _, part in parts_of(unit, place, wanted):
             numbered = part.append_column("number", pa.array(range(first, first + part.num_rows), pa.int64()))
             # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew by a redrive.
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
@@ -239,6 +235,24 @@ def _prepared(rows: pa.Table, inflation: Inflation | None, *, is_json: bool) -> 
 def _has_error(rows: pa.Table, *, is_so: bool) -> Any:
     its: Any = pc.is_valid(rows["decode_error"])
     return its if is_so else pc.invert(its)
+
+
+def bounds_by_shard(bounds: Iterable[Bound]) -> Mapping[tuple[str, int, str], Bound]:
+    return {_named(each.key): each for each in bounds}
+
+
+def parts_of(
+    unit: ReadUnit, place: StagePlace, wanted: Mapping[tuple[str, int, str], Bound]
+) -> list[tuple[ShardKey, pa.Table]]:
+    """The wanted rows of a row group, by shard and in the order of their sort keys, with these as the last column."""
+    with opened(place, unit.path) as file:
+        rows = rows_of(file, place.schema, unit.group)
+    parts = list(_chosen(rows, wanted.get, None))
+    if sum(part.num_rows for _, part in parts) != unit.rows:
+        raise WrongShape(
+            f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
+        )
+    return parts
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ class SparkRedriver(SparkParser, Redriver):
     """For a redrive, `source` is the quarantine table."""
 
     def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        parts = packed([each.path for each in plan.taken], self.tasks)
+        parts = packed([each.path for each in plan.taken], cores=self.tasks)
         work = _copying(
             parts,
             tuple(each.bound for each in plan.wave.ranges),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from assets.names import lineage_key
+from assets.names import lineage_key, replay_key
 from pipeline.errors import Unreachable
 from pipeline.settings.model import TimeSettings
 from pipeline.settings.upkeep_block import UpkeepSettings
@@ -34,7 +34,11 @@ def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorl
     app = world.settings.application
     tables = (app, f"{app}_WorkerMetricStats", f"{app}_CoordinatorState")
     assert outside == {"kinesis/orders", *(f"dynamodb/{table}" for table in tables)}
-    assert graph.materializable_asset_keys == {world.records, lineage_key(world.settings)}
+    assert graph.materializable_asset_keys == {
+        world.records,
+        lineage_key(world.settings),
+        replay_key(world.settings),
+    }
 
 
 def test_a_selection_of_partitions_becomes_one_run(make_world: MakeWorld):

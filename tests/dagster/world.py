@@ -86,6 +86,12 @@ class Ports:
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
 
+    def windows(self) -> Any:
+        raise AssertionError("no window is kept here")
+
+    def replaying(self, _window: str, _run: str) -> Any:
+        raise AssertionError("no window is copied here")
+
     def lineage(self, _writer: str) -> Any:
         return self.world.lineage
 

@@ -189,7 +189,16 @@ class Bed:
         )
         reasons = tuple(ParentReason(each, ParentIs.ENDED) for each in parents)
         landed = Range(
-            Kind.LANDED, key, before, upto, run="run", claim="run/1", rows=len(rows), parents=reasons
+            Kind.LANDED,
+            key,
+            before,
+            upto,
+            run="run",
+            claim="run/1",
+            rows=len(rows),
+            first_arrival=arrival if rows else None,
+            last_arrival=arrival + timedelta(milliseconds=len(rows)) if rows else None,
+            parents=reasons,
         )
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused

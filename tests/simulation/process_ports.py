@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LiveTable, Pages, ParsePorts, Rewriter, TableFiles
+from pipeline.lake_ports import LiveTable, Pages, ParsePorts, ReplayPorts, Rewriter, TableFiles, WindowStore
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
 from tests.simulation.ports import (
@@ -192,6 +192,12 @@ class ProcessPorts:
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         raise AssertionError("the simulated fleet parses no target")
+
+    def windows(self) -> WindowStore:
+        raise AssertionError("the simulated fleet has no windows")
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        raise AssertionError("the simulated fleet copies no window")
 
     def lineage(self, writer: str) -> Any:
         return self._lineage

@@ -1,0 +1,205 @@
+"""`headrace window`: choose records that have landed, and copy them from the lake table into a table of their own."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.cli.options import add_config, load, moment
+from pipeline.cli.telling import tell, tell_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.cli.options import Subparsers
+    from pipeline.core.window import KeptWindow, ReplayWindow
+    from pipeline.core.window_making import Asked
+    from pipeline.wiring import Wiring
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "window",
+        description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
+        "into a table of their own, exactly once, beside everything else that is at work. The lake table isn't changed.",
+    )
+    actions = parser.add_subparsers(metavar="action", dest="action", required=True)
+    create = actions.add_parser(
+        "create", description="Make a window, and tell what it costs and what is out of reach."
+    )
+    add_config(create)
+    create.add_argument(
+        "--from",
+        dest="since",
+        metavar="TIME",
+        type=moment,
+        help="ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
+    )
+    create.add_argument(
+        "--to",
+        dest="until",
+        metavar="TIME",
+        type=moment,
+        help="ranges with records that arrived before this time",
+    )
+    create.add_argument(
+        "--snapshot", type=int, metavar="ID", help="what this snapshot of the lake table landed"
+    )
+    create.add_argument("--run", metavar="ID", help="what this run landed")
+    create.add_argument("--shard", metavar="ID", help="records of this shard, by --first and --last")
+    create.add_argument(
+        "--first", type=int, metavar="N", help="the sequence number of the first record, with --shard"
+    )
+    create.add_argument(
+        "--last", type=int, metavar="N", help="the sequence number of the last record, with --shard"
+    )
+    create.add_argument("--stream", metavar="NAME", help="only shards of this stream")
+    add_config(actions.add_parser("list", description="List all windows, oldest first."))
+    for name, what in (
+        ("show", "Show a window: its ranges, its cost, and how far it was copied."),
+        ("cancel", "Let no further wave of the window be committed. Its table keeps what was copied before."),
+    ):
+        one = actions.add_parser(name, description=what)
+        add_config(one)
+        one.add_argument("id", help="the id of the window")
+    copy = actions.add_parser(
+        "run",
+        description="Copy the window into its own table, wave after wave. A run that was killed is gone on with, and a window that was copied "
+        "as a whole gives nothing more.",
+    )
+    add_config(copy)
+    copy.add_argument("id", help="the id of the window")
+    copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipeline.wiring import wire
+
+    loaded = load(args)
+    # Before anything is opened: a wrong combination of options is told at once.
+    asked = _asked(args) if args.action == "create" else None
+    wiring = wire(loaded.settings)
+    try:
+        if asked is not None:
+            _create(args, wiring, *asked)
+        elif args.action == "list":
+            tell(*_listed(wiring))
+        elif args.action == "show":
+            _show(args.id, wiring)
+        elif args.action == "cancel":
+            _cancel(args.id, wiring)
+        else:
+            _run(args, wiring, Path(loaded.name))
+    finally:
+        wiring.ports.close()
+    return 0
+
+
+def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str) -> None:
+    window = wiring.windowing(_me()).create(asked, how=how, stream=args.stream)
+    tell(f"window {window.id}: {window.how}", *_costs(window))
+    tell(f"`headrace window run {window.id}` copies it into {_table(wiring, window.id)}")
+
+
+def _listed(wiring: "Wiring") -> "Iterator[str]":
+    kept = wiring.windowing(_me()).windows.all()
+    for each in kept:
+        tail = ", cancelled" if each.is_cancelled else ""
+        yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
+    if not kept:
+        yield "there is no window"
+
+
+def _show(window: str, wiring: "Wiring") -> None:
+    found = wiring.windowing(_me()).find(window)
+    tell(*_shown(found, wiring))
+
+
+def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
+    from pipeline.core.words import counted
+
+    window = found.window
+    yield f"window {window.id}: {window.how}"
+    yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{', and cancelled since' if found.is_cancelled else ''}"
+    for each in window.ranges:
+        after = "the start" if each.after is None else each.after
+        yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
+    yield from _costs(window)
+    copied = wiring.replaying(window.id, "headrace window show").copied()
+    yield f"{counted(copied, 'row')} copied into {_table(wiring, window.id)}"
+
+
+def _cancel(window: str, wiring: "Wiring") -> None:
+    from pipeline.core.window import Word
+
+    wiring.windowing(_me()).say(window, Word.CANCELLED)
+    tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
+
+
+def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
+    from pipeline.cli.services import join_spark
+    from pipeline.core.window import Word
+
+    windowing = wiring.windowing(_me())
+    window = windowing.find(args.id).window
+    if args.resume:
+        windowing.say(args.id, Word.RESUMED)
+    tell(*_costs(window))
+    join_spark(config)
+    for wave in wiring.replaying(args.id, f"headrace window {wiring.ports.ids.fresh()}").waves():
+        tell(f"{args.id}: {wave}")
+        for note in wave.notes:
+            tell_aside(f"{args.id}: {note}")
+    tell(f"the window is copied into {_table(wiring, args.id)}")
+
+
+def _table(wiring: "Wiring", window: str) -> str:
+    from pipeline.core.window import window_table
+
+    return window_table(wiring.settings.landing.table, window)
+
+
+def _costs(window: "ReplayWindow") -> "Iterator[str]":
+    yield window.cost()
+    for each in window.missing:
+        yield f"out of reach: {each}"
+
+
+def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
+    """What the options ask for, and the same for people."""
+    from pipeline.core.proof import Window as Arrivals
+    from pipeline.core.window_making import Numbers, OfRun, OfSnapshot
+    from pipeline.errors import BadSetting
+
+    by_time = args.since is not None or args.until is not None
+    if [by_time, args.snapshot is not None, args.run is not None, args.shard is not None].count(True) != 1:
+        raise BadSetting(
+            "a window is made either by --from and --to, or by --snapshot, or by --run, or by --shard; nothing was made"
+        )
+    if args.shard is None and (args.first is not None or args.last is not None):
+        raise BadSetting("--first and --last need --shard; nothing was made")
+    of = f" of the stream {args.stream}" if args.stream else ""
+    if args.snapshot is not None:
+        return OfSnapshot(args.snapshot), f"what snapshot {args.snapshot} landed{of}"
+    if args.run is not None:
+        return OfRun(args.run), f"what run {args.run} landed{of}"
+    if args.shard is not None:
+        first = "its first record" if args.first is None else args.first
+        last = "its last record" if args.last is None else args.last
+        return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
+    if args.since is not None and args.until is not None and args.since >= args.until:
+        raise BadSetting(
+            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was made"
+        )
+    bounds = [f"{word} {at.isoformat()}" for word, at in (("from", args.since), ("to", args.until)) if at]
+    return Arrivals(args.since, args.until), f"ranges{of} with records that arrived {' '.join(bounds)}"
+
+
+def _me() -> str:
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        user = "somebody"
+    return f"{user} on {socket.gethostname()}"

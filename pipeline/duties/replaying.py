@@ -1,0 +1,159 @@
+"""A wave of a window: rows of the lake table that the window's own table lacks are copied, and land in one commit.
+
+    begin ─► look ─► survey ─► copy ─► account ─► commit
+
+The window's table has a position of each shard in its own commits, and lands as the lake table does. So a killed run goes on where its last
+commit ended, the second of two runs at once is refused, and a window that was copied once gives nothing more. The lake table is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.parse_account import account
+from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
+from pipeline.core.position import Positions
+from pipeline.core.window import ReplayWindow
+from pipeline.core.window_plan import beginnings, why_not, wishes_of
+from pipeline.core.words import counted
+from pipeline.duties.next_wave import plan_next
+from pipeline.errors import Transient, Unknown, WrongShape
+from pipeline.lake_ports import ReplayPorts, WindowStore
+from pipeline.ports import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWave:
+    """What a wave did, for people."""
+
+    rows: int = 0
+    snapshot: int | None = None
+    """None where nothing of the window was left to copy."""
+    is_last: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "nothing left to copy" if self.snapshot is None else f"{counted(self.rows, 'row')} copied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying:
+    id: str
+    """Of the window."""
+    windows: WindowStore
+    ports: ReplayPorts
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+
+    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
+        """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
+        began = self.clock.monotonic()
+        while True:
+            wave = self.wave()
+            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            if wave.is_last:
+                wave = replace(wave, notes=(*wave.notes, *self._shortfall()))
+            yield wave
+            if wave.is_last or is_late:
+                return
+
+    def wave(self) -> ReplayedWave:
+        window = self.window()
+        source, table = self.ports.source, self.ports.table
+        if not source.exists():
+            raise Unknown(
+                f"the lake table doesn't exist, so that nothing of the window {window.id} can be copied"
+            )
+        table.ensure(create=not table.exists())
+        look = source.look()
+        self._check(window, look.positions)
+        self._begin(window, look.positions)
+        wishes = wishes_of(window, table.load().positions)
+        plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
+        if not plan.ranges:
+            return ReplayedWave()
+        self.on_arrow("planned")
+        parsed = self.ports.copier.copy(plan)
+        self.on_arrow("staged")
+        # A person may have cancelled the window while its rows were copied.
+        self.window()
+        snapshot = self._commit(plan, parsed)
+        self.on_arrow("committed")
+        return ReplayedWave(plan.rows, snapshot, plan.is_last)
+
+    def window(self) -> ReplayWindow:
+        found = next((each for each in self.windows.all() if each.window.id == self.id), None)
+        if found is None:
+            raise Unknown(
+                f"there is no window {self.id!r}. Nothing was copied; `headrace window list` names all windows"
+            )
+        if found.is_cancelled:
+            raise Unknown(
+                f"the window {self.id} is cancelled. Its table keeps what was copied before; `headrace window run {self.id} --resume` goes on"
+            )
+        return found.window
+
+    def _check(self, window: ReplayWindow, source: Positions) -> None:
+        target = self.ports.table.load().positions
+        if reasons := list(why_not(window, source, target)):
+            raise WrongShape(
+                f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; let the lake table land these records again, or "
+                "make a new window"
+            )
+
+    def _begin(self, window: ReplayWindow, source: Positions) -> None:
+        """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing."""
+        target = self.ports.table.load().positions
+        origins = tuple((s, source.origins[s]) for s in window.streams if s not in target.origins)
+        ranges = beginnings(window, target, run=self.run)
+        if origins or ranges:
+            self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
+            self.on_arrow("begun")
+
+    def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
+        accounts = account(plan, parsed, dropped_as="", version="", schema=0)
+        ranges = tuple(
+            Range(
+                Kind.COPIED,
+                each.key,
+                after=each.after,
+                upto=each.upto,
+                run=self.run,
+                claim=self.run,
+                rows=accounts[each.key].parsed,
+                bytes=each.bytes,
+                first_arrival=each.oldest,
+                last_arrival=each.newest,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
+            )
+            for each in plan.ranges
+        )
+        committed = self.ports.table.commit(Proposal(ranges, parsed.files, whole=True))
+        if refused := committed.landing.refused:
+            raise Transient(
+                f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of this "
+                "wave was committed; run the window again, and it goes on after the other run's records"
+            )
+        return committed.snapshot
+
+    def copied(self) -> int:
+        """Rows of the window's table, by its ledgers."""
+        if not self.ports.table.exists():
+            return 0
+        pages = (each.page for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
+        return sum(each.rows for page in pages for each in page.ranges)
+
+    def _shortfall(self) -> Iterator[str]:
+        window, copied = self.window(), self.copied()
+        if window.is_whole and copied != window.rows:
+            yield (
+                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table state {window.rows:,} for the window: "
+                "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"
+            )

@@ -1,0 +1,63 @@
+"""Windows are made of the ledgers, kept, found and cancelled. `pipeline.duties.replaying` copies them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.core.proof_chains import story_of
+from pipeline.core.proof_rows import first_kept_day
+from pipeline.core.window import KeptWindow, ReplayWindow, Word
+from pipeline.core.window_making import Asked, make_window
+from pipeline.errors import Unknown
+from pipeline.lake_ports import LineageTable, WindowStore
+from pipeline.ports import Clock, Ids
+from pipeline.settings.model import Settings
+
+_ID_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    settings: Settings
+    windows: WindowStore
+    lineage: LineageTable
+    clock: Clock
+    ids: Ids
+    by: str
+    """Who asks, for people."""
+
+    def create(self, asked: Asked, *, how: str, stream: str | None = None) -> ReplayWindow:
+        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name."""
+        now = self.clock.now()
+        made = make_window(
+            story_of(self.lineage.entries()),
+            asked,
+            takes=lambda key: stream in (None, key.stream.name),
+            kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
+        )
+        if not made.ranges:
+            raise Unknown(
+                f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+            )
+        window = ReplayWindow(
+            id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
+            application=self.settings.application,
+            made=now,
+            by=self.by,
+            how=how,
+            ranges=made.ranges,
+            missing=made.missing,
+        )
+        self.windows.keep(window)
+        return window
+
+    def find(self, window: str) -> KeptWindow:
+        for each in self.windows.all():
+            if each.window.id == window:
+                return each
+        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+
+    def say(self, window: str, word: Word) -> None:
+        """Note a word, unless it is the last one already."""
+        if self.find(window).is_cancelled != (word is Word.CANCELLED):
+            self.windows.say(window, word, by=self.by)

@@ -1,0 +1,76 @@
+"""Copying rows of the lake table into the table of a window, on Spark: one job looks which rows are there, a second one copies them.
+
+Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and writes files of the
+window's table that no commit names yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pipeline.core.parse_account import joined
+from pipeline.core.parse_values import Parsed, Piece, ReadUnit, SurveyOrder, WavePlan
+from pipeline.errors import Unreachable
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.parse import packed, survey_on
+from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from pipeline.lake.stage_codec import decode_parsed
+from pipeline.lake.waiting import warn
+from pipeline.lake.window_copy_task import CopySpec
+from pipeline.lake_ports import Copier, OnWaiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCopier(Copier):
+    session: Callable[[OnWaiting], SparkSession]
+    source: IcebergTable
+    table: IcebergTable
+    cores: int
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        spec = self.source.staging_spec()
+        return self._asked(lambda session: survey_on(session, order, spec, cores=self.cores))
+
+    def copy(self, plan: WavePlan) -> Parsed:
+        if not plan.units:
+            return Parsed()
+        bounds = tuple(each.bound for each in plan.ranges)
+        spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
+        units = packed(plan.units, cores=self.cores)
+        work = _copying(units, spec)
+        return joined(map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work))))
+
+    def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
+        session = self.session(warn)
+        try:
+            return ask(session)
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            raise Unreachable(
+                f"the Spark job that copies records to {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and "
+                "no position moved; run the window again"
+            ) from error
+
+
+def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Callable[[int], bytes]:
+    # A function inside of a function: Spark pickles it whole, and its imports run on the worker, from the shipped zip.
+    def work(number: int) -> bytes:
+        from datetime import UTC, datetime
+        from uuid import uuid4
+
+        from pipeline.lake.stage_codec import encode_parsed
+        from pipeline.lake.window_copy_task import copy_units
+
+        return encode_parsed(
+            copy_units(units[number], spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
+        )
+
+    return work

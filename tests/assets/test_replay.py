@@ -1,0 +1,112 @@
+"""The asset and the job that copy a window."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.names import replay_key
+from pipeline.clock import SystemIds, SystemTimer
+from pipeline.core.proof import ALL
+from pipeline.core.window import ReplayWindow, Word
+from pipeline.lake_ports import LineageTable, ReplayPorts, WindowStore
+from tests.dagster.fixtures import MakeInstance
+from tests.lake.files import StandingClock
+from tests.lake.parsings import A, B, good
+from tests.lake.windows import SETTINGS, WindowBed
+
+
+@dataclass
+class PortsOfBed:
+    """Only what a window needs: no run here reads Kinesis."""
+
+    bed: WindowBed
+    ids = SystemIds()
+    timer = SystemTimer()
+
+    @property
+    def clock(self) -> StandingClock:
+        return self.bed.clock
+
+    def windows(self) -> WindowStore:
+        return self.bed.windowing().windows
+
+    def lineage(self, _writer: str) -> LineageTable:
+        return self.bed.windowing().lineage
+
+    def replaying(self, window: str, _run: str) -> ReplayPorts:
+        return self.bed.ports_of(window)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@dataclass
+class Deployment:
+    bed: WindowBed
+    instance: dg.DagsterInstance
+    job: dg.JobDefinition
+
+    def run(self, window: str) -> dg.ExecuteInProcessResult:
+        op = replay_key(SETTINGS).to_python_identifier()
+        config = {"ops": {op: {"config": {"window": window}}}}
+        return self.job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
+
+
+@pytest.fixture
+def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
+    from pipeline.definitions import (
+        build_definitions,  # its import reads settings, which the fixture provides
+    )
+
+    bed = WindowBed(tmp_path / "lake")
+    ports: Any = PortsOfBed(bed)
+    job = build_definitions(SETTINGS, ports=ports).resolve_job_def("windows_app_replay")
+    return Deployment(bed, make_instance(), job)
+
+
+def a_window(deployment: Deployment) -> ReplayWindow:
+    deployment.bed.land(A, {1: good(1), 2: good(2)})
+    deployment.bed.land(B, {7: good(7)})
+    return deployment.bed.window(ALL)
+
+
+def test_a_run_copies_the_window_and_tells_its_rows_and_its_table(deployment: Deployment):
+    window = a_window(deployment)
+    result = deployment.run(window.id)
+    assert result.success
+    (made,) = result.get_asset_materialization_events()
+    told = {name: value.value for name, value in made.materialization.metadata.items()}
+    assert told == {
+        "window": window.id,
+        "table": f"lake.records_window_{window.id}",
+        "rows": 3,
+        "waves": 1,
+        "notes": "none",
+    }
+    assert deployment.bed.copied(window) == deployment.bed.lake_rows()
+
+
+def test_each_run_has_the_tag_by_which_dagster_can_limit_replays(deployment: Deployment):
+    window = a_window(deployment)
+    (run,) = [deployment.instance.get_run_by_id(deployment.run(window.id).run_id)]
+    assert run is not None
+    assert run.tags["headrace/replay"] == "windows-app"
+
+
+def test_a_second_run_copies_nothing_more(deployment: Deployment):
+    window = a_window(deployment)
+    deployment.run(window.id)
+    assert deployment.run(window.id).success
+    assert deployment.bed.copied(window) == deployment.bed.lake_rows()
+
+
+def test_a_run_of_a_cancelled_window_fails_and_says_how_to_go_on(deployment: Deployment):
+    window = a_window(deployment)
+    deployment.bed.windowing().say(window.id, Word.CANCELLED)
+    result = deployment.run(window.id)
+    assert not result.success
+    failed = next(event for event in result.all_events if event.is_step_failure)
+    assert "--resume" in str(failed.step_failure_data.user_failure_data)

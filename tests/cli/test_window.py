@@ -1,0 +1,116 @@
+"""`headrace window` on a real Spark, with the settings of a user."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import STOPPED, main
+from pipeline.lake import read
+from pipeline.lake.iceberg import IcebergTable
+from tests.lake.files import NOON
+from tests.lake.parsings import A, B, Bed, good
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+    pytest.mark.usefixtures("joined_spark"),
+]
+
+SETTINGS = """
+application: windows
+streams: [{{name: orders}}]
+aws: {{region: eu-west-1}}
+landing: {{home: {home}}}
+"""
+
+
+@pytest.fixture
+def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
+    bed = Bed(tmp_path / "home")
+    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    return bed
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+    assert main(["window", *argv]) == code
+    said = capsys.readouterr()
+    return said.out if code == 0 else said.err
+
+
+def copied(bed: Bed, window: str) -> list[int]:
+    table = IcebergTable(
+        bed.lake.properties, f"lake.records_window_{window}", state=bed.state, clock=bed.clock
+    )
+    return sorted(int(row["sequence_number"]) for row in read.rows(table, ("sequence_number",)).to_pylist())
+
+
+def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest.CaptureFixture[str]):
+    bed.land(A, {1: good(1)}, arrival=NOON - timedelta(days=2))
+    bed.land(A, {2: good(2)}, ended=["shardId-000000000002"])
+    child = A.__class__(A.stream, "shardId-000000000002")
+    bed.land(child, {5: good(5)}, parents=[A.shard_id])
+    bed.land(B, {7: good(7)}, arrival=NOON + timedelta(days=2))
+    created = told(capsys, "create", "--from", "2026-01-31", "--to", "2026-02-01").splitlines()
+    found = re.match(r"window ([0-9a-f]{8}): ranges with records that arrived from 2026-01-31", created[0])
+    assert found
+    window = found[1]
+    assert created[1:] == [
+        "2 shards of 1 stream, 2 rows, 0 bytes of Kinesis records, about 1 s of CPU to copy",
+        f"`headrace window run {window}` copies it into lake.records_window_{window}",
+    ]
+    assert told(capsys, "list").startswith(f"{window}  20")
+    assert "0 rows copied into" in told(capsys, "show", window)
+    assert told(capsys, "run", window).splitlines()[1:] == [
+        f"{window}: 1 row copied",
+        f"{window}: 1 row copied",
+        f"the window is copied into lake.records_window_{window}",
+    ]
+    assert copied(bed, window) == [2, 5]
+    assert main(["window", "run", window]) == 0
+    said = capsys.readouterr()
+    assert f"{window}: nothing left to copy" in said.out
+    assert said.err == ""
+    assert copied(bed, window) == [2, 5]
+    shown = told(capsys, "show", window)
+    assert "2 rows copied into" in shown
+    assert f"{A} after 1 up to 2, ended: 1 row" in shown
+    assert main(["lineage", "--window", window]) == 0
+    assert "2 rows in 3 ranges of 2 shards" in capsys.readouterr().out
+
+
+def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
+    bed: Bed, capsys: pytest.CaptureFixture[str]
+):
+    bed.land(A, {1: good(1)})
+    created = told(capsys, "create", "--shard", A.shard_id, "--first", "1")
+    window = created.split()[1].rstrip(":")
+    assert f"run {window} --resume" in told(capsys, "cancel", window)
+    assert "cancelled since" in told(capsys, "show", window)
+    assert "is cancelled" in told(capsys, "run", window, code=STOPPED)
+    told(capsys, "run", window, "--resume")
+    assert copied(bed, window) == [1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["create"], "either by --from and --to, or by --snapshot"),
+        (["create", "--run", "r", "--snapshot", "1"], "either by"),
+        (["create", "--run", "r", "--first", "1"], "need --shard"),
+        (["create", "--from", "2026-01-31", "--to", "2026-01-30"], "a time after --from"),
+        (["create", "--run", "nobody"], "No window was made"),
+        (["create", "--shard", "shardId-7"], "No window was made"),
+        (["show", "nobody"], "there is no window 'nobody'"),
+        (["run", "nobody"], "there is no window 'nobody'"),
+        (["cancel", "nobody"], "there is no window 'nobody'"),
+    ],
+)
+def test_a_mistake_is_told_and_nothing_is_made(
+    bed: Bed, capsys: pytest.CaptureFixture[str], argv: list[str], why: str
+):
+    bed.land(A, {1: good(1)})
+    assert why in told(capsys, *argv, code=STOPPED)
+    assert told(capsys, "list") == "there is no window\n"

@@ -1,0 +1,117 @@
+"""Windows over a real lake table, and the copying of them. What Spark's tasks do is done in this process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pipeline.clock import SystemIds
+from pipeline.core.parse_account import joined
+from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
+from pipeline.core.window import ReplayWindow, window_table
+from pipeline.core.window_making import Asked
+from pipeline.duties.replaying import Replaying
+from pipeline.duties.windowing import Windowing
+from pipeline.lake import read
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.parse_read import survey
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake.window_copy_task import CopySpec, copy_units
+from pipeline.lake.window_table import IcebergWindows
+from pipeline.lake_ports import Copier, ReplayPorts
+from pipeline.settings.model import Settings, StreamSettings
+from tests.lake.parsings import Bed, Killed
+
+SETTINGS = Settings(application="windows-app", streams=(StreamSettings(name="orders"),))
+
+
+@dataclass(kw_only=True)
+class InProcess(Copier):
+    bed: "WindowBed"
+    table: IcebergTable
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
+
+    def copy(self, plan: WavePlan) -> Parsed:
+        bounds = tuple(each.bound for each in plan.ranges)
+        spec = CopySpec(self.bed.lake.iceberg.staging_spec(), self.table.staging_spec(), bounds)
+        return joined(
+            # A task for each row group, as on a large Spark.
+            copy_units([unit], spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
+            for unit in plan.units
+        )
+
+
+class WindowBed(Bed):
+    def windowing(self, settings: Settings = SETTINGS) -> Windowing:
+        return Windowing(
+            settings=settings,
+            windows=IcebergWindows(self.lake.handle()),
+            lineage=IcebergLineage(self.lake.handle()),
+            clock=self.clock,
+            ids=SystemIds(),
+            by="a test",
+        )
+
+    def window(self, asked: Asked) -> ReplayWindow:
+        return self.windowing().create(asked, how="a test")
+
+    def table_of(self, window: ReplayWindow) -> IcebergTable:
+        return self._table(window.id)
+
+    def _table(self, window: str) -> IcebergTable:
+        name = window_table(self.lake.name, window)
+        return IcebergTable(self.lake.properties, name, state=self.state, clock=self.clock)
+
+    def ports_of(self, window: str) -> ReplayPorts:
+        table = self._table(window)
+        return ReplayPorts(
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            copier=InProcess(bed=self, table=table),
+            lineage=IcebergLineage(table),
+        )
+
+    def replaying(
+        self,
+        window: ReplayWindow,
+        *,
+        limits: WaveLimits | None = None,
+        kill: str = "",
+        at: Callable[[str], None] = lambda _: None,
+    ) -> Replaying:
+        def on_arrow(arrow: str) -> None:
+            at(arrow)
+            if arrow == kill:
+                raise Killed(arrow)
+
+        return Replaying(
+            id=window.id,
+            windows=IcebergWindows(self.lake.handle()),
+            ports=self.ports_of(window.id),
+            limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
+            run=f"run-{next(self._runs)}",
+            on_arrow=on_arrow,
+        )
+
+    def copy(self, window: ReplayWindow, **how: Any) -> list[str]:
+        """Copy the window as a whole. Returns what each wave told."""
+        return [f"{wave}" for wave in self.replaying(window, **how).waves()]
+
+    def copied(self, window: ReplayWindow) -> list[tuple[str, int, int, int]]:
+        """Epoch, shard, sequence number and sub-sequence number of each row of the window's table."""
+        return _rows(self.table_of(window))
+
+    def lake_rows(self) -> list[tuple[str, int, int, int]]:
+        return _rows(self.lake.handle())
+
+
+def _rows(table: IcebergTable) -> list[tuple[str, int, int, int]]:
+    columns = ("stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
+    found = read.rows(table, columns).to_pylist()
+    return sorted(
+        (r["shard_id"], r["stream_epoch"], int(r["sequence_number"]), r["sub_sequence_number"]) for r in found
+    )
