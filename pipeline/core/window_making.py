@@ -108,7 +108,7 @@ def _of_numbers(key: ShardKey, steps: Sequence[Step], asked: Numbers) -> WindowR
         return None
     low, high = min((r.after for r in landed), key=_text), max((r.upto for r in landed), key=order_text)
     # All user records of the number before the first one are outside of the window.
-    after = low if asked.first is None else _later(low, Position(asked.first - 1, _LAST_SUB))
+    after = low if not asked.first else _later(low, Position(asked.first - 1, _LAST_SUB))
     upto = high if asked.last is None or _is_last(high, asked.last) else Position(asked.last, _LAST_SUB)
     if _text(after) >= order_text(upto):
         return None

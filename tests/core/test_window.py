@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
@@ -221,6 +221,7 @@ def test_a_child_names_the_parents_that_belong_to_the_window():
     assert by_key[CHILD].parents == (A.shard_id,)
 
 
+@example(cuts=[1], first=0, last=None)
 @given(
     cuts=st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True).map(sorted),
     first=st.none() | st.integers(0, 65),
