@@ -218,6 +218,12 @@ def test_compressed_payloads_are_inflated_before_the_filter_and_the_parser(
     assert "more than 200 times" in aside["17"]["reason"]
     assert aside["5"]["reason"] == "the aggregate is cut off"
     assert {aside[each]["data"] for each in ("16", "17", "5")} == {payloads[6], bomb, b"\x1f\x8b"}
+    # A payload that couldn't be inflated is parsed again by a redrive; a malformed aggregate has no payload of a user.
+    assert [aside[each]["decode_error"] for each in ("16", "17", "5")] == [
+        None,
+        None,
+        "the aggregate is cut off",
+    ]
     if kind == "json":
         assert (wave.parsed, wave.dropped) == (3, {"filter": 1})
         assert aside["13"]["data"] == payloads[3]
