@@ -34,6 +34,12 @@ def project(example: Example, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modul
         del sys.modules[name]
 
 
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
 def test_sql_counts_complete_days_once_and_tells_of_orders_that_came_later(example: Example):
     table = make_table(example.folder)
     assert example.type("python count_days.py").splitlines() == [
@@ -52,11 +58,10 @@ def test_sql_counts_complete_days_once_and_tells_of_orders_that_came_later(examp
 
 
 def test_dagster_materializes_each_hour_when_it_is_complete_and_names_hours_with_later_records(
-    example: Example, project: ModuleType
+    example: Example, project: ModuleType, instance: dg.DagsterInstance
 ):
     assert "Validation successful" in example.type("dagster definitions validate -f definitions.py")
     table = make_table(example.folder)
-    instance = dg.DagsterInstance.ephemeral()
 
     def tick(cursor: str | None) -> dg.SensorResult | dg.SkipReason:
         result = project.complete_hours(dg.build_sensor_context(instance, cursor=cursor))
@@ -105,7 +110,9 @@ def test_dagster_materializes_each_hour_when_it_is_complete_and_names_hours_with
     assert check().passed
 
 
-def test_nothing_is_started_or_counted_before_headrace_states_a_time(example: Example, project: ModuleType):
+def test_nothing_is_started_or_counted_before_headrace_states_a_time(
+    example: Example, project: ModuleType, instance: dg.DagsterInstance
+):
     table = make_table(example.folder)
     head = table.open()
     for snapshot in reversed(head.metadata.snapshots):
@@ -115,7 +122,7 @@ def test_nothing_is_started_or_counted_before_headrace_states_a_time(example: Ex
             head.manage_snapshots().set_current_snapshot(snapshot.snapshot_id).commit()
             break
     assert "doesn't state yet" in example.type("python count_days.py")
-    skipped = project.complete_hours(dg.build_sensor_context(dg.DagsterInstance.ephemeral()))
+    skipped = project.complete_hours(dg.build_sensor_context(instance))
     assert isinstance(skipped, dg.SkipReason)
     assert "doesn't state yet" in str(skipped.skip_message)
 

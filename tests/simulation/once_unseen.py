@@ -98,7 +98,7 @@ ONCE_UNSEEN: Final = (
         "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
             "duties.gaps",
-            "            if any(shard.shard_id == each.key.shard_id for shard in listed):",
+            "            if not _is_left_out(each.key, listed):",
             "            if False:",
         ),
         seeds=200,
