@@ -56,6 +56,7 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     bed.check()
 
 
+@pytest.mark.slow
 def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
