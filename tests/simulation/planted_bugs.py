@@ -78,7 +78,7 @@ _TABLE_BUGS: Final = (
             "BEHIND_OTHERS = timedelta(minutes=10)",
             "BEHIND_OTHERS = timedelta(seconds=60)",
         ),
-        among={"retention": 86_400.0, "puts_every": 2.0},
+        among={"retention": 86_400.0, "puts_every": 6.0},
     ),
     a_bug(
         "fence-without-position",
