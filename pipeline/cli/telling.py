@@ -10,7 +10,9 @@ from pipeline.core.words import clean
 
 
 def tell(*lines: object, file: TextIO | None = None) -> None:
-    """Print each argument as one line, whatever characters it contains."""
+    """Print each argument as one line, whatever characters it contains; nothing without arguments."""
+    if not lines:
+        return
     out = sys.stdout if file is None else file
     print(*(clean(str(line)) for line in lines), sep="\n", file=out, flush=True)
 
