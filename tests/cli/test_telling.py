@@ -53,11 +53,6 @@ def status(dynamodb: "DynamoDBClient", aws: LocalAws, capsys: pytest.CaptureFixt
         ("a\u2028b\ud800", "a\\u2028b\\ud800"),
     ],
 )
-def test_without_lines_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    tell()
-    assert capsys.readouterr().out == ""
-
-
 def test_letters_are_printed_and_control_characters_are_escaped(raw: str, shown: str):
     assert clean(raw) == shown
     assert clean(shown) == shown
@@ -125,3 +120,8 @@ def test_commands_print_by_one_module_only():
         if not ast.unparse(call.args[0]).startswith("json.dumps(")
     ]
     assert found == []
+
+
+def test_without_lines_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    tell()
+    assert capsys.readouterr().out == ""
