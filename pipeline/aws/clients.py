@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import boto3
 from botocore import exceptions as boto
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
+from botocore.session import Session
 
 from pipeline.aws.plain_answers import with_plain_answers
 from pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
@@ -71,8 +74,9 @@ def _client(service: str, settings: AwsSettings) -> Any:
     try:
         # boto3 itself only reads AWS_DEFAULT_REGION.
         region = settings.region or os.environ.get("AWS_REGION")
-        session = boto3.Session(profile_name=settings.profile, region_name=region)
-        return session.client(service, endpoint_url=settings.endpoint, config=config)  # type: ignore[call-overload]
+        return _session(settings.profile, region).client(
+            service, endpoint_url=settings.endpoint, config=config
+        )  # type: ignore[call-overload]
     except boto.ProfileNotFound as error:
         raise BadSetting(_no_profile(settings)) from error
     except boto.NoRegionError as error:
@@ -84,6 +88,23 @@ def _client(service: str, settings: AwsSettings) -> Any:
         raise BadSetting(
             f"aws.endpoint {settings.endpoint!r} isn't the address of a service ({error})"
         ) from error
+
+
+def _session(profile: str | None, region: str | None) -> boto3.Session:
+    """A session with credentials of its own. All sessions of the process share what botocore knows about AWS's services."""
+    own = Session(profile=profile)
+    shared = _descriptions(own.get_config_variable("data_path"))
+    own.register_component("data_loader", shared)
+    session = boto3.Session(region_name=region, botocore_session=own)
+    # Each of boto3's sessions adds boto3's own folder to the shared list once more.
+    shared.search_paths[:] = dict.fromkeys(shared.search_paths)
+    return session
+
+
+@cache
+def _descriptions(data_path: str | None) -> Loader:
+    """The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths of making a client."""
+    return create_loader(data_path)
 
 
 def _no_profile(settings: AwsSettings) -> str:

@@ -88,3 +88,14 @@ def test_the_error_for_an_unknown_profile_of_the_environment_names_the_variable(
         kinesis_client(AwsSettings(region="eu-west-1"))
     assert str(error.value).startswith(named)
     assert "None" not in str(error.value)
+
+
+def test_clients_share_the_descriptions_of_services_and_no_credentials(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "-")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    first = dynamodb_client(SETTINGS)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    second = dynamodb_client(SETTINGS)
+    assert first.meta.service_model.metadata is second.meta.service_model.metadata
+    keys = [client._request_signer._credentials.access_key for client in (first, second)]  # no public name
+    assert keys == ["first", "second"]

@@ -46,11 +46,13 @@ class Stream:
             for parent in {p for s in self.shards.values() for p in s.parents}
         }
         self.over = max(self.born.values()) + 1
+        self._open = {name: replace(shard, closed=False) for name, shard in self.shards.items()}
+        self._shut = {name: replace(shard, closed=True) for name, shard in self.shards.items()}
 
     def listed(self, now: int, since: int | None = None) -> list[Shard]:
         return [
-            replace(shard, closed=self.closed.get(name, now + 1) <= now)
-            for name, shard in self.shards.items()
+            (self._shut if self.closed.get(name, now + 1) <= now else self._open)[name]
+            for name in self.shards
             if self.born[name] <= now
             and not self.is_gone(name, now)
             and (since is None or self.closed.get(name, now + 1) >= since)

@@ -13,6 +13,9 @@ from pipeline.demo.home import Home
 from pipeline.demo.reading import read_puts
 from tests.modes import open_to_others, usual_umask
 
+# `.ci/run` runs the demo itself, with more records, and the demo's own judge decides there.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 RECORDS = 2000
 
