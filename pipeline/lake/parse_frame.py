@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.types import IcebergType
 
 from pipeline.core.batch_context import BatchContext
+from pipeline.core.json_columns import Limits
 from pipeline.errors import BadSetting
 from pipeline.lake.decode import Decoder
 from pipeline.lake.decode_avro import AvroDecoder
@@ -20,6 +21,7 @@ from pipeline.lake.decode_protobuf import ProtobufDecoder
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.json_text import NO_OBJECT
 from pipeline.lake.parsed_table import PROVENANCE
+from pipeline.lake.schema import DAY
 from pipeline.lake.spark_types import iceberg_type
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 _CORRUPT = "headrace_corrupt"
 _REASON, _DATA = "quarantine_reason", "quarantine_data"
-_TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
+_TAKEN = frozenset({*PROVENANCE, DAY, "record", _REASON, _DATA, _CORRUPT})
 
 Reading = Callable[[bool | None], "DataFrame"]
 
@@ -48,11 +50,18 @@ class Frames:
         own = ["callable"] if self.settings.format is ParseFormat.CALLABLE else []
         return " or ".join([*(["filter"] if self.settings.filter else []), *own])
 
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.settings.most_columns, _TAKEN)
+
     def schema(self, session: SparkSession) -> StructType:
         """The columns that the settings name, as Spark understands them."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import StructType
 
+        if not self.settings.schema:
+            return StructType()
         try:
             # from_json reads a schema on the server: a Spark Connect client has no parser of its own.
             found: Any = (
