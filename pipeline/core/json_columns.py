@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Kind: TypeAlias = "str | Struct | Items"
-"""The type of a column. A text is Spark's name of a type whose inside isn't looked at (long, string, map)."""
+"""The type of a column. A text is Spark's name of a type whose inside isn't looked at (long, string, a map)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,9 @@ def _kind_of(spark: Any) -> Kind:
         return spark
     if spark["type"] == "struct":
         return struct_of((each["name"], each["type"]) for each in spark["fields"])
-    return Items(_kind_of(spark["elementType"])) if spark["type"] == "array" else str(spark["type"])
+    if spark["type"] == "array":
+        return Items(_kind_of(spark["elementType"]))
+    return f"map<{_ddl(_kind_of(spark['keyType']))}, {_ddl(_kind_of(spark['valueType']))}>"
 
 
 def spark_of(kind: Kind) -> Any:
@@ -415,7 +417,8 @@ def _ddl(kind: Kind) -> str:
         case Items():
             return f"ARRAY<{_ddl(kind.of)}>"
         case _:
-            return _DDL.get(kind, kind.upper())
+            # Names within a map keep their letters.
+            return _DDL.get(kind, kind.upper() if "<" not in kind else kind)
 
 
 def _quoted(name: str) -> str:

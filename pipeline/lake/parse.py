@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.core.json_columns import Fact, Judge, Limits, Struct, grow, spark_of
+from pipeline.core.json_columns import Fact, Judge, Limits, Struct, grow, spark_of, struct_of
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
@@ -28,7 +28,7 @@ from pipeline.lake.ship import ship
 from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, Parser, StagingSpec
+from pipeline.lake_ports import Inferrer, OnWaiting, Parser, StagingSpec
 from pipeline.settings.choices import ColumnsFrom, ParseFormat
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _TASKS_A_CORE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkParser(Parser):
+class SparkParser(Parser, Inferrer):
     session: Callable[[OnWaiting], SparkSession]
     """Called for the first look: most looks at the positions find nothing to parse."""
     frames: Frames
@@ -106,6 +106,17 @@ class SparkParser(Parser):
             has_malformed=bool(plan.malformed),
         )
         return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+
+    def infer(self, plan: WavePlan) -> Struct:
+        return self.asked(lambda session: self._infer(session, plan))
+
+    def _infer(self, session: SparkSession, plan: WavePlan) -> Struct:
+        ship(session)
+        columns = _struct_of(self.frames.schema(session))
+        if self.table.exists():
+            columns = Struct({**columns.fields, **self.table.own_columns().columns.fields})
+        facts = self.facts(session, plan, columns) if plan.units else {}
+        return grow(columns, facts, self.frames.limits)
 
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
         """What the payloads of the wave that the filter lets through have beyond these columns."""
@@ -179,6 +190,10 @@ class SparkParser(Parser):
                 f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
                 "position moved; the next run tries again"
             ) from error
+
+
+def _struct_of(schema: StructType) -> Struct:
+    return struct_of((each["name"], each["type"]) for each in schema.jsonValue()["fields"])
 
 
 def _numbers(session: SparkSession, tasks: int) -> DataFrame:

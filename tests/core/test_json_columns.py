@@ -141,10 +141,10 @@ def test_a_payload_that_does_not_fit_is_told_why():
         ("n", "integer"),
         ("ok", "boolean"),
         ("at", "timestamp"),
-        ("tags", {"type": "map"}),
+        ("tags", {"type": "map", "keyType": "string", "valueType": "long"}),
         ("items", {"type": "array", "elementType": spark_of(Struct({"sku": "string"}))}),
     ])  # fmt: skip
-    fits = {
+    fits: dict[str, Any] = {
         "id": 1,
         "n": None,
         "ok": True,
@@ -154,7 +154,7 @@ def test_a_payload_that_does_not_fit_is_told_why():
         "e": [{}],
     }
     assert why_not(fits, columns) is None
-    told = [
+    told: list[tuple[dict[str, Any], str]] = [
         (
             {"id": 1.5},
             "the field id has a number with a fraction or an exponent, and its column is of type long",
@@ -174,6 +174,7 @@ def test_a_payload_that_does_not_fit_is_told_why():
     ]
     for payload, reason in told:
         assert why_not(payload, columns) == reason
+    assert ddl_of(columns).endswith("tags map<STRING, BIGINT>, items ARRAY<STRUCT<sku: STRING>>")
     assert Judge(columns, LIMITS, is_whole=False).why_not({"new": 1}) is None
 
 
