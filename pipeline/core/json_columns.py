@@ -49,15 +49,23 @@ Path: TypeAlias = tuple[str | None, ...]
 Fact: TypeAlias = tuple[Path, str]
 """A payload has a value of this kind there, and the columns have no place for it yet."""
 
+OBJECT: Fact = ((), "object")
+"""Each payload has this one."""
+
 DEPTH = 10
 """The most steps of a path."""
 _LONGEST_NAME = 255
 _MOST_FACTS = 20_000
 """The most facts that one task reports: those that most payloads have."""
+_FACTS_A_FIELD = 10
+"""A payload with more facts for each field that is allowed isn't looked at further: there are a few kinds, and lists within lists."""
 _INT, _LONG, _FLOAT = 2**31, 2**63, 3.4028235e38
-_WIDER = {("integer", "long"), ("float", "double")}
-_SCALARS = ("boolean", "long", "double", "string")
-_GROUPS = ("object", "array", "string", "number", "boolean")
+_PROMOTED = {"integer": "long", "float": "double"}
+_TOO_LARGE = "too large"
+"""The kind of a value that its column could hold if it were promoted."""
+_OF_SPARK = {"string", "binary", "date", "timestamp", "timestamp_ntz", "decimal", "map"}
+_LEAVES = ("boolean", "long", "double", "string", _TOO_LARGE)
+_GROUPS = ("object", "array", "string", "number", "boolean", _TOO_LARGE)
 """Kinds of which one wins, where payloads contradict each other. The first of equals wins."""
 
 
@@ -74,11 +82,12 @@ class Limits:
 
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
     """None of a payload that would alone bring more fields than are allowed: it is no example of the others."""
-    found: set[Fact] = set()
+    found = {OBJECT}
     for _ in _facts(payload, columns, (), found):
-        if len(found) > limits.columns:
+        if len(found) > _FACTS_A_FIELD * limits.columns:
             return frozenset()
-    return frozenset(found)
+    fields = {path for path, _ in found if path and path[-1] is not None}
+    return frozenset() if len(fields) > limits.columns else frozenset(found)
 
 
 def _facts(value: Any, kind: Kind | None, path: Path, found: set[Fact]) -> Iterator[None]:
@@ -98,8 +107,8 @@ def _facts(value: Any, kind: Kind | None, path: Path, found: set[Fact]) -> Itera
             yield from _facts(each, None if kind is None else kind.of, (*path, None), found)
     elif kind is None:
         found.add((path, _scalar(value)))
-    elif (wider := _wider(value, kind)) is not None:
-        found.add((path, wider))
+    elif _is_too_large(value, kind):
+        found.add((path, _TOO_LARGE))
     yield
 
 
@@ -116,12 +125,10 @@ def _scalar(value: Any) -> str:
             return "string"
 
 
-def _wider(value: Any, kind: Kind) -> str | None:
-    if kind == "integer" and type(value) is int and not -_INT <= value < _INT and -_LONG <= value < _LONG:
-        return "long"
-    if kind == "float" and type(value) is float and abs(value) > _FLOAT:
-        return "double"
-    return None
+def _is_too_large(value: Any, kind: Kind) -> bool:
+    if kind == "integer":
+        return type(value) is int and not -_INT <= value < _INT and -_LONG <= value < _LONG
+    return kind == "float" and type(value) is float and abs(value) > _FLOAT
 
 
 def counted_facts(of_payloads: Iterable[frozenset[Fact]]) -> Counter[Fact]:
@@ -148,7 +155,7 @@ def grow(columns: Struct, facts: Mapping[Fact, int], limits: Limits) -> Struct:
     """
     kinds = _winners(facts)
     leaves = sorted(
-        ((path, kind, count) for path, (kind, count) in kinds.items() if kind in _SCALARS),
+        ((path, kind, count) for path, (kind, count) in kinds.items() if kind in _LEAVES),
         key=lambda leaf: (-leaf[2], *_order(leaf[:2])),
     )
     for path, *_ in leaves:
@@ -181,7 +188,9 @@ def _put(
     """The column with the value at the end of the path in it. None where it has no place there."""
     if at == len(path):
         new = kinds[path][0]
-        return new if kind is None or (isinstance(kind, str) and (kind, new) in _WIDER) else None
+        if new == _TOO_LARGE:
+            return _PROMOTED.get(kind) if isinstance(kind, str) else None
+        return new if kind is None else None
     step, here = path[at], kinds[path[:at]][0] if kind is None and path[:at] in kinds else None
     if step is None:
         if not (isinstance(kind, Items) or here == "array"):
@@ -323,7 +332,7 @@ def _has_value(value: Any) -> bool:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Types that aren't named here are left to Spark, which reads texts as times, and anything as text."""
+    """Spark judges the values of its other types: it reads texts as times, and anything as text."""
     match kind:
         case "boolean":
             return isinstance(value, bool)
@@ -334,7 +343,7 @@ def _fits(value: Any, kind: str) -> bool:
         case "double" | "float":
             return type(value) in (int, float)
         case _:
-            return True
+            return kind.partition("(")[0].partition("<")[0] in _OF_SPARK
 
 
 def _other(value: Any, kind: Kind, path: Path) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.core.json_columns import Fact, Judge, Limits, Struct, grow, spark_of, struct_of
+from pipeline.core.json_columns import OBJECT, Fact, Judge, Limits, Struct, grow, spark_of, struct_of
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
@@ -93,7 +93,7 @@ class SparkParser(Parser, Inferrer):
         if plan.units and not (freezes and before.are_frozen):
             facts = self.facts(session, plan, before.columns)
         own, columns, number = self.table.grown(
-            lambda present: grow(present, facts, limits), freezes=freezes and bool(facts)
+            lambda present: grow(present, facts, limits), freezes=freezes and OBJECT in facts
         )
         if not plan.units:
             return Parsed(), number

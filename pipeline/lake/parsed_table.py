@@ -106,7 +106,7 @@ class IcebergTyped(_Parsed):
 
         table = self._changed(change, freezes=freezes)
         own = _own_columns(table)
-        names = [*PROVENANCE, *own.columns.fields]
+        names = [*PROVENANCE, *(name for name, _ in own.spark)]
         return own, _file_schema(table, names), table.schema().schema_id
 
     def _changed(self, change: Callable[[Table], UpdateSchema | None], *, freezes: bool = False) -> Table:
@@ -144,18 +144,20 @@ class OwnColumns:
 
     columns: Struct
     spark: tuple[tuple[str, Any], ...]
-    """The same with their whole types, as Spark writes them in JSON. Columns that JSON can't fill, such as a time of the day, are left out."""
+    """The same with their whole types, as Spark writes them in JSON. Columns that Spark can't read out of JSON, such as a time of the day, are
+    left out."""
     are_frozen: bool
 
 
-def _own(table: Table) -> list[tuple[str, Any]]:
-    found = ((each.name, spark_type(each.field_type)) for each in table.schema().fields)
-    return [(name, kind) for name, kind in found if kind is not None and name not in PROVENANCE]
+def _own(table: Table) -> dict[str, IcebergType]:
+    return {each.name: each.field_type for each in table.schema().fields if each.name not in PROVENANCE}
 
 
 def _own_columns(table: Table) -> OwnColumns:
-    own = _own(table)
-    return OwnColumns(struct_of(own), tuple(own), _is_frozen(table))
+    own = {name: (kind, spark_type(kind)) for name, kind in _own(table).items()}
+    columns = struct_of((name, str(kind) if spark is None else spark) for name, (kind, spark) in own.items())
+    readable = tuple((name, spark) for name, (_, spark) in own.items() if spark is not None)
+    return OwnColumns(columns, readable, _is_frozen(table))
 
 
 def _is_frozen(table: Table) -> bool:
