@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from pipeline.lake import read
 from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.settings.choices import ColumnsFrom
+from pipeline.settings.choices import ColumnsFrom, ParseFormat
 from pipeline.settings.model import SparkSettings
-from tests.lake.parsings import A, Bed
+from tests.lake import test_decode_avro as avro
+from tests.lake import test_registry_header as headers
+from tests.lake.parsings import A, Bed, Killed
 from tests.lake.test_parse_spark import parsing
 from tests.spark import SparkServer
 
@@ -71,14 +75,59 @@ def test_new_fields_become_columns_and_what_contradicts_them_goes_to_quarantine(
     assert "most_columns (8)" in why["21"]
 
 
-def test_columns_that_were_inferred_stay(spark: "SparkSession", tmp_path: Path):
+@pytest.mark.slow
+def test_columns_that_were_inferred_stay_also_where_the_run_is_killed_before_its_rows(
+    spark: "SparkSession", tmp_path: Path
+):
     bed = Bed(tmp_path)
-    own = {"columns": ColumnsFrom.INFERRED, "schema": "", "filter": "CAST(data AS STRING) NOT LIKE '%skip%'"}
-    bed.land(A, texts({"id": 1}, {"id": 2, "name": "n"}, {"skip": 1}, start=1))
-    assert parsing(bed, spark, **own).wave().parsed == 2
+    own = {
+        "columns": ColumnsFrom.INFERRED,
+        "schema": "",
+        "filter": "CAST(data AS STRING) NOT LIKE '%skip%'",
+    }
+    bed.land(A, {1: b"[]"})
+    assert parsing(bed, spark, **own).wave().quarantined == 1
+    assert not bed.typed().own_columns().are_frozen
+    bed.land(A, texts({"id": 1}, {"id": 2, "name": "n"}, {"skip": 1}, start=2))
+
+    def killed(arrow: str) -> None:
+        if arrow == "staged":
+            raise Killed
+
+    with pytest.raises(Killed):
+        replace(parsing(bed, spark, **own), on_arrow=killed).wave()
+    assert bed.typed().own_columns().are_frozen
     bed.land(A, texts({"id": 3, "other": 1}, {"id": "x"}, start=10))
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (1, 1)
-    assert bed.parsed() == [(A.shard_id, 1, 0), (A.shard_id, 2, 0), (A.shard_id, 10, 0)]
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (3, 1, {"filter": 1})
+    assert [number for _, number, _ in bed.parsed()] == [2, 3, 10]
     assert [name for name, _ in bed.typed().own_columns().spark] == ["id", "name"]
     assert reasons(bed)["11"].startswith("the field id has text")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [ParseFormat.AVRO_CONFLUENT, ParseFormat.AVRO_GLUE])
+def test_an_unknown_schema_of_a_registry_costs_its_own_records_until_it_is_in_the_folder(
+    spark: "SparkSession", tmp_path: Path, kind: ParseFormat
+):
+    bed = Bed(tmp_path)
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    is_glue = kind is ParseFormat.AVRO_GLUE
+    one, two = (str(UUID(int=n)) if is_glue else str(n) for n in (1, 2))
+    begin = b"\3\0" + bytes(15) if is_glue else b"\0\0\0\0"
+    (folder / f"{one}.avsc").write_text(json.dumps(headers.OLD))
+    old = avro.written({"n": 1, "x": 5}, headers.OLD)
+    new = avro.written({"n": 2, "s": "t"}, headers.NEW)
+    own = {"format": kind, "schema": json.dumps(headers.NEW), "schemas": str(folder)}
+    bed.land(A, {1: begin + b"\1" + old, 2: begin + b"\2" + new})
+    wave = parsing(bed, spark, **own).wave()
+    assert (wave.parsed, wave.quarantined) == (1, 1)
+    assert (
+        reasons(bed)["2"] == f"the payload was written by schema {two}, which isn't in the folder `schemas`"
+    )
+    (folder / f"{two}.avsc").write_text(json.dumps(headers.NEW))
+    bed.land(A, {3: begin + b"\2" + new})
+    assert parsing(bed, spark, **own).wave().parsed == 1
+    bed.check()
+    assert sorted(row["n"] for row in read.rows(bed.typed()).to_pylist()) == [1, 2]
