@@ -83,33 +83,32 @@ class Limits:
 def facts_of(payload: Mapping[str, Any], columns: Struct, limits: Limits) -> frozenset[Fact]:
     """None of a payload that would alone bring more fields than are allowed: it is no example of the others."""
     found = {OBJECT}
-    for _ in _facts(payload, columns, (), found):
-        if len(found) > _FACTS_A_FIELD * limits.columns:
-            return frozenset()
+    if Judge(columns, limits, is_whole=True).why_not(payload) is None:
+        return frozenset(found)
+    _put_facts(payload, columns, (), found, _FACTS_A_FIELD * limits.columns)
     fields = {path for path, _ in found if path and path[-1] is not None}
     return frozenset() if len(fields) > limits.columns else frozenset(found)
 
 
-def _facts(value: Any, kind: Kind | None, path: Path, found: set[Fact]) -> Iterator[None]:
-    """Put facts into `found`. It stops after each value, so that the caller can stop it for good."""
-    if value is None or len(path) > DEPTH:
+def _put_facts(value: Any, kind: Kind | None, path: Path, found: set[Fact], most: int) -> None:
+    """Put facts into `found`, and stop where there are too many."""
+    if len(path) > DEPTH or len(found) > most or (kind is None and not _has_value(value)):
         return
     if isinstance(value, dict) and (kind is None or isinstance(kind, Struct)):
         if kind is None:
             found.add((path, "object"))
         inner: Mapping[str, Kind] = {} if kind is None else kind.fields
         for name, each in value.items():
-            yield from _facts(each, inner.get(name), (*path, name), found)
+            _put_facts(each, inner.get(name), (*path, name), found, most)
     elif isinstance(value, list) and (kind is None or isinstance(kind, Items)):
         if kind is None:
             found.add((path, "array"))
         for each in value:
-            yield from _facts(each, None if kind is None else kind.of, (*path, None), found)
+            _put_facts(each, None if kind is None else kind.of, (*path, None), found, most)
     elif kind is None:
         found.add((path, _scalar(value)))
     elif _is_too_large(value, kind):
         found.add((path, _TOO_LARGE))
-    yield
 
 
 def _scalar(value: Any) -> str:
@@ -284,6 +283,9 @@ class Judge:
     def _of_struct(self, value: Mapping[str, Any], kind: Struct, path: Path) -> str | None:
         for name, each in value.items():
             of = kind.fields.get(name)
+            if each is None or (type(of) is str and _fits(each, of)):
+                # Most values end here, without a path.
+                continue
             if of is not None:
                 if why := self._why_not(each, of, (*path, name)):
                     return why
@@ -333,17 +335,18 @@ def _has_value(value: Any) -> bool:
 
 def _fits(value: Any, kind: str) -> bool:
     """Spark judges the values of its other types: it reads texts as times, and anything as text."""
-    match kind:
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return type(value) is int and -_INT <= value < _INT
-        case "long":
-            return type(value) is int and -_LONG <= value < _LONG
-        case "double" | "float":
-            return type(value) in (int, float)
-        case _:
-            return kind.partition("(")[0].partition("<")[0] in _OF_SPARK
+    if kind == "string":
+        return True
+    of = type(value)
+    if kind == "long":
+        return of is int and -_LONG <= value < _LONG
+    if kind in ("double", "float"):
+        return of is float or of is int
+    if kind == "boolean":
+        return of is bool
+    if kind == "integer":
+        return of is int and -_INT <= value < _INT
+    return kind.partition("(")[0].partition("<")[0] in _OF_SPARK
 
 
 def _other(value: Any, kind: Kind, path: Path) -> str:
