@@ -59,7 +59,7 @@ def _digest(text: str) -> str:
 
 @cache
 def _source_of(module: str) -> str:
-    """The source of the whole module, as this process has loaded it. Modules that it imports aren't part of it."""
+    """The source of the whole module, read once in a process. Modules that it imports aren't part of it."""
     try:
         return inspect.getsource(import_module(module))
     except (OSError, TypeError):
