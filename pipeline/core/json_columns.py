@@ -3,7 +3,8 @@
     payloads ─► facts (counted by Spark's tasks) ─► grow: the columns with what is new ─► why_not: does this payload fit them?
 
 A column is never dropped, narrowed or given another type, except Iceberg's promotions of int to long and of float to double. What `grow`
-decides depends on how many payloads have a fact, and never on the order or the tasks in which they were read.
+decides depends on how many payloads have a fact, and not on the order or the tasks in which they were read. Only where a flood of names brings
+more facts than a task keeps, rare ones may be counted too low.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ DEPTH = 10
 """The most steps of a path."""
 _LONGEST_NAME = 255
 _MOST_FACTS = 20_000
-"""The most facts that one task reports: those that most payloads have."""
+"""The most facts that one task reports: those that most payloads have. It holds at most twice as many, and one payload's."""
 _FACTS_A_FIELD = 10
 """A payload with more facts for each field that is allowed isn't looked at further: there are a few kinds, and lists within lists."""
 _INT, _LONG, _FLOAT = 2**31, 2**63, 3.4028235e38
@@ -134,8 +135,12 @@ def counted_facts(of_payloads: Iterable[frozenset[Fact]]) -> Counter[Fact]:
     counts: Counter[Fact] = Counter()
     for facts in of_payloads:
         counts.update(facts)
-    if len(counts) <= _MOST_FACTS:
-        return counts
+        if len(counts) > 2 * _MOST_FACTS:
+            counts = _most(counts)
+    return _most(counts) if len(counts) > _MOST_FACTS else counts
+
+
+def _most(counts: Counter[Fact]) -> Counter[Fact]:
     return Counter(dict(sorted(counts.items(), key=lambda each: (-each[1], *_order(each[0])))[:_MOST_FACTS]))
 
 

@@ -127,6 +127,9 @@ def test_a_flood_of_fields_costs_itself_only():
     assert "most_columns (12)" in str(why_not(flood, columns))
     few = after([{"id": 1}, {"id": 2}, *({f"k{n}": n} for n in range(1000))])
     assert (next(iter(few.fields)), few.size) == ("id", 12)
+    names = ({"id": 1, f"k{n}": n} for n in range(50_000))
+    counts = counted_facts(facts_of(each, NONE, LIMITS) for each in names)
+    assert (len(counts), counts[("id",), "long"]) == (20_000, 50_000)
     deep: Any = 1
     for _ in range(DEPTH):
         deep = {"d": deep}

@@ -102,7 +102,7 @@ def test_a_type_in_the_settings_may_be_widened_and_an_older_deployment_goes_on(t
     files, number = typed.with_columns(wide)
     assert ddl(typed) == "id BIGINT, s STRUCT<n: DOUBLE>, d DECIMAL(12,2)"
     assert typed.with_columns(narrow) == (files, number)
-    for name, kind in (("id", StringType()), ("d", DecimalType(12, 3)), ("s", StructType())):
+    for name, kind in (("id", StringType()), ("d", DecimalType(14, 3)), ("s", StructType())):
         with pytest.raises(WrongShape, match=f"the column {name}"):
             typed.with_columns([(name, kind)])
     typed.with_columns([("s", StructType())], may_have_more=True)
