@@ -31,6 +31,7 @@ from pipeline.lake_ports import (
     WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from pipeline.settings.choices import ParseFormat
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
 
@@ -182,6 +183,7 @@ class Adapters:
         """On the Spark of the first worker in the settings, as compaction."""
         from pipeline.core.batch_context import BatchContext
         from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_code import code_of
         from pipeline.lake.parse_frame import Frames
         from pipeline.lake.parse_source import IcebergSource
         from pipeline.lake.redrive import SparkRedriver
@@ -212,6 +214,8 @@ class Adapters:
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
             redriver=replace(parser, source=quarantine),
+            inferrer=parser if target.format is ParseFormat.JSON else None,
+            code=lambda: code_of(target),
             kept=(
                 self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
                 self._kept_table(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.expiry_plan import History, Shape
+from pipeline.core.json_columns import Struct
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
 from pipeline.core.parse_values import Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
@@ -302,6 +303,12 @@ class Parser(Surveyor, Protocol):
         ...
 
 
+class Inferrer(Surveyor, Protocol):
+    def infer(self, plan: WavePlan) -> Struct:
+        """The columns that the table would have if the payloads of this wave added theirs. Nothing is written."""
+        ...
+
+
 class Redriver(Parser, Protocol):
     """A parser whose rows come from the quarantine table."""
 
@@ -336,6 +343,10 @@ class ParsePorts:
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
+    inferrer: Inferrer | None = None
+    """None where payloads don't tell their columns."""
+    code: Callable[[], str] = str
+    """What parses the rows, with digests of the code and of the schema, for the ledger."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -32,6 +32,7 @@ from pipeline.duties.compacting import Compacting
 from pipeline.duties.deleting import Deleting
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.expiring import Expiring
+from pipeline.duties.inferring import Inferring
 from pipeline.duties.known_tables import KnownTables
 from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
@@ -450,6 +451,17 @@ class Wiring:
             clock=self.ports.clock,
             expiring=tuple(map(self._expiring_of, parts.kept)),
             run=run_id,
+            code=parts.code,
+        )
+
+    def inferring(self, target: ParseSettings) -> Inferring:
+        """Which columns the payloads of a target would make."""
+        parts, wave = self.ports.parsing(target, "infer"), self.settings.wave
+        return Inferring(
+            settings=target,
+            source=parts.source,
+            inferrer=parts.inferrer,
+            limits=WaveLimits(wave.records, wave.bytes),
         )
 
     def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
@@ -464,6 +476,7 @@ class Wiring:
             dropped_as=parts.dropped_as,
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
+            code=parts.code,
         )
 
     def _expiring_of(self, each: KeptTable) -> Expiring:

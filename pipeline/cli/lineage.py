@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from pipeline.lake_ports import LineageTable
     from pipeline.ports import LeaseStore
 
+_SHORT_OF_TARGET = [
+    "at",
+    "snapshot",
+    "shard",
+    "kind",
+    "rows",
+    "parsed",
+    "quarantined",
+    "dropped",
+    "version",
+    "schema",
+    "code",
+]
 _SHORT = ["at", "snapshot", "shard", "kind", "rows", "upto", "parents", "children"]
 
 
@@ -33,6 +46,11 @@ def add(subparsers: "Subparsers") -> None:
         "--window",
         metavar="ID",
         help="show the ledgers of the table of this window (`headrace window`) instead of the lake table's",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="show the ledgers of this target of `parse`: what became of the rows of each range, and which code and schema decided it",
     )
     parser.add_argument("--csv", action="store_true", help="print all columns, as CSV")
     views = parser.add_mutually_exclusive_group()
@@ -62,6 +80,12 @@ def run(args: argparse.Namespace) -> int:
     adapters = Adapters(load(args).settings)
     if args.window is not None and (args.rebuild or args.gaps or args.family or args.sequence is not None):
         raise BadSetting("--window goes with --shard and --csv only; nothing was read")
+    if args.target is not None and (
+        args.window is not None or args.rebuild or args.gaps or args.family or args.sequence is not None
+    ):
+        raise BadSetting("--target goes with --shard and --csv only; nothing was read")
+    if args.target is not None:
+        return _show_target(args, adapters)
     if args.rebuild:
         return _rebuild(adapters)
     if args.sequence is not None or args.gaps or args.family:
@@ -128,6 +152,32 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     tell(f"{total} in {counted(len(frame), 'range')} of {shards}")
     if args.window is None:
         _tell_through(adapters)
+    return 0
+
+
+def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
+    import pandas as pd
+
+    from pipeline.cli.parse import targets_of
+    from pipeline.errors import Unknown
+    from pipeline.lake.lineage_frame import parsed_frame
+    from pipeline.lake.lineage_table import IcebergLineage
+
+    (target,) = targets_of(adapters.settings, args.target)
+    table = adapters.typed(target, "lineage")
+    if not table.exists():
+        raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
+    frame = parsed_frame(IcebergLineage(table).entries())
+    if args.shard is not None:
+        # A redrive counts under the shard's id with an ending.
+        frame = frame[frame["shard"].str.partition("#")[0] == args.shard]
+    if args.csv:
+        frame.to_csv(sys.stdout, index=False)
+    elif frame.empty:
+        tell("no range of records was parsed" + (f" of {args.shard}" if args.shard else ""))
+    else:
+        with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 120):
+            tell(*frame[_SHORT_OF_TARGET].to_string(index=False).split("\n"))
     return 0
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load
 from pipeline.cli.telling import tell, tell_aside
+from pipeline.core.words import counted
 from pipeline.errors import Unknown
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
+    parser.add_argument(
+        "--infer",
+        action="store_true",
+        help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,6 +40,13 @@ def run(args: argparse.Namespace) -> int:
     wiring = wire(loaded.settings)
     try:
         for target in targets:
+            if args.infer:
+                inferred = wiring.inferring(target).infer()
+                tell_aside(
+                    f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written"
+                )
+                tell(inferred.ddl)
+                continue
             for wave in wiring.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
                 tell(f"{target.name}: {wave}")
                 tell_aside(*(f"{target.name}: {note}" for note in wave.notes))

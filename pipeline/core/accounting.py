@@ -33,6 +33,8 @@ class Accounting:
     taken: tuple[str, ...] = ()
     """Of a redrive: the data files of the quarantine table whose rows the commit decided about, named in the same way. All their rows leave
     the quarantine table; those that stay there come back in the files of `aside`."""
+    code: str = ""
+    """What parsed the rows, with digests of the code and of the schema. Empty in ledgers of earlier versions of Headrace."""
 
     @property
     def is_complete(self) -> bool:
@@ -54,6 +56,8 @@ class Accounting:
         }
         if self.taken:
             content["taken"] = sorted(self.taken)
+        if self.code:
+            content["code"] = self.code
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -75,6 +79,7 @@ def read_accounting(text: str) -> Accounting:
             int(found["schema"]),
             tuple(map(str, found["aside"])),
             tuple(map(str, found.get("taken", ()))),
+            str(found.get("code", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WrongShape(f"the accounting of a parsed range can't be read ({error!r})") from error

@@ -65,6 +65,8 @@ class Parsing:
     limits: WaveLimits
     clock: Clock
     run: str
+    code: Callable[[], str] = str
+    """What parses the rows, for the ledger. Called after they were parsed."""
     expiring: tuple[Expiring, ...] = ()
     """Of the typed table, and of the quarantine table."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -142,6 +144,7 @@ class Parsing:
     def _commit(
         self, plan: WavePlan, wishes: Wishes, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
     ) -> int | None:
+        code = self.code()
         ranges = tuple(
             Range(
                 Kind.PARSED,
@@ -156,7 +159,7 @@ class Parsing:
                 last_arrival=each.newest,
                 files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
                 parents=each.parents,
-                why=accounts[each.key].text(),
+                why=replace(accounts[each.key], code=code).text(),
             )
             for each in plan.ranges
         )

@@ -68,6 +68,8 @@ class Redriving:
     """Why rows may be in neither table; empty where none may be missing."""
     limits: WaveLimits
     run: str
+    code: Callable[[], str] = str
+    """What parses the rows, for the ledger. Called after they were parsed."""
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
 
@@ -127,6 +129,7 @@ class Redriving:
         copied: Parsed,
         accounts: Mapping[ShardKey, Accounting],
     ) -> int | None:
+        code = self.code()
         planned = {each.key: each for each in plan.wave.ranges}
         # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a redrive that has taken
         # one of these files meanwhile has moved one of the chains in the typed table, and then this commit is refused.
@@ -143,7 +146,7 @@ class Redriving:
                 first_arrival=planned[key].oldest if key in planned else None,
                 last_arrival=planned[key].newest if key in planned else None,
                 files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if key in f.shards),
-                why=accounts[key].text(),
+                why=replace(accounts[key], code=code).text(),
             )
             for key in sorted(accounts)
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadSetting
 from pipeline.lake.decode import CantDecode, Decode
+from pipeline.lake.registry_header import Header, NoHeader
 
 _MARKER = b"\xc3\x01"
 """Begins a single object; the schema's fingerprint follows."""
@@ -44,24 +47,17 @@ class AvroDecoder:
     is_single_object: bool
 
     def columns(self) -> list[tuple[str, Any]]:
-        try:
-            parsed, named = self._parsed()
+        with _refusing(f"the Avro schema of the target {self.target} can't become columns"):
+            parsed, named = _parsed(self.schema)
             if not isinstance(parsed, dict) or parsed.get("type") != "record":
                 raise ValueError("the outermost type isn't a record")
             return [(each["name"], _spark_type(each["type"], named, ())) for each in parsed["fields"]]
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise _bad(self.target, error) from error
-        except Exception as error:
-            # fastavro's own errors have no class in common.
-            if not type(error).__module__.startswith("fastavro"):
-                raise
-            raise _bad(self.target, error) from error
 
     def reading(self) -> Decode:
         from fastavro import schemaless_reader
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-        schema, _ = self._parsed()
+        schema, _ = _parsed(self.schema)
         header = b""
         if self.is_single_object:
             canonical = to_parsing_canonical_form(json.loads(self.schema))
@@ -79,17 +75,127 @@ class AvroDecoder:
 
         return decode
 
-    def _parsed(self) -> tuple[Any, dict[str, Any]]:
-        from fastavro import parse_schema
 
-        named: dict[str, Any] = {}
-        return parse_schema(_known_logical_only(json.loads(self.schema)), named_schemas=named), named
+@dataclass(frozen=True, slots=True)
+class RegistryAvroDecoder:
+    """Avro after the header of a registry. The schema that the header names wrote the payload; `reader` gives the columns, as Avro resolves
+    one schema to another."""
+
+    reader: AvroDecoder
+    header: Header
+    writers: Mapping[str, str]
+    """Id -> schema in JSON, as the registry has it."""
+
+    def columns(self) -> list[tuple[str, Any]]:
+        for schema_id, text in self.writers.items():
+            with _refusing(
+                f"schema {schema_id} in the folder `schemas` of the target {self.reader.target} can't be used"
+            ):
+                _check_writer(*_parsed(text))
+        return self.reader.columns()
+
+    def reading(self) -> Decode:
+        from fastavro import schemaless_reader
+
+        reader, _ = _parsed(self.reader.schema)
+        writers: dict[str, Any] = {}
+
+        def decode(payload: bytes) -> dict[str, Any]:
+            try:
+                schema_id, content = self.header(payload)
+            except NoHeader as error:
+                raise CantDecode(str(error)) from None
+            if schema_id not in self.writers:
+                raise CantDecode(
+                    f"the payload was written by schema {schema_id}, which isn't in the folder `schemas`"
+                )
+            if schema_id not in writers:
+                writers[schema_id], _ = _parsed(self.writers[schema_id])
+            stream = BytesIO(content)
+            found: dict[str, Any] = schemaless_reader(stream, writers[schema_id], reader)  # type: ignore[assignment] # see columns
+            if stream.tell() != len(content):
+                raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
+            return found
+
+        return decode
 
 
-def _bad(target: str, error: Exception) -> BadSetting:
-    return BadSetting(
-        f"the Avro schema of the target {target} can't become columns: {error}. Nothing was parsed; correct the schema, or use format: callable"
-    )
+def schemas_in(folder: str, target: str) -> dict[str, str]:
+    """The schemas of a registry, each from a file that is named for its id."""
+    try:
+        files = sorted(Path(folder).glob("*.avsc"))
+        found = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            f"the folder `schemas` of the target {target} can't be read ({error}). Nothing was parsed; correct the files, or parse.N.schemas"
+        ) from error
+    if not found:
+        raise BadSetting(
+            f"the folder {folder} of the target {target} has no schema. Nothing was parsed; put each schema of the registry there, in a file "
+            "that is named for its id (42.avsc)"
+        )
+    return found
+
+
+def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
+    from fastavro import parse_schema
+
+    named: dict[str, Any] = {}
+    return parse_schema(_known_logical_only(json.loads(schema)), named_schemas=named), named
+
+
+def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:
+    """A writer's schema may have what no column can have, where the reader's leaves it out. Items that take no bytes are still refused."""
+    match schema:
+        case list():
+            for each in schema:
+                _check_writer(each, named)
+        case {"type": "array", "items": items}:
+            if not _takes_bytes(items, named):
+                raise ValueError("items of an array take no bytes")
+            _check_writer(items, named)
+        case {"type": "map", "values": values}:
+            _check_writer(values, named)
+        case {"type": "record", "fields": fields}:
+            for each in fields:
+                _check_writer(each["type"], named)
+        case {"type": dict() | list() as inner}:
+            _check_writer(inner, named)
+
+
+def _takes_bytes(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
+    """Whether each value takes a byte or more. A record that contains itself does so by a union or an array, which takes one."""
+    match schema:
+        case str() if schema in named:
+            return schema in above or _takes_bytes(named[schema], named, (*above, schema))
+        case "null" | {"type": "null"}:
+            return False
+        case {"type": "fixed", "size": size}:
+            return bool(size)
+        case {"type": "record", "fields": fields}:
+            return any(_takes_bytes(each["type"], named, above) for each in fields)
+        case {"type": dict() as inner}:
+            return _takes_bytes(inner, named, above)
+        case _:
+            return True
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn errors of a schema into a sentence."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise _bad(what, error) from error
+    except Exception as error:
+        # fastavro's own errors have no class in common.
+        if not type(error).__module__.startswith("fastavro"):
+            raise
+        raise _bad(what, error) from error
+
+
+def _bad(what: str, error: Exception) -> BadSetting:
+    return BadSetting(f"{what}: {error}. Nothing was parsed; correct the schema, or use format: callable")
 
 
 def _why_other(payload: bytes, header: bytes) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import BadSetting
 from pipeline.lake.decode import CantDecode, Decode
+from pipeline.lake.registry_header import NoHeader, message_index, of_confluent
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -31,6 +32,8 @@ class ProtobufDecoder:
     """The content of the descriptor file, in base64."""
     message: str
     """The message's full name."""
+    is_confluent: bool = False
+    """Whether Confluent's header comes before the message."""
 
     def columns(self) -> list[tuple[str, Any]]:
         try:
@@ -52,7 +55,23 @@ class ProtobufDecoder:
         def decode(payload: bytes) -> dict[str, Any]:
             return row(parse(payload))
 
-        return decode
+        if not self.is_confluent:
+            return decode
+        own = _indexes(descriptor)
+
+        def decode_after_header(payload: bytes) -> dict[str, Any]:
+            try:
+                schema, content = of_confluent(payload)
+                index, content = message_index(content)
+            except NoHeader as error:
+                raise CantDecode(str(error)) from None
+            if index not in own:
+                raise CantDecode(
+                    f"the payload is message {list(index)} of the schema {schema}, and {self.message} is message {list(min(own))}"
+                )
+            return decode(content)
+
+        return decode_after_header
 
     def _descriptor(self) -> Descriptor:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -69,6 +88,21 @@ class ProtobufDecoder:
             "was parsed; make the file by protoc --include_imports --descriptor_set_out, give the message its full name (package.Message), or "
             "use format: callable"
         )
+
+
+def _indexes(descriptor: Descriptor) -> set[tuple[int, ...]]:
+    """The places of a message in its file, from the outermost message to it. Some serializers count the messages that Protobuf makes for maps,
+    and others don't."""
+    return {tuple(_places(descriptor, counts_maps=each)) for each in (True, False)}
+
+
+def _places(descriptor: Descriptor, *, counts_maps: bool) -> Iterator[int]:
+    outer = descriptor.containing_type
+    if outer is not None:
+        yield from _places(outer, counts_maps=counts_maps)
+    beside = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+    counted = [each for each in beside if counts_maps or not each.GetOptions().map_entry]
+    yield [each.full_name for each in counted].index(descriptor.full_name)
 
 
 def _spark_type(field: FieldDescriptor, above: tuple[str, ...]) -> Any:

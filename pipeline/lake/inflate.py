@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pipeline.settings.choices import Compression
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_AS_GZIP = 31
-"""zlib's number for: a header of gzip and nothing else, with the largest window."""
+_AS_GZIP, _AS_ZLIB = 31, 15
+"""zlib's numbers for: this kind of header and nothing else, with the largest window."""
 _ALWAYS_ALLOWED = 1024 * 1024
 """Bytes. A smaller payload is small enough at any ratio: a short text of equal characters has a high one."""
 _AT_ONCE = 1024 * 1024
@@ -82,16 +82,30 @@ def _with(rows: pa.Table, made: list[bytes | None], reasons: list[str | None]) -
 
 def inflate(payload: bytes, how: Inflation) -> bytes:
     """The payload as it was before its producer compressed it. Raises CantInflate."""
-    limit = min(how.most_bytes, max(_ALWAYS_ALLOWED, how.most_ratio * len(payload)))
+    limit = _limit(payload, how)
     is_gzip, is_zstd = payload.startswith(_GZIP), payload.startswith(_ZSTD)
     if how.compression is not Compression.ZSTD and is_gzip:
-        found = _gunzipped(payload, limit)
+        found = _unzipped(payload, limit, _AS_GZIP)
     elif how.compression is not Compression.GZIP and is_zstd:
         found = _unzstd(payload, limit)
     elif how.compression is Compression.AUTO:
         return payload
     else:
         raise CantInflate(f"the payload isn't compressed by {how.compression}")
+    return _within(found, limit, how)
+
+
+def unzipped(payload: bytes, how: Inflation) -> bytes:
+    """A payload in zlib's form as it was before, whatever `how.compression` is. Raises CantInflate."""
+    limit = _limit(payload, how)
+    return _within(_unzipped(payload, limit, _AS_ZLIB), limit, how)
+
+
+def _limit(payload: bytes, how: Inflation) -> int:
+    return min(how.most_bytes, max(_ALWAYS_ALLOWED, how.most_ratio * len(payload)))
+
+
+def _within(found: bytes | None, limit: int, how: Inflation) -> bytes:
     if found is None and limit == how.most_bytes:
         raise CantInflate(f"the payload inflates to more than {limit} bytes (inflated.bytes)")
     if found is None:
@@ -101,20 +115,21 @@ def inflate(payload: bytes, how: Inflation) -> bytes:
     return found
 
 
-def _gunzipped(payload: bytes, limit: int) -> bytes | None:
-    """None where there is more than the limit. A payload may be several streams of gzip, one after the other."""
+def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
+    """None where there is more than the limit. A payload may be several streams, one after the other."""
+    name = "gzip" if form == _AS_GZIP else "zlib"
     parts, size = [], 0
     while payload:
-        stream = zlib.decompressobj(_AS_GZIP)
+        stream = zlib.decompressobj(form)
         try:
             parts.append(stream.decompress(payload, limit - size + 1))
         except zlib.error as error:
-            raise CantInflate(f"the payload is damaged gzip: {error}") from None
+            raise CantInflate(f"the payload is damaged {name}: {error}") from None
         size += len(parts[-1])
         if size > limit:
             return None
         if not stream.eof:
-            raise CantInflate("the payload is damaged gzip: its end is missing")
+            raise CantInflate(f"the payload is damaged {name}: its end is missing")
         payload = stream.unused_data
     return b"".join(parts)
 

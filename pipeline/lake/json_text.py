@@ -4,6 +4,7 @@ CPU than a second look by Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,10 +18,14 @@ _whole = msgspec.json.Decoder(msgspec.Raw)
 """Walks through a value, and makes no Python object of its parts."""
 
 
-def with_json_errors(rows: pa.Table) -> pa.Table:
-    """The rows with a column that tells why `data` isn't JSON; null where it is."""
+WhyNot = Callable[[Mapping[str, Any]], str | None]
+"""Why a payload doesn't fit the columns."""
+
+
+def with_json_errors(rows: pa.Table, why_not: WhyNot | None = None) -> pa.Table:
+    """The rows with a column that tells why `data` isn't JSON, or why `why_not` refuses it; null where nothing is wrong."""
     reasons = [
-        why_no_json(payload)
+        why_no_json(payload) if why_not is None else _why_refused(payload, why_not)
         for start in range(0, rows.num_rows, _FEW)
         for payload in rows["data"].slice(start, _FEW).to_pylist()
     ]
@@ -39,3 +44,18 @@ def why_no_json(payload: Any) -> str | None:
     except (msgspec.DecodeError, RecursionError):
         return NO_OBJECT
     return None
+
+
+def _why_refused(payload: Any, why_not: WhyNot) -> str | None:
+    content = object_in(payload)
+    return why_no_json(payload) or NO_OBJECT if content is None else why_not(content)
+
+
+def object_in(payload: Any) -> dict[str, Any] | None:
+    """The JSON object that the payload is. None where it is none."""
+    try:
+        payload.decode()
+        content = msgspec.json.decode(payload)
+    except (AttributeError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

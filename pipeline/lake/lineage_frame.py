@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.position import Position
 
@@ -63,6 +64,34 @@ def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
         for each in (entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+ACCOUNTS = {
+    "parsed": "int64",
+    "quarantined": "int64",
+    "dropped": "string",
+    "version": "string",
+    "schema": "int64",
+    "code": "string",
+}
+"""Further columns of the ledger of a typed table: what became of the rows, and what has parsed them."""
+
+
+def parsed_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
+    """The ledger of a typed table: `why` is spread over columns of its own where it is an accounting."""
+    frame = lineage_frame(entries)
+    told = [read_accounting(why) if why.startswith("{") else Accounting(0, 0) for why in frame["why"]]
+    values: dict[str, Any] = {
+        "parsed": [each.parsed for each in told],
+        "quarantined": [each.quarantined for each in told],
+        "dropped": [
+            ", ".join(f"{rows} by {why}" for why, rows in sorted(each.dropped.items())) for each in told
+        ],
+        "version": [each.version for each in told],
+        "schema": [each.schema for each in told],
+        "code": [each.code for each in told],
+    }
+    return frame.assign(**values).astype(ACCOUNTS)
 
 
 def _text(position: Position | None) -> str:

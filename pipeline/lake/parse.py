@@ -7,11 +7,13 @@ Files are read and written by Python tasks, as everywhere in Headrace: the JVM n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipeline.core.json_columns import OBJECT, Fact, Judge, Limits, Struct, grow, spark_of, struct_of
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
@@ -24,14 +26,15 @@ from pipeline.lake.parse_write import WriteSpec
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from pipeline.lake.ship import ship
 from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_parsed, decode_pieces
+from pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, Parser, StagingSpec
-from pipeline.settings.choices import ParseFormat
+from pipeline.lake_ports import Inferrer, OnWaiting, Parser, StagingSpec
+from pipeline.settings.choices import ColumnsFrom, ParseFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _T = TypeVar("_T")
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -41,7 +44,7 @@ _TASKS_A_CORE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkParser(Parser):
+class SparkParser(Parser, Inferrer):
     session: Callable[[OnWaiting], SparkSession]
     """Called for the first look: most looks at the positions find nothing to parse."""
     frames: Frames
@@ -66,6 +69,8 @@ class SparkParser(Parser):
             spec = self._spec(columns, wishes)
             return self._decoded(session, plan, spec, decoder), number
         schema = self.frames.schema(session)
+        if self.frames.settings.columns is not ColumnsFrom.GIVEN:
+            return self._by_payloads(session, plan, wishes, schema)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
         read = partial(self._read, session, plan)
         rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
@@ -73,6 +78,57 @@ class SparkParser(Parser):
         if not plan.units:
             return Parsed(), number
         return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+
+    def _by_payloads(
+        self, session: SparkSession, plan: WavePlan, wishes: Wishes, stated: StructType
+    ) -> tuple[Parsed, int]:
+        """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
+        from pyspark.sql.types import StructType
+
+        freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
+        limits = self.frames.limits
+        self.table.with_columns(columns_of(stated), may_have_more=True)
+        before = self.table.own_columns()
+        facts: Counter[Fact] = Counter()
+        if plan.units and not (freezes and before.are_frozen):
+            facts = self.facts(session, plan, before.columns)
+        own, columns, number = self.table.grown(
+            lambda present: grow(present, facts, limits), freezes=freezes and OBJECT in facts
+        )
+        if not plan.units:
+            return Parsed(), number
+        judge = Judge(own.columns, limits, is_whole=not freezes)
+        whole = spark_of(Struct())
+        fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in own.spark]
+        rows = self.frames.rows(
+            partial(self._read, session, plan, judge=judge),
+            StructType.fromJson({**whole, "fields": fields}),
+            has_malformed=bool(plan.malformed),
+        )
+        return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+
+    def infer(self, plan: WavePlan) -> Struct:
+        return self.asked(lambda session: self._infer(session, plan))
+
+    def _infer(self, session: SparkSession, plan: WavePlan) -> Struct:
+        ship(session)
+        columns = _struct_of(self.frames.schema(session))
+        if self.table.exists():
+            columns = Struct({**columns.fields, **self.table.own_columns().columns.fields})
+        facts = self.facts(session, plan, columns) if plan.units else {}
+        return grow(columns, facts, self.frames.limits)
+
+    def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
+        """What the payloads of the wave that the filter lets through have beyond these columns."""
+        looking = _looking(columns, self.frames.limits)
+        if self.frames.settings.filter:
+            chosen = self.frames.chosen(self._read(session, plan, None))
+            reports = chosen.mapInArrow(looking, _REPORT)
+        else:
+            tasks, reading = self._reading(plan, None)
+            reports = _numbers(session, tasks).mapInArrow(_both(reading, looking), _REPORT)
+        told: list[Any] = reports.toArrow().column(0).to_pylist()
+        return sum(map(decode_facts, told), Counter())
 
     def _decoded(self, session: SparkSession, plan: WavePlan, spec: WriteSpec, decoder: Decoder) -> Parsed:
         """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
@@ -95,11 +151,22 @@ class SparkParser(Parser):
             self.frames.settings.version,
         )
 
-    def _read(self, session: SparkSession, plan: WavePlan, malformed: bool | None) -> DataFrame:  # noqa: FBT001 - see Reading
-        tasks, reading = self._reading(plan, malformed)
+    def _read(
+        self,
+        session: SparkSession,
+        plan: WavePlan,
+        malformed: bool | None,  # noqa: FBT001 - see Reading
+        judge: Judge | None = None,
+    ) -> DataFrame:
+        tasks, reading = self._reading(plan, malformed, judge)
         return _numbers(session, tasks).mapInArrow(reading, ROWS_DDL)
 
-    def _reading(self, plan: WavePlan, malformed: bool | None) -> tuple[int, _Task]:  # noqa: FBT001 - see Reading
+    def _reading(
+        self,
+        plan: WavePlan,
+        malformed: bool | None,  # noqa: FBT001 - see Reading
+        judge: Judge | None = None,
+    ) -> tuple[int, _Task]:
         """How many tasks read the rows of the wave, and their work."""
         units = packed(plan.units, cores=self.tasks)
         return len(units), _reading(
@@ -108,6 +175,7 @@ class SparkParser(Parser):
             self.source.staging_spec(),
             malformed,
             self.frames.inflation,
+            judge,
             is_json=self.frames.settings.format is ParseFormat.JSON,
         )
 
@@ -122,6 +190,10 @@ class SparkParser(Parser):
                 f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
                 "position moved; the next run tries again"
             ) from error
+
+
+def _struct_of(schema: StructType) -> Struct:
+    return struct_of((each["name"], each["type"]) for each in schema.jsonValue()["fields"])
 
 
 def _numbers(session: SparkSession, tasks: int) -> DataFrame:
@@ -171,6 +243,7 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
+    judge: Judge | None,
     *,
     is_json: bool,
 ) -> _Task:
@@ -183,10 +256,29 @@ def _reading(
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
                 yield from read_units(
-                    units[number], bounds, spec, malformed=malformed, inflation=inflation, is_json=is_json
+                    units[number],
+                    bounds,
+                    spec,
+                    malformed=malformed,
+                    inflation=inflation,
+                    is_json=is_json,
+                    judge=judge,
                 )
 
     return read
+
+
+def _looking(columns: Struct, limits: Limits) -> _Task:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from pipeline.lake.json_looking import facts_in
+        from pipeline.lake.stage_codec import encode_facts
+
+        report = encode_facts(facts_in(batches, columns, limits))
+        yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], names=["report"])
+
+    return look
 
 
 def _both(first: _Task, then: _Task) -> _Task:

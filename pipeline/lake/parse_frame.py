@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import IcebergType
 
 from pipeline.core.batch_context import BatchContext
+from pipeline.core.json_columns import Limits
 from pipeline.errors import BadSetting
 from pipeline.lake.decode import Decoder
-from pipeline.lake.decode_avro import AvroDecoder
+from pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
 from pipeline.lake.decode_protobuf import ProtobufDecoder
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.json_text import NO_OBJECT
+from pipeline.lake.parse_code import function_of
 from pipeline.lake.parsed_table import PROVENANCE
+from pipeline.lake.registry_header import of_confluent, of_glue
+from pipeline.lake.schema import DAY
 from pipeline.lake.spark_types import iceberg_type
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 _CORRUPT = "headrace_corrupt"
 _REASON, _DATA = "quarantine_reason", "quarantine_data"
-_TAKEN = frozenset({*PROVENANCE, "record", _REASON, _DATA, _CORRUPT})
+_TAKEN = frozenset({*PROVENANCE, DAY, "record", _REASON, _DATA, _CORRUPT})
 
 Reading = Callable[[bool | None], "DataFrame"]
 
@@ -48,11 +52,18 @@ class Frames:
         own = ["callable"] if self.settings.format is ParseFormat.CALLABLE else []
         return " or ".join([*(["filter"] if self.settings.filter else []), *own])
 
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.settings.most_columns, _TAKEN)
+
     def schema(self, session: SparkSession) -> StructType:
         """The columns that the settings name, as Spark understands them."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import StructType
 
+        if not self.settings.schema:
+            return StructType()
         try:
             # from_json reads a schema on the server: a Spark Connect client has no parser of its own.
             found: Any = (
@@ -92,15 +103,28 @@ class Frames:
             case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
                 is_single = target.format is ParseFormat.AVRO_SINGLE_OBJECT
                 return AvroDecoder(target.name, target.schema, is_single)
-            case ParseFormat.PROTOBUF:
-                return ProtobufDecoder(target.name, target.schema, target.message or "")
+            case ParseFormat.AVRO_CONFLUENT | ParseFormat.AVRO_GLUE:
+                is_glue = target.format is ParseFormat.AVRO_GLUE
+                return RegistryAvroDecoder(
+                    AvroDecoder(target.name, target.schema, is_single_object=False),
+                    partial(of_glue, inflation=self._limits_of_inflation) if is_glue else of_confluent,
+                    # Read for each wave: a schema that came into the folder is known from then on.
+                    schemas_in(target.schemas or "", target.name),
+                )
+            case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
+                is_confluent = target.format is ParseFormat.PROTOBUF_CONFLUENT
+                return ProtobufDecoder(target.name, target.schema, target.message or "", is_confluent)
             case ParseFormat.JSON | ParseFormat.CALLABLE:
                 return None
 
     @property
     def inflation(self) -> Inflation | None:
-        how, inflated = self.settings.compression, self.settings.inflated
-        return None if how is Compression.NONE else Inflation(how, inflated.bytes, inflated.ratio)
+        return None if self.settings.compression is Compression.NONE else self._limits_of_inflation
+
+    @property
+    def _limits_of_inflation(self) -> Inflation:
+        inflated = self.settings.inflated
+        return Inflation(self.settings.compression, inflated.bytes, inflated.ratio)
 
     def rows(self, read: Reading, schema: StructType, *, has_malformed: bool) -> DataFrame:
         """The records as rows with the four columns that the writing tasks read.
@@ -190,18 +214,3 @@ def _of_callable(
         reason.cast("string").alias("reason"),
         F.when(reason.isNotNull(), data.cast("binary")).alias("data"),
     )
-
-
-Callable_ = Callable[["DataFrame", BatchContext], "DataFrame"]
-
-
-def function_of(settings: ParseSettings) -> Callable_:
-    module, _, name = (settings.callable or "").partition(":")
-    try:
-        found: Callable_ = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadSetting(
-            f"the function {settings.callable!r} of the target {settings.name} can't be imported ({error}). Nothing was parsed; the module has to "
-            "be importable where Dagster and `headrace parse` run"
-        ) from error
-    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, ClassVar
 
@@ -12,9 +13,12 @@ import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import BinaryType, IcebergType, LongType, StringType, TimestamptzType
 
 from pipeline.core.batch import StagedFile
+from pipeline.core.json_columns import Struct, changes, spark_of, struct_of
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.stream import ShardKey
 from pipeline.errors import Transient, WrongShape
@@ -24,7 +28,7 @@ from pipeline.lake.live_files import ManifestReader
 from pipeline.lake.quarantine_exchange import exchange
 from pipeline.lake.schema import Columns, TableLayout
 from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.spark_types import is_same
+from pipeline.lake.spark_types import Promotion, has_more_fields, iceberg_type, promotions, spark_type
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake.summary import ledger_in
 from pipeline.lake_ports import Exchange
@@ -43,6 +47,8 @@ PROVENANCE = tuple(name for name, _, _ in _PROVENANCE)
 
 _DAY = re.compile(r"arrival_ts_day=(\d{4}-\d\d-\d\d)/[0-9a-f]{32}\.parquet")
 _TRIES = 20
+_COLUMNS, _FROZEN = "headrace.columns", "frozen"
+"""Table property: the columns were inferred from payloads, and stay as they are (`columns: inferred`)."""
 
 
 class _Parsed(IcebergTable):
@@ -57,22 +63,72 @@ class _Parsed(IcebergTable):
 class IcebergTyped(_Parsed):
     layout: ClassVar[TableLayout] = TableLayout(_PROVENANCE, no_bounds=())
 
-    def with_columns(self, wanted: Sequence[tuple[str, IcebergType]]) -> tuple[pa.Schema, int]:
-        """Add the parser's columns that the table lacks. Returns the columns that its files get, and the number of the table's schema."""
+    def with_columns(
+        self, wanted: Sequence[tuple[str, IcebergType]], *, may_have_more: bool = False
+    ) -> tuple[pa.Schema, int]:
+        """Add the parser's columns that the table lacks, and promote those that are too narrow. Returns the columns that its files get, and the
+        number of the table's schema. `may_have_more`: structs of the table may have more fields than the parser gives."""
+        names = [*PROVENANCE, *(name for name, _ in wanted)]
+
+        def change(table: Table) -> UpdateSchema | None:
+            missing, promoted = _missing(table, wanted, may_have_more=may_have_more)
+            update = table.update_schema()
+            for name, kind in missing:
+                update.add_column(name, kind)
+            for path, kind in promoted:
+                update.update_column(path, field_type=kind)
+            return update if missing or promoted else None
+
+        table = self._changed(change)
+        return _file_schema(table, names), table.schema().schema_id
+
+    def own_columns(self) -> OwnColumns:
+        return _own_columns(self.open())
+
+    def grown(self, grow: Callable[[Struct], Struct], *, freezes: bool) -> tuple[OwnColumns, pa.Schema, int]:
+        """Give the table the columns that `grow` makes of its present ones, unless they are frozen and `freezes`. The catalog's compare-and-swap
+        decides between two processes: the slower one grows what the faster one has made. Returns the columns, those of the files, and the number
+        of the table's schema."""
+
+        def change(table: Table) -> UpdateSchema | None:
+            own = _own_columns(table)
+            if freezes and own.are_frozen:
+                return None
+            update, is_changed = table.update_schema(), False
+            for each in changes(own.columns, grow(own.columns)):
+                path, kind = tuple(step or "element" for step in each.path), iceberg_type(spark_of(each.kind))
+                is_changed = True
+                if each.is_new:
+                    update.add_column(path, kind)
+                else:
+                    update.update_column(path, field_type=kind)
+            return update if is_changed else None
+
+        table = self._changed(change, freezes=freezes)
+        own = _own_columns(table)
+        names = [*PROVENANCE, *(name for name, _ in own.spark)]
+        return own, _file_schema(table, names), table.schema().schema_id
+
+    def _changed(self, change: Callable[[Table], UpdateSchema | None], *, freezes: bool = False) -> Table:
+        """The table after a change of its columns, in which `change` finds nothing left to do."""
         for _ in range(_TRIES):
             table = self.open()
-            missing = _missing(table, wanted)
-            if not missing:
-                return _file_schema(
-                    table, [*PROVENANCE, *(name for name, _ in wanted)]
-                ), table.schema().schema_id
-            change = table.update_schema()
-            for name, kind in missing:
-                change.add_column(name, kind)
+            update = change(table)
+            # A table without columns of its own has nothing to freeze.
+            freezing = freezes and not _is_frozen(table) and (update is not None or bool(_own(table)))
+            if update is None and not freezing:
+                return table
             self.check_clock()
+            # Not commit(), which deletes old metadata files. Its requirement is on the current schema.
+            updates, only_if = update._commit() if update else ((), ())  # noqa: SLF001
+            if freezing:
+                current = AssertCurrentSchemaId.model_validate(
+                    {"current-schema-id": table.schema().schema_id}
+                )
+                updates = (*updates, SetPropertiesUpdate(updates={_COLUMNS: _FROZEN}))
+                only_if = (AssertTableUUID(uuid=table.metadata.table_uuid), current)
             try:
                 with asking(f"the table {self.identifier}"):
-                    updates, only_if = change._commit()  # noqa: SLF001 - commit() deletes old metadata files
                     table.catalog.commit_table(table, only_if, updates)
             except CommitFailedException:
                 continue
@@ -82,15 +138,51 @@ class IcebergTyped(_Parsed):
         )
 
 
-def _missing(table: Table, wanted: Sequence[tuple[str, IcebergType]]) -> list[tuple[str, IcebergType]]:
+@dataclass(frozen=True, slots=True)
+class OwnColumns:
+    """The columns of a typed table beside those that Headrace gives to each such table."""
+
+    columns: Struct
+    spark: tuple[tuple[str, Any], ...]
+    """The same with their whole types, as Spark writes them in JSON. Columns that Spark can't read out of JSON, such as a time of the day, are
+    left out."""
+    are_frozen: bool
+
+
+def _own(table: Table) -> dict[str, IcebergType]:
+    return {each.name: each.field_type for each in table.schema().fields if each.name not in PROVENANCE}
+
+
+def _own_columns(table: Table) -> OwnColumns:
+    own = {name: (kind, spark_type(kind)) for name, kind in _own(table).items()}
+    columns = struct_of((name, str(kind) if spark is None else spark) for name, (kind, spark) in own.items())
+    readable = tuple((name, spark) for name, (_, spark) in own.items() if spark is not None)
+    return OwnColumns(columns, readable, _is_frozen(table))
+
+
+def _is_frozen(table: Table) -> bool:
+    return table.properties.get(_COLUMNS) == _FROZEN
+
+
+def _missing(
+    table: Table, wanted: Sequence[tuple[str, IcebergType]], *, may_have_more: bool
+) -> tuple[list[tuple[str, IcebergType]], list[Promotion]]:
     there = {each.name: each.field_type for each in table.schema().fields}
+    promoted: list[Promotion] = []
     for name, kind in wanted:
-        if name in there and not is_same(there[name], kind):
+        if name not in there:
+            continue
+        try:
+            promoted += promotions(there[name], kind, (name,))
+            fits = may_have_more or not has_more_fields(there[name], kind)
+        except TypeError:
+            fits = False
+        if not fits:
             raise WrongShape(
                 f"the column {name} of {'.'.join(table.name())} is {there[name]}, and the parser now gives {kind}. Nothing was parsed, and no "
                 "position moved; give the column another name in the schema, or let the target have another table"
             )
-    return [(name, kind) for name, kind in wanted if name not in there]
+    return [(name, kind) for name, kind in wanted if name not in there], promoted
 
 
 def _file_schema(table: Table, names: Sequence[str]) -> pa.Schema:

@@ -71,6 +71,9 @@ _BASE_PROPERTIES: Mapping[str, str] = {
 }
 
 
+DAY = "arrival_day"
+"""The name of the partition field. pyiceberg changes no schema that has a column of this name."""
+
 AGGREGATES = "headrace.aggregates"
 """Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say otherwise. Tables
 of older versions lack it, and have aggregates as they came."""
@@ -108,7 +111,7 @@ class TableLayout:
     def partitions(self) -> PartitionSpec:
         arrival = self.schema.find_field("arrival_ts").field_id
         return PartitionSpec(
-            PartitionField(source_id=arrival, field_id=1000, transform=DayTransform(), name="arrival_day")
+            PartitionField(source_id=arrival, field_id=1000, transform=DayTransform(), name=DAY)
         )
 
     @property

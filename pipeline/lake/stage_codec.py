@@ -6,12 +6,14 @@ MessagePack, because sequence numbers have 186 bits and its integers at most 64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from pipeline.core.batch import Batch, Manifest
+from pipeline.core.json_columns import Fact
 from pipeline.core.parse_values import Parsed, Piece
 from pipeline.core.proof_rows import Doubled, FileCount
 from pipeline.core.rewriting import Rewritten
@@ -78,6 +80,15 @@ def encode_parsed(parsed: Parsed) -> bytes:
 
 def decode_parsed(text: bytes) -> Parsed:
     return _decode(text, Parsed)
+
+
+def encode_facts(facts: Mapping[Fact, int]) -> bytes:
+    return _encode([(path, kind, count) for (path, kind), count in facts.items()])
+
+
+def decode_facts(text: bytes) -> Counter[Fact]:
+    found = _decode(text, list[tuple[tuple[str | None, ...], str, int]])
+    return Counter({(path, kind): count for path, kind, count in found})
 
 
 def _encode(content: object) -> bytes:

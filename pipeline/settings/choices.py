@@ -84,8 +84,22 @@ class ParseFormat(StrEnum):
     """Avro's binary form, without a header."""
     AVRO_SINGLE_OBJECT = "avro-single-object"
     """Avro's binary form after a header with the fingerprint of the schema."""
+    AVRO_CONFLUENT = "avro-confluent"
+    """Avro's binary form after the header of Confluent's schema registry."""
+    AVRO_GLUE = "avro-glue"
+    """Avro's binary form after the header of AWS Glue's schema registry."""
     PROTOBUF = "protobuf"
+    PROTOBUF_CONFLUENT = "protobuf-confluent"
+    """One message after the header of Confluent's schema registry."""
     CALLABLE = "callable"
+
+
+class ColumnsFrom(StrEnum):
+    GIVEN = "given"
+    INFERRED = "inferred"
+    """The payloads of the first wave add columns to those of `schema`; then the columns stay as they are."""
+    EVOLVING = "evolving"
+    """Each new field of a payload adds a column."""
 
 
 class Compression(StrEnum):

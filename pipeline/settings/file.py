@@ -77,6 +77,9 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 
 def _with_schema(target: ParseSettings, folder: Path) -> ParseSettings:
     """The target with the schema that is in its schema file, if it names one: its text, or in base64 where it has none."""
+    if target.schemas is not None:
+        # The folder is read for each wave: a schema that comes into it later needs no new start.
+        target = replace(target, schemas=str(folder / target.schemas))
     if not target.schema.endswith((".ddl", ".avsc", ".desc")):
         return target
     file = folder / target.schema

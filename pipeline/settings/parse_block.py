@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.settings.choices import Compression, ParseFormat
+from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from pipeline.settings.knob import knob
 
 
@@ -33,14 +33,28 @@ class ParseSettings:
     format: ParseFormat = knob(
         ParseFormat.JSON,
         doc="json: each payload is one JSON object, which Spark's from_json reads. avro: Avro's binary form. avro-single-object: the same after "
-        "the header with the schema's fingerprint. protobuf: one message. callable: your own function makes the rows.",
+        "the header with the schema's fingerprint. avro-confluent, avro-glue: the same after the header of a schema registry. protobuf: one "
+        "message. protobuf-confluent: the same after such a header. callable: your own function makes the rows.",
     )
-    schema: str = field(
-        metadata={
-            "doc": "The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
-            ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
-            "in .desc. A column that is added here later is added to the table, too; older rows have null in it."
-        }
+    schema: str = knob(
+        "",
+        doc="The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
+        ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
+        "in .desc. A column that is added here later is added to the table, too; older rows have null in it. Needed unless columns is "
+        "inferred or evolving.",
+    )
+    columns: ColumnsFrom = knob(
+        ColumnsFrom.GIVEN,
+        doc="given: schema has all columns. inferred: the JSON payloads of the first wave add columns to those of schema, and then the columns "
+        "stay. evolving: each new field of a JSON payload adds a column.",
+    )
+    most_columns: int = knob(
+        300,
+        doc="With columns: inferred or evolving: how many columns the payloads may make of the table, fields of structs counted.",
+    )
+    schemas: str | None = knob(
+        doc="With format: avro-confluent or avro-glue: a folder with the registry's schemas, by which the producers write: each in a file named "
+        "for its id (42.avsc).",
     )
     compression: Compression = knob(
         Compression.NONE,

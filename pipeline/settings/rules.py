@@ -6,7 +6,14 @@ from datetime import timedelta
 from posixpath import normpath
 from typing import NamedTuple
 
-from pipeline.settings.choices import FormerStreams, Heartbeat, InitialPosition, Mode, ParseFormat
+from pipeline.settings.choices import (
+    ColumnsFrom,
+    FormerStreams,
+    Heartbeat,
+    InitialPosition,
+    Mode,
+    ParseFormat,
+)
 from pipeline.settings.model import (
     DiscoverySettings,
     LandingSettings,
@@ -388,6 +395,9 @@ _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Dagster's rule for names."""
 
 
+_MOST_COLUMNS = 10_000
+
+
 def _parse(settings: Settings) -> Iterator[Broken]:
     tables = {settings.landing.table, f"{settings.landing.table}_lineage"}
     names: list[str] = []
@@ -426,7 +436,7 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
             f"is given, but format is {target.format}: remove it, or say format: callable",
             also=(f"{key}.format",),
         )
-    is_protobuf = target.format is ParseFormat.PROTOBUF
+    is_protobuf = target.format in (ParseFormat.PROTOBUF, ParseFormat.PROTOBUF_CONFLUENT)
     if is_protobuf != bool(target.message):
         yield Broken(
             f"{key}.message",
@@ -435,6 +445,7 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
             else f"is given, but format is {target.format}: remove it, or say format: protobuf",
             also=(f"{key}.format",),
         )
+    yield from _columns(target, key)
     if wrong := _wrong_schema(target):
         yield Broken(f"{key}.schema", wrong, also=(f"{key}.format",))
     for limit, most in (("bytes", _MOST_INFLATED), ("ratio", _MOST_RATIO)):
@@ -448,13 +459,40 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         )
 
 
+def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
+    is_registry = target.format in (ParseFormat.AVRO_CONFLUENT, ParseFormat.AVRO_GLUE)
+    if is_registry != bool(target.schemas):
+        yield Broken(
+            f"{key}.schemas",
+            f"is missing; needed with format: {target.format}: a folder with the registry's schemas (42.avsc)"
+            if is_registry
+            else f"is given, but format is {target.format}: remove it, or say format: avro-confluent or avro-glue",
+            also=(f"{key}.format",),
+        )
+    if target.columns is not ColumnsFrom.GIVEN and target.format is not ParseFormat.JSON:
+        yield Broken(
+            f"{key}.columns",
+            f"is {target.columns}, and format is {target.format}; allowed: given. Only JSON payloads tell their columns",
+            also=(f"{key}.format",),
+        )
+    if not 0 < target.most_columns <= _MOST_COLUMNS:
+        yield Broken(f"{key}.most_columns", f"is {target.most_columns}; allowed: 1 to {_MOST_COLUMNS}")
+
+
 def _wrong_schema(target: ParseSettings) -> str | None:
+    if not target.schema:
+        return "is missing; needed with columns: given" if target.columns is ColumnsFrom.GIVEN else None
     is_json = target.schema.lstrip().startswith("{")
     match target.format:
-        case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
+        case (
+            ParseFormat.AVRO
+            | ParseFormat.AVRO_SINGLE_OBJECT
+            | ParseFormat.AVRO_CONFLUENT
+            | ParseFormat.AVRO_GLUE
+        ):
             is_good = is_json or target.schema.endswith(".avsc")
             allowed = "a schema in JSON, or a file with one that ends in .avsc"
-        case ParseFormat.PROTOBUF:
+        case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
             is_good = target.schema.endswith(".desc")
             allowed = "a file that ends in .desc, made by protoc --include_imports --descriptor_set_out"
         case ParseFormat.JSON | ParseFormat.CALLABLE:

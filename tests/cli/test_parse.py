@@ -1,5 +1,6 @@
 """`headrace parse` on a real Spark, with the settings of a user."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"n1", "n5"}
     assert main(["parse", "orders"]) == 0
     assert capsys.readouterr().out == "orders: nothing new to parse\n"
+    assert main(["lineage", "--target", "orders", "--csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(",parsed,quarantined,dropped,version,schema,code")
+    assert re.search(
+        r",1,1,,1,\d+,\"json of headrace \S+, code [0-9a-f]{12}, schema [0-9a-f]{12}\"$", lines[1]
+    )
+    assert main(["parse", "orders", "--infer"]) == 0
+    assert capsys.readouterr().out == "id BIGINT, name STRING\n"
     assert main(["upkeep"]) == 0
     bed.check()
 

@@ -149,6 +149,10 @@ _A_TARGET = {
 _ALSO = {
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
+    "parse.0.schemas": {
+        "HEADRACE__PARSE__0__FORMAT": "avro-glue",
+        "HEADRACE__PARSE__0__SCHEMA": "orders.avsc",
+    },
     "parse.0.message": {
         "HEADRACE__PARSE__0__FORMAT": "protobuf",
         "HEADRACE__PARSE__0__SCHEMA": "orders.desc",

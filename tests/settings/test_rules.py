@@ -71,6 +71,17 @@ CONFLICTING = [
         target(schema="o.avsc"),
         "parse.0.schema doesn't fit format: json; allowed: columns as Spark writes them",
     ),
+    ("parse: [{name: orders, table: lake.orders}]", "parse.0.schema is missing; needed with columns: given"),
+    (
+        target(format="avro", schema="o.avsc", columns="evolving"),
+        "parse.0.columns is evolving, and format is",
+    ),
+    (target(most_columns="20000"), "parse.0.most_columns is 20000; allowed: 1 to 10000"),
+    (
+        target(format="avro-glue", schema="o.avsc"),
+        "parse.0.schemas is missing; needed with format: avro-glue",
+    ),
+    (target(schemas="registry"), "parse.0.schemas is given, but format is json"),
     (target(inflated="{bytes: 1GiB}"), "parse.0.inflated.bytes is 1073741824; allowed: 1 to 268435456"),
     (target(inflated="{ratio: 2000000}"), "parse.0.inflated.ratio is 2000000; allowed: 1 to 1000000"),
     (target(stop_above="1.5"), "parse.0.stop_above is 1.5; allowed: a fraction"),

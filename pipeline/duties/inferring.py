@@ -1,0 +1,48 @@
+"""Which columns JSON payloads would make of a typed table. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.core.json_columns import Struct, ddl_of
+from pipeline.core.parse_values import WaveLimits
+from pipeline.core.parsing_plan import plan_wishes
+from pipeline.core.position import Positions
+from pipeline.duties.next_wave import plan_next
+from pipeline.errors import BadSetting
+from pipeline.lake_ports import Inferrer, SourceTable
+from pipeline.settings.parse_block import ParseSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    columns: Struct
+    records: int
+    """How many records were looked at."""
+
+    @property
+    def ddl(self) -> str:
+        return ddl_of(self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferring:
+    settings: ParseSettings
+    source: SourceTable
+    inferrer: Inferrer | None
+    limits: WaveLimits
+
+    def infer(self) -> Inferred:
+        """From the records of the lake table that a first wave would take: the oldest ones."""
+        if self.inferrer is None:
+            raise BadSetting(
+                f"the target {self.settings.name} has format: {self.settings.format}, and only JSON payloads tell their columns. Nothing was read"
+            )
+        if not self.source.exists():
+            return Inferred(Struct(), 0)
+        look = self.source.look()
+        wishes = plan_wishes(
+            look.positions, Positions(), takes=lambda stream: self.settings.stream in (None, stream.name)
+        )
+        plan = plan_next(wishes, look, surveyor=self.inferrer, limits=self.limits)
+        return Inferred(self.inferrer.infer(plan), plan.rows)

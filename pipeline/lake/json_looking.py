@@ -1,0 +1,24 @@
+"""The work of the Spark tasks that look at JSON payloads for columns that a typed table lacks, as a plain function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from pipeline.core.json_columns import Fact, Limits, Struct, counted_facts, facts_of
+from pipeline.lake.json_text import object_in
+
+
+def facts_in(batches: Iterable[pa.RecordBatch], columns: Struct, limits: Limits) -> Counter[Fact]:
+    """What the payloads have and the columns lack. `batches`: as `parse_read.read_units` gives them."""
+    return counted_facts(facts_of(payload, columns, limits) for payload in _payloads(batches))
+
+
+def _payloads(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+    for batch in batches:
+        for data, error in zip(batch["data"], batch["decode_error"], strict=True):
+            found = object_in(data.as_py()) if error.as_py() is None else None
+            if found is not None:
+                yield found
