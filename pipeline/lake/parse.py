@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipeline.core.duplicates import Comparison
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
+from pipeline.lake.compare_frame import keys_ddl, rows_type, side_by_side
 from pipeline.lake.decode import Decoder
+from pipeline.lake.duplicates import key_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parse_frame import Frames, columns_of
@@ -39,6 +43,9 @@ _REPORT = "report binary"
 _TASKS_A_CORE = 4
 """Tasks for each of Spark's cores: a file that takes longer than the others then delays the wave less."""
 
+_ROWS_A_TASK = 200_000
+_BYTES_A_TASK = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkParser(Parser):
@@ -56,15 +63,19 @@ class SparkParser(Parser):
         spec = self.source.staging_spec()
         return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
-    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
-        return self.asked(lambda session: self._parse(session, plan, wishes))
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        return self.asked(lambda session: self._parse(session, plan, wishes, comparison))
 
-    def _parse(self, session: SparkSession, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+    def _parse(
+        self, session: SparkSession, plan: WavePlan, wishes: Wishes, comparison: Comparison | None
+    ) -> tuple[Parsed, int]:
         ship(session)
         if decoder := self.frames.decoder:
             columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
             spec = self._spec(columns, wishes)
-            return self._decoded(session, plan, spec, decoder), number
+            return self._decoded(session, plan, spec, decoder, comparison), number
         schema = self.frames.schema(session)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
         read = partial(self._read, session, plan)
@@ -72,12 +83,46 @@ class SparkParser(Parser):
         columns, number = self.table.with_columns(columns_of(schema))
         if not plan.units:
             return Parsed(), number
-        return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+        return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
-    def _decoded(self, session: SparkSession, plan: WavePlan, spec: WriteSpec, decoder: Decoder) -> Parsed:
+    def _written(
+        self,
+        session: SparkSession,
+        rows: DataFrame,
+        plan: WavePlan,
+        spec: WriteSpec,
+        comparison: Comparison | None,
+    ) -> Parsed:
+        if comparison is None:
+            return _reported(rows.mapInArrow(_writing(spec), _REPORT))
+        unique = self.frames.settings.unique
+        parts = packed([each.path for each in comparison.files], cores=self.tasks)
+        row: Any = rows.schema["row"].dataType
+        earlier = _numbers(session, len(parts)).mapInArrow(
+            _looking(parts, spec.table, key_columns(spec.schema, unique.by), comparison),
+            keys_ddl(row, unique.by),
+        )
+        together = side_by_side(
+            rows, earlier, unique.by, tasks=_tasks_for(plan, comparison, cores=self.tasks)
+        )
+        marking = _marking(len(unique.by), unique.within or timedelta())
+        return _reported(together.mapInArrow(_both(marking, _writing(spec)), _REPORT))
+
+    def _decoded(
+        self,
+        session: SparkSession,
+        plan: WavePlan,
+        spec: WriteSpec,
+        decoder: Decoder,
+        comparison: Comparison | None,
+    ) -> Parsed:
         """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
         if not plan.units:
             return Parsed()
+        if comparison is not None:
+            chosen = self.frames.chosen(self._read(session, plan, None))
+            rows = chosen.mapInArrow(_decoding(spec, decoder), rows_type(decoder))
+            return self._written(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
             chosen = self.frames.chosen(self._read(session, plan, None))
@@ -122,6 +167,13 @@ class SparkParser(Parser):
                 f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
                 "position moved; the next run tries again"
             ) from error
+
+
+def _tasks_for(plan: WavePlan, comparison: Comparison, *, cores: int) -> int:
+    """How many tasks write where duplicates are left out: each writes a file for each day."""
+    rows = plan.rows + comparison.rows
+    size = sum(each.bytes for each in plan.ranges)
+    return min(cores * _TASKS_A_CORE, 1 + max(rows // _ROWS_A_TASK, size // _BYTES_A_TASK))
 
 
 def _numbers(session: SparkSession, tasks: int) -> DataFrame:
@@ -187,6 +239,40 @@ def _reading(
                 )
 
     return read
+
+
+def _looking(
+    parts: Sequence[Sequence[str]], spec: StagingSpec, columns: pa.Schema, comparison: Comparison
+) -> _Task:
+    since, until = comparison.since, comparison.until
+
+    def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.duplicates import earlier_rows
+
+        for batch in numbers:
+            tasks: list[Any] = batch.column(0).to_pylist()
+            for number in tasks:
+                yield from earlier_rows(parts[number], spec, columns, since=since, until=until)
+
+    return look
+
+
+def _marking(keys: int, within: timedelta) -> _Task:
+    def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.duplicates import marked
+
+        return marked(batches, keys=keys, within=within)
+
+    return mark
+
+
+def _decoding(spec: WriteSpec, decoder: Decoder) -> _Task:
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.decode import decoded
+
+        return decoded(batches, decoder, spec.schema)
+
+    return decode
 
 
 def _both(first: _Task, then: _Task) -> _Task:

@@ -14,7 +14,7 @@ from pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from pipeline.settings.parse_block import ParseSettings
+from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from pipeline.settings.values import show
 
 
@@ -441,11 +441,23 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         value = getattr(target.inflated, limit)
         if not 0 < value <= most:
             yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
+    yield from _unique(target.unique, f"{key}.unique")
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",
             f"is {target.stop_above}; allowed: a fraction, more than 0 and at most 1 (1: never stops)",
         )
+
+
+def _unique(unique: UniqueSettings, key: str) -> Iterator[Broken]:
+    if unique.by and unique.within is None:
+        yield Broken(
+            f"{key}.within", "is missing; needed with unique.by: how far apart the same event may arrive (1h)"
+        )
+    if unique.within is not None and not unique.by:
+        yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema ([order_id])")
+    if len(set(unique.by)) < len(unique.by):
+        yield Broken(f"{key}.by", f"is {', '.join(unique.by)}; allowed: each column once")
 
 
 def _wrong_schema(target: ParseSettings) -> str | None:
