@@ -65,6 +65,7 @@ class InProcess(Redriver):
     fixes: Mapping[bytes, bytes] = field(default_factory=dict)
     """Payloads that this parser reads as others: a parser that was corrected."""
     surveyed: list[SurveyOrder] = field(default_factory=list)
+    compared: list[Comparison] = field(default_factory=list)
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
         self.surveyed.append(order)
@@ -106,6 +107,7 @@ class InProcess(Redriver):
             for malformed in (False, True)
         )
         if comparison is not None:
+            self.compared.append(comparison)
             batches = iter(self._marked(list(batches), spec, comparison))
         report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
         return joined([report]), number
