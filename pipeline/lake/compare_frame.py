@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipeline.lake.decode import Decoder
+import pyarrow as pa
+
 from pipeline.lake.duplicates import ARRIVAL, FRESH, key_names
 from pipeline.lake.parse_read import RECORD_DDL
+from pipeline.lake.parse_write import own_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,18 +29,14 @@ def keys_ddl(row: StructType, by: Sequence[str]) -> str:
     return ", ".join((*keys, f"{ARRIVAL} timestamp"))
 
 
-def rows_type(decoder: Decoder) -> StructType:
-    """The columns of rows that a Python task has decoded."""
+def rows_type(columns: pa.Schema) -> StructType:
+    """The columns of rows that a Python task has decoded, in types that Spark takes."""
+    from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructType
 
-    row = {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in decoder.columns()
-        ],
-    }
-    record = StructType.fromDDL(RECORD_DDL)
-    made = StructType().add("record", record).add("row", StructType.fromJson(row))
+    own = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
+    row = from_arrow_type(own, prefer_timestamp_ntz=True)
+    made = StructType().add("record", StructType.fromDDL(RECORD_DDL)).add("row", row)
     return made.add("reason", "string").add("data", "binary")
 
 

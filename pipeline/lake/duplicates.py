@@ -25,8 +25,6 @@ ARRIVAL, FRESH = "arrival", "fresh"
 _MARKED = ("record", "row", "reason", "data")
 _MICROSECOND = timedelta(microseconds=1)
 _BATCH_ROWS = 50_000
-_LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-"""Spark takes columns of a task only with short offsets."""
 
 
 def key_names(count: int) -> tuple[str, ...]:
@@ -36,6 +34,26 @@ def key_names(count: int) -> tuple[str, ...]:
 def key_columns(columns: pa.Schema, by: Sequence[str]) -> pa.Schema:
     """Of the columns of a typed table's files those that `earlier_rows` reads."""
     return pa.schema(columns.field(name) for name in (*by, "arrival_ts"))
+
+
+def small_columns(columns: pa.Schema) -> pa.Schema:
+    return pa.schema(pa.field(each.name, small(each.type)) for each in columns)
+
+
+def small(kind: Any) -> Any:
+    """The same type with short offsets: Spark takes no others from a task. The files of a typed table have long ones."""
+    types = pa.types
+    if types.is_large_string(kind):
+        return pa.string()
+    if types.is_large_binary(kind):
+        return pa.binary()
+    if types.is_large_list(kind):
+        return pa.list_(small(kind.value_type))
+    if types.is_map(kind):
+        return pa.map_(small(kind.key_type), small(kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(each.name, small(each.type)) for each in kind])
+    return kind
 
 
 def earlier_rows(
@@ -57,7 +75,7 @@ def earlier_rows(
                     pc.greater_equal(arrival, pa.scalar(since)), pc.less_equal(arrival, pa.scalar(until))
                 )
                 near: Any = rows.filter(is_near).drop_null()
-                kept = [each.cast(_LARGE.get(each.type, each.type)) for each in near.columns]
+                kept = [each.cast(small(each.type)) for each in near.columns]
                 yield from pa.table(kept, names=names).to_batches(max_chunksize=_BATCH_ROWS)
 
 

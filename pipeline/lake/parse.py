@@ -19,7 +19,7 @@ from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wis
 from pipeline.errors import Unreachable
 from pipeline.lake.compare_frame import keys_ddl, rows_type, side_by_side
 from pipeline.lake.decode import Decoder
-from pipeline.lake.duplicates import key_columns
+from pipeline.lake.duplicates import key_columns, small_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parse_frame import Frames, columns_of
@@ -99,7 +99,7 @@ class SparkParser(Parser):
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         row: Any = rows.schema["row"].dataType
         earlier = _numbers(session, len(parts)).mapInArrow(
-            _looking(parts, spec.table, key_columns(spec.schema, unique.by), comparison),
+            _reading_keys(parts, spec.table, key_columns(spec.schema, unique.by), comparison),
             keys_ddl(row, unique.by),
         )
         together = side_by_side(
@@ -121,7 +121,9 @@ class SparkParser(Parser):
             return Parsed()
         if comparison is not None:
             chosen = self.frames.chosen(self._read(session, plan, None))
-            rows = chosen.mapInArrow(_decoding(spec, decoder), rows_type(decoder))
+            rows = chosen.mapInArrow(
+                _decoding(small_columns(spec.schema), decoder), rows_type(small_columns(spec.schema))
+            )
             return self._written(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
@@ -241,7 +243,7 @@ def _reading(
     return read
 
 
-def _looking(
+def _reading_keys(
     parts: Sequence[Sequence[str]], spec: StagingSpec, columns: pa.Schema, comparison: Comparison
 ) -> _Task:
     since, until = comparison.since, comparison.until
@@ -266,11 +268,11 @@ def _marking(keys: int, within: timedelta) -> _Task:
     return mark
 
 
-def _decoding(spec: WriteSpec, decoder: Decoder) -> _Task:
+def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pipeline.lake.decode import decoded
 
-        return decoded(batches, decoder, spec.schema)
+        return decoded(batches, decoder, columns)
 
     return decode
 
