@@ -150,7 +150,7 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
 
 def _why_compared_anew(base: Positions, compared: Positions | None) -> str | None:
     """Whether the table may have rows that the proposed rows weren't compared with."""
-    # Every commit that brings rows moves a position. Compaction, retention and expiry move none, and bring no row.
+    # Every commit of Headrace that brings rows moves a position. Compaction, retention and expiry move none, and bring no row.
     if compared is None:
         return None
     keys = sorted(base.shards.keys() | compared.shards.keys())

@@ -1,4 +1,4 @@
-"""Which rows are duplicates, which files may have rows to compare with, and when a comparison is out of date."""
+"""Which rows are duplicates, and which files may have rows to compare with."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.duplicates import Comparison, KeptOfKey, plan_comparison
-from pipeline.core.landing import Proposal, decide_landing
 from pipeline.core.parse_values import PlannedRange, SourceFile, WavePlan
 from pipeline.core.position import Position, Positions
-from tests.core.landings import A, B, a_file, base_of, landed
+from tests.core.landings import A, B
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -80,17 +79,3 @@ def test_files_are_read_that_may_have_rows_within_the_window_of_the_wave():
     assert found == Comparison(files[1:4], NOON - HOUR, NOON + 3 * HOUR, Positions())
     assert found.rows == 30
     assert plan_comparison(files, Positions(), a_wave(None, None), within=HOUR) is None
-
-
-def test_nothing_lands_where_another_commit_has_brought_rows_since_the_comparison():
-    """Also rows of another shard: the same event may have come through both."""
-    base = base_of({A: Position(5), B: Position(2)})
-    proposal = Proposal((landed(A, Position(5), Position(6)),), (a_file("f", A),), compared=base)
-    assert not decide_landing(base, proposal).refused
-    for moved in (Position(3), Position(2, ended=True), None):
-        found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
-        assert (found.page.ranges, found.files) == ((), ())
-        assert f"another commit has brought of {B.shard_id}" in found.refused[0].why
-    # A look at a quiet shard brings no rows.
-    looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
-    assert not decide_landing(looked, proposal).refused

@@ -189,7 +189,9 @@ def test_the_same_event_stays_once_where_python_tasks_decode(
 ):
     is_avro = kind is ParseFormat.AVRO
     one = avro.written(avro.ROW) if is_avro else protobuf.an_order()
-    own = {"schema": avro.PLAIN.schema} if is_avro else {"schema": protobuf.CONTENT, "message": "shop.Order"}
+    own: dict[str, Any] = (
+        {"schema": avro.PLAIN.schema} if is_avro else {"schema": protobuf.CONTENT, "message": "shop.Order"}
+    )
     own |= {"format": kind, "unique": UniqueSettings(by=("number", "customer"), within=timedelta(hours=1))}
     bed = Bed(tmp_path)
     bed.land(A, {10: one, 11: one[:-1], 12: one})

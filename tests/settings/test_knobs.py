@@ -13,8 +13,8 @@ from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 100
-"""87, and the thirteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
+MOST = 102
+"""87, and the fifteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
@@ -62,6 +62,7 @@ HOLDERS = {
     "upkeep": {"upkeep", "settings"},
     "parse.N": {"target", "settings"},
     "parse.N.inflated": {"inflated"},
+    "parse.N.unique": {"unique"},
     "wave": {"wave", "budget"},
 }
 """The variable names that code uses for a section of the settings. Other sections are only used by their own name."""
