@@ -99,13 +99,13 @@ class SparkParser(Parser):
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         row: Any = rows.schema["row"].dataType
         earlier = _numbers(session, len(parts)).mapInArrow(
-            _reading_keys(parts, spec.table, key_columns(spec.schema, unique.by), comparison),
-            keys_ddl(row, unique.by),
+            _reading_keys(parts, spec.table, key_columns(spec.schema, unique.columns), comparison),
+            keys_ddl(row, unique.columns),
         )
         together = side_by_side(
-            rows, earlier, unique.by, tasks=_tasks_for(plan, comparison, cores=self.tasks)
+            rows, earlier, unique.columns, tasks=_tasks_for(plan, comparison, cores=self.tasks)
         )
-        marking = _marking(len(unique.by), unique.within or timedelta())
+        marking = _marking(len(unique.columns), unique.within or timedelta())
         return _reported(together.mapInArrow(_both(marking, _writing(spec)), _REPORT))
 
     def _decoded(

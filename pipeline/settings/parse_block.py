@@ -24,14 +24,17 @@ class InflatedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueSettings:
-    by: tuple[str, ...] = knob(
-        (),
-        doc="The columns of the schema whose values together tell that two rows are the same event ([order_id]). Rows in which one of them is "
-        "null are all kept.",
+    by: str | None = knob(
+        doc="The columns of the schema, with commas between them, whose values together tell that two rows are the same event (order_id). Rows "
+        "in which one of them is null are all kept.",
     )
     within: timedelta | None = knob(
         doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them at most this long apart.",
     )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.by.split(",")) if self.by else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

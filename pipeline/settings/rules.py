@@ -455,9 +455,11 @@ def _unique(unique: UniqueSettings, key: str) -> Iterator[Broken]:
             f"{key}.within", "is missing; needed with unique.by: how far apart the same event may arrive (1h)"
         )
     if unique.within is not None and not unique.by:
-        yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema ([order_id])")
-    if len(set(unique.by)) < len(unique.by):
-        yield Broken(f"{key}.by", f"is {', '.join(unique.by)}; allowed: each column once")
+        yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema (order_id)")
+    if len(set(unique.columns)) < len(unique.columns) or not all(unique.columns):
+        yield Broken(
+            f"{key}.by", f"is {unique.by!r}; allowed: columns of the schema, each once (order_id, customer)"
+        )
 
 
 def _wrong_schema(target: ParseSettings) -> str | None:

@@ -116,7 +116,7 @@ class InProcess(Redriver):
         self, batches: Sequence[pa.RecordBatch], spec: WriteSpec, comparison: Comparison
     ) -> Iterator[pa.RecordBatch]:
         """In the place of Spark, which brings the rows of a key together."""
-        by, within = self.bed.settings.unique.by, self.bed.settings.unique.within or timedelta()
+        by, within = self.bed.settings.unique.columns, self.bed.settings.unique.within or timedelta()
         columns = key_columns(spec.schema, by)
         paths = [each.path for each in comparison.files]
         looked = earlier_rows(paths, spec.table, columns, since=comparison.since, until=comparison.until)

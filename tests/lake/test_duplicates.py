@@ -32,7 +32,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def bed(tmp_path: Path) -> Bed:
     bed = Bed(tmp_path)
-    bed.settings = replace(bed.settings, unique=UniqueSettings(by=("id",), within=HOUR))
+    bed.settings = replace(bed.settings, unique=UniqueSettings(by="id", within=HOUR))
     return bed
 
 
@@ -80,7 +80,7 @@ def test_the_row_that_was_parsed_first_stays_also_where_the_other_one_arrived_ea
 
 
 def test_a_key_is_all_of_its_columns_and_a_null_is_equal_to_nothing(bed: Bed):
-    bed.settings = replace(bed.settings, unique=UniqueSettings(by=("id", "name"), within=HOUR))
+    bed.settings = replace(bed.settings, unique=UniqueSettings(by="id, name", within=HOUR))
     other, none, half = b'{"id": 1, "name": "other"}', b"{}", b'{"id": 1}'
     bed.land(A, {10: good(1), 11: other, 12: none, 13: half})
     bed.parsing().wave()
@@ -195,16 +195,16 @@ def test_rows_that_another_engine_has_deleted_by_a_delete_file_stop_the_comparis
 # --- how rows are marked ----------------------------------------------------------------------------------------
 
 SCHEMA = pa.schema(
-    [
-        pa.field("record", pa.int64()),
-        pa.field("row", pa.int64()),
-        pa.field("reason", pa.string()),
-        pa.field("data", pa.binary()),
-        pa.field("key_0", pa.string()),
-        pa.field("key_1", pa.int64()),
-        pa.field("arrival", pa.timestamp("us", tz="UTC")),
-        pa.field("fresh", pa.bool_()),
-    ]
+    {
+        "record": pa.int64(),
+        "row": pa.int64(),
+        "reason": pa.string(),
+        "data": pa.binary(),
+        "key_0": pa.string(),
+        "key_1": pa.int64(),
+        "arrival": pa.timestamp("us", tz="UTC"),
+        "fresh": pa.bool_(),
+    }
 )
 START = datetime(2026, 1, 31, tzinfo=UTC)
 

@@ -165,7 +165,7 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
     near = [{**event, column: value} for column, value in others.items()]
     without = [{**event, column: None} for column in event]
     payloads = [json.dumps(each).encode() for each in [event, *near, *without]]
-    own = {"schema": KEYS, "unique": UniqueSettings(by=tuple(event), within=timedelta(hours=1))}
+    own = {"schema": KEYS, "unique": UniqueSettings(by=", ".join(event), within=timedelta(hours=1))}
     bed = Bed(tmp_path)
     bed.land(A, dict(enumerate([*payloads, payloads[0], b"bad"], start=10)))
     wave = parsing(bed, spark, **own).wave()
@@ -177,9 +177,9 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
     assert [number for _, number, _ in bed.parsed()] == [*range(10, 29), *range(110, 119)]
     bed.land(A, {200: payloads[0]})
     with pytest.raises(BadSetting, match="names tags, which is map"):
-        parsing(bed, spark, unique=UniqueSettings(by=("tags",), within=timedelta(hours=1))).wave()
+        parsing(bed, spark, unique=UniqueSettings(by="tags", within=timedelta(hours=1))).wave()
     with pytest.raises(BadSetting, match="names sku, and its schema has no such column"):
-        parsing(bed, spark, unique=UniqueSettings(by=("sku",), within=timedelta(hours=1))).wave()
+        parsing(bed, spark, unique=UniqueSettings(by="sku", within=timedelta(hours=1))).wave()
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_the_same_event_stays_once_where_python_tasks_decode(
     own: dict[str, Any] = (
         {"schema": avro.PLAIN.schema} if is_avro else {"schema": protobuf.CONTENT, "message": "shop.Order"}
     )
-    own |= {"format": kind, "unique": UniqueSettings(by=("number", "customer"), within=timedelta(hours=1))}
+    own |= {"format": kind, "unique": UniqueSettings(by="number,customer", within=timedelta(hours=1))}
     bed = Bed(tmp_path)
     bed.land(A, {10: one, 11: one[:-1], 12: one})
     bed.land(B, {5: b"?"}, malformed=[5])
