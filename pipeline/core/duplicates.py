@@ -51,6 +51,7 @@ class Comparison:
     since: datetime
     until: datetime
     """Rows that arrived earlier or later are too far from all rows of the wave."""
+    within: timedelta
     positions: Positions
     """The typed table's positions: a commit may land only where they are the same."""
 
@@ -74,4 +75,4 @@ def plan_comparison(
         for each in files
         if (each.oldest is None or each.oldest <= until) and (each.newest is None or each.newest >= since)
     )
-    return Comparison(tuple(near), since, until, positions)
+    return Comparison(tuple(near), since, until, within, positions)

@@ -95,17 +95,15 @@ class SparkParser(Parser):
     ) -> Parsed:
         if comparison is None:
             return _reported(rows.mapInArrow(_writing(spec), _REPORT))
-        unique = self.frames.settings.unique
+        by = self.frames.settings.key_columns
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         row: Any = rows.schema["row"].dataType
         earlier = _numbers(session, len(parts)).mapInArrow(
-            _reading_keys(parts, spec.table, key_columns(spec.schema, unique.columns), comparison),
-            keys_ddl(row, unique.columns),
+            _reading_keys(parts, spec.table, key_columns(spec.schema, by), comparison),
+            keys_ddl(row, by),
         )
-        together = side_by_side(
-            rows, earlier, unique.columns, tasks=_tasks_for(plan, comparison, cores=self.tasks)
-        )
-        marking = _marking(len(unique.columns), unique.within or timedelta())
+        together = side_by_side(rows, earlier, by, tasks=_tasks_for(plan, comparison, cores=self.tasks))
+        marking = _marking(len(by), comparison.within)
         return _reported(together.mapInArrow(_both(marking, _writing(spec)), _REPORT))
 
     def _decoded(

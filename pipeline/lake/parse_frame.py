@@ -111,7 +111,7 @@ class Frames:
 
     def _check_keys(self, columns: Sequence[tuple[str, IcebergType]]) -> None:
         kinds = dict(columns)
-        for name in self.settings.unique.columns:
+        for name in self.settings.key_columns:
             if name not in kinds:
                 raise BadSetting(
                     f"unique.by of the target {self.settings.name} names {name}, and its schema has no such column ({', '.join(kinds)}). Nothing "

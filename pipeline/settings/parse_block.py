@@ -32,10 +32,6 @@ class UniqueSettings:
         doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them at most this long apart.",
     )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.by.split(",")) if self.by else ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseSettings:
@@ -86,6 +82,12 @@ class ParseSettings:
         0.5,
         doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
     )
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of `unique.by`."""
+        by = self.unique.by
+        return tuple(name.strip() for name in by.split(",")) if by else ()
 
     @property
     def quarantine(self) -> str:

@@ -14,7 +14,7 @@ from pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from pipeline.settings.parse_block import ParseSettings
 from pipeline.settings.values import show
 
 
@@ -441,7 +441,7 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         value = getattr(target.inflated, limit)
         if not 0 < value <= most:
             yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
-    yield from _unique(target.unique, f"{key}.unique")
+    yield from _unique(target, f"{key}.unique")
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",
@@ -449,14 +449,15 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         )
 
 
-def _unique(unique: UniqueSettings, key: str) -> Iterator[Broken]:
+def _unique(target: ParseSettings, key: str) -> Iterator[Broken]:
+    unique, columns = target.unique, target.key_columns
     if unique.by and unique.within is None:
         yield Broken(
             f"{key}.within", "is missing; needed with unique.by: how far apart the same event may arrive (1h)"
         )
     if unique.within is not None and not unique.by:
         yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema (order_id)")
-    if len(set(unique.columns)) < len(unique.columns) or not all(unique.columns):
+    if len(set(columns)) < len(columns) or not all(columns):
         yield Broken(
             f"{key}.by", f"is {unique.by!r}; allowed: columns of the schema, each once (order_id, customer)"
         )

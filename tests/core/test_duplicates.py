@@ -76,6 +76,6 @@ def test_files_are_read_that_may_have_rows_within_the_window_of_the_wave():
         file("too late", 3 * HOUR + tick, 9 * HOUR),
     )
     found = plan_comparison(files, Positions(), a_wave(NOON, NOON + 2 * HOUR), within=HOUR)
-    assert found == Comparison(files[1:4], NOON - HOUR, NOON + 3 * HOUR, Positions())
+    assert found == Comparison(files[1:4], NOON - HOUR, NOON + 3 * HOUR, HOUR, Positions())
     assert found.rows == 30
     assert plan_comparison(files, Positions(), a_wave(None, None), within=HOUR) is None

@@ -116,7 +116,7 @@ class InProcess(Redriver):
         self, batches: Sequence[pa.RecordBatch], spec: WriteSpec, comparison: Comparison
     ) -> Iterator[pa.RecordBatch]:
         """In the place of Spark, which brings the rows of a key together."""
-        by, within = self.bed.settings.unique.columns, self.bed.settings.unique.within or timedelta()
+        by = self.bed.settings.key_columns
         columns = key_columns(spec.schema, by)
         paths = [each.path for each in comparison.files]
         looked = earlier_rows(paths, spec.table, columns, since=comparison.since, until=comparison.until)
@@ -139,7 +139,9 @@ class InProcess(Redriver):
         # Few at once, so that the rows of a key come in several batches.
         few = (together[start : start + 3] for start in range(0, len(together), 3))
         yield from marked(
-            (pa.RecordBatch.from_pylist(part, schema) for part in few), keys=len(names), within=within
+            (pa.RecordBatch.from_pylist(part, schema) for part in few),
+            keys=len(names),
+            within=comparison.within,
         )
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -194,18 +194,17 @@ def test_rows_that_another_engine_has_deleted_by_a_delete_file_stop_the_comparis
 
 # --- how rows are marked ----------------------------------------------------------------------------------------
 
-SCHEMA = pa.schema(
-    {
-        "record": pa.int64(),
-        "row": pa.int64(),
-        "reason": pa.string(),
-        "data": pa.binary(),
-        "key_0": pa.string(),
-        "key_1": pa.int64(),
-        "arrival": pa.timestamp("us", tz="UTC"),
-        "fresh": pa.bool_(),
-    }
-)
+_KINDS: dict[str, pa.DataType] = {
+    "record": pa.int64(),
+    "row": pa.int64(),
+    "reason": pa.string(),
+    "data": pa.binary(),
+    "key_0": pa.string(),
+    "key_1": pa.int64(),
+    "arrival": pa.timestamp("us", tz="UTC"),
+    "fresh": pa.bool_(),
+}
+SCHEMA = pa.schema(_KINDS)
 START = datetime(2026, 1, 31, tzinfo=UTC)
 
 rows = st.lists(

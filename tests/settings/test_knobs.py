@@ -18,6 +18,7 @@ MOST = 102
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
+    "parse.N.unique.by": "key_columns",
     "kcl.failover": "is_shared",
     "coordination.lease_table": "lease_table",
     "coordination.worker_table": "worker_table",

@@ -149,6 +149,8 @@ _A_TARGET = {
 _ALSO = {
     "parse.0.format": {"HEADRACE__PARSE__0__CALLABLE": "package.module:function"},
     "parse.0.callable": {"HEADRACE__PARSE__0__FORMAT": "callable"},
+    "parse.0.unique.by": {"HEADRACE__PARSE__0__UNIQUE__WITHIN": "1h"},
+    "parse.0.unique.within": {"HEADRACE__PARSE__0__UNIQUE__BY": "id"},
     "parse.0.message": {
         "HEADRACE__PARSE__0__FORMAT": "protobuf",
         "HEADRACE__PARSE__0__SCHEMA": "orders.desc",
