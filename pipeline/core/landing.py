@@ -100,7 +100,7 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
-    if why := _why_compared_anew(base, proposal.compared):
+    if why := _why_compare_anew(base, proposal.compared):
         refused |= {
             r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
         }
@@ -148,7 +148,7 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     return None
 
 
-def _why_compared_anew(base: Positions, compared: Positions | None) -> str | None:
+def _why_compare_anew(base: Positions, compared: Positions | None) -> str | None:
     """Whether the table may have rows that the proposed rows weren't compared with."""
     # Every commit of Headrace that brings rows moves a position. Compaction, retention and expiry move none, and bring no row.
     if compared is None:
