@@ -21,6 +21,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,13 +37,14 @@ from pipeline.lake.parse_frame import Frames
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.model import SparkSettings
-from pipeline.settings.parse_block import ParseSettings
+from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake.parsings import A, Bed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WARM_UP = 2000
+_BY_ID = UniqueSettings(by="id", within=timedelta(hours=1))
 _DDL = "id BIGINT, customer STRING, at BIGINT, amount DOUBLE, items ARRAY<STRUCT<sku: STRING, n: INT>>"
 _ITEM = {
     "type": "record",
@@ -110,11 +112,13 @@ def _cases() -> list[Case]:
             {**own, "callable": "bench.parse:handed_on", "schema": "data BINARY"},
         ),
         Case("JSON", 2.2, _in_json),
+        Case("JSON, unique by id", 4.0, _in_json, {"unique": _BY_ID}),
         Case(
             "JSON in gzip", 2.4, lambda row: gzip.compress(_in_json(row)), {"compression": Compression.AUTO}
         ),
         Case("callable with from_json", 2.2, _in_json, {**own, "callable": "bench.parse:by_spark"}),
         Case("Avro", 1.2, avro, {"format": ParseFormat.AVRO, "schema": json.dumps(_AVRO)}),
+        Case("Avro, unique by id", 4.0, avro, {**_avro(), "unique": _BY_ID}),
         Case("Avro with a filter", 1.5, avro, {**_avro(), "filter": "length(data) > 0"}),
         Case(
             "Protobuf",
@@ -190,7 +194,7 @@ def measured(case: Case, session: SparkSession, records: int, folder: Path) -> t
     bed.settings = replace(
         ParseSettings(name="orders", table="lake.orders", schema=_DDL), **dict(case.settings)
     )
-    bed.land(A, {n: case.encode(_order(n)) for n in range(1, _WARM_UP)})
+    bed.land(A, {n: case.encode(_order(10**9 + n)) for n in range(1, _WARM_UP)})
     _parsing(bed, session).wave()
     start, at_once = 10_000, 50_000
     for first in range(0, records, at_once):

@@ -209,6 +209,7 @@ class Adapters:
             # Kept, because it remembers the manifests that it has read.
             source=self._kept(lambda: IcebergSource(lake), "parse source", writer),
             table=table,
+            rows=self._kept(lambda: IcebergSource(table), "parsed rows", writer),
             quarantine=quarantine,
             parser=parser,
             dropped_as=frames.dropped_as,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+from pipeline.core.duplicates import Comparison
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.json_columns import Struct
 from pipeline.core.landing import Landing, Proposal
@@ -297,9 +298,12 @@ class Surveyor(Protocol):
 
 
 class Parser(Surveyor, Protocol):
-    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
         """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
-        typed table's schema, which has the parser's columns now."""
+        typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows in these files, and of each other, are
+        left out and counted."""
         ...
 
 
@@ -336,6 +340,8 @@ class ParsePorts:
 
     source: SourceTable
     table: ParsedTable
+    rows: SourceTable
+    """The typed table, as the rows of a wave are compared with its rows."""
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str

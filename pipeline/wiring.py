@@ -29,6 +29,7 @@ from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.compacting import Compacting
+from pipeline.duties.comparing import Comparing
 from pipeline.duties.deleting import Deleting
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.expiring import Expiring
@@ -57,7 +58,7 @@ from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.errors import TablesMissing
-from pipeline.lake_ports import KeptTable, OnWaiting
+from pipeline.lake_ports import KeptTable, OnWaiting, ParsePorts
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
@@ -128,6 +129,11 @@ class NoDagster:
 
     def outcome(self, run_id: str) -> RunOutcome:
         return RunOutcome()
+
+
+def _comparing(target: ParseSettings, parts: ParsePorts) -> Comparing | None:
+    within = target.unique.within
+    return Comparing(table=parts.rows, name=target.table, within=within) if within is not None else None
 
 
 def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
@@ -447,6 +453,7 @@ class Wiring:
             settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
             parser=parts.parser,
             dropped_as=parts.dropped_as,
+            comparing=_comparing(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             expiring=tuple(map(self._expiring_of, parts.kept)),
@@ -474,6 +481,7 @@ class Wiring:
             source=parts.set_aside,
             redriver=parts.redriver,
             dropped_as=parts.dropped_as,
+            comparing=_comparing(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
             code=parts.code,

@@ -35,6 +35,9 @@ class Proposal:
     """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
     """Staged files of another table, of which the ranges tell: they have to be there, and aren't added to this table."""
+    compared: Positions | None = None
+    """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a position since, the table
+    may have further rows, and nothing lands."""
     gone: tuple[str, ...] = ()
     """Paths of data files that the commit removes from the table. Where the table lacks one of them, nothing lands."""
 
@@ -97,6 +100,10 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
+    if why := _why_compare_anew(base, proposal.compared):
+        refused |= {
+            r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
+        }
     refused |= _closed_over_files(proposal, refused)
     if proposal.whole and refused:
         why = f"it lands together with {min(refused).shard_id}, which is refused"
@@ -129,7 +136,7 @@ def _check_proposal(proposal: Proposal) -> None:
 def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Range) -> str | None:
     found = base.of(each.key)
     # The comparison of the compare-and-swap, for each shard. It keeps the ranges of a shard one chain without gap or overlap (I4).
-    if each.moves and (found.token if found else None) != (each.after.token if each.after else None):
+    if each.moves and _token(found) != _token(each.after):
         return f"the table's position is {found or 'none'}, but this range began at position {each.after or 'none'}"
     if each.moves and not each.may_go_back and not is_forward(each.after, each.upto):
         return f"it would move the position back, from {each.after} to {each.upto}"
@@ -139,6 +146,22 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     if each.after is None:
         return next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
     return None
+
+
+def _why_compare_anew(base: Positions, compared: Positions | None) -> str | None:
+    """Whether the table may have rows that the proposed rows weren't compared with."""
+    # Every commit of Headrace that brings rows moves a position. Compaction, retention and expiry move none, and bring no row.
+    if compared is None:
+        return None
+    keys = sorted(base.shards.keys() | compared.shards.keys())
+    moved = next((key for key in keys if _token(base.of(key)) != _token(compared.of(key))), None)
+    if moved is None:
+        return None
+    return f"its rows have to be compared with those that another commit has brought of {moved.shard_id}"
+
+
+def _token(position: Position | None) -> object:
+    return position.token if position else None
 
 
 def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> str | None:

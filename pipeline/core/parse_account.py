@@ -10,14 +10,16 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
 from pipeline.errors import WrongShape
 
+DUPLICATE = "duplicate"
+"""Why a row is in neither table: the typed table has the same event."""
+
 
 def joined(parts: Iterable[Parsed]) -> Parsed:
     """The reports of all tasks as one."""
     parts = tuple(parts)
     counts: dict[ShardKey, ShardCount] = {}
     for each in (count for part in parts for count in part.counts):
-        known = counts.get(each.key, ShardCount(each.key))
-        counts[each.key] = ShardCount(each.key, known.parsed + each.parsed, known.aside + each.aside)
+        counts[each.key] = counts.get(each.key, ShardCount(each.key)).plus(each)
     return Parsed(
         tuple(file for part in parts for file in part.files),
         tuple(file for part in parts for file in part.aside),
@@ -40,12 +42,14 @@ def account(
     found: dict[ShardKey, Accounting] = {}
     for each in plan.ranges:
         count = counts.get(each.key, ShardCount(each.key))
-        missing = each.rows - count.parsed - count.aside
+        missing = each.rows - count.told
         if missing and not dropped_as:
             raise _wrong(
                 f"of {each.key} {counted(each.rows, 'row')} went in, {count.parsed:,} were parsed and {count.aside:,} set aside"
             )
         dropped = {dropped_as: missing} if missing else {}
+        if count.duplicates:
+            dropped[DUPLICATE] = count.duplicates
         names = tuple(aside_name(file.path) for file in parsed.aside if each.key in file.shards)
         told = Accounting(each.rows, count.parsed, count.aside, dropped, version, schema, names)
         if not told.is_complete:
@@ -67,8 +71,8 @@ def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
         end = first + length
     if end > plan.rows:
         raise _wrong(f"row {end - 1:,} came back, and the wave has {counted(plan.rows, 'row')}")
-    written = sum(count.parsed + count.aside for count in parsed.counts)
-    if sum(length for _, length in parsed.numbers) != written:
+    told = sum(count.told for count in parsed.counts)
+    if sum(length for _, length in parsed.numbers) != told:
         raise _wrong("the numbers of the rows that came back don't agree with how many were written")
 
 

@@ -58,6 +58,10 @@ class SourceFile:
     """No row of the file has a higher sort key; None where that isn't known."""
     shards: tuple[str, str] | None = None
     """The lowest and the highest shard id in the file, where they are known."""
+    oldest: datetime | None = None
+    """No row of the file arrived earlier; None where that isn't known."""
+    newest: datetime | None = None
+    """No row of the file arrived later; None where that isn't known."""
     deletes: bool = False
     """Whether another engine has deleted rows of the file by a delete file."""
 
@@ -209,6 +213,21 @@ class ShardCount:
     parsed: int = 0
     aside: int = 0
     """Rows for the quarantine table."""
+    duplicates: int = 0
+    """Rows that were left out because the typed table has, or gets, the same event."""
+
+    @property
+    def told(self) -> int:
+        """The rows of which a task told what became of them."""
+        return self.parsed + self.aside + self.duplicates
+
+    def plus(self, other: ShardCount) -> ShardCount:
+        return ShardCount(
+            self.key,
+            self.parsed + other.parsed,
+            self.aside + other.aside,
+            self.duplicates + other.duplicates,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +240,4 @@ class Parsed:
     """Those of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
-    """The numbers of the rows that were written to either table: the first of a run, and the run's length."""
+    """The numbers of the rows that were written to either table, and of the duplicates: the first of a run, and the run's length."""

@@ -1,7 +1,7 @@
 """A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
 
-    settle ─► look ─► survey ─► parse ─► account ─► commit of the typed table ─► settle
-                                                    (decides)                    (carries out: pipeline.duties.settling)
+    settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
+                                                              (decides)                    (carries out: pipeline.duties.settling)
 
 The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
 then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from pipeline.core.accounting import Accounting
+from pipeline.core.duplicates import Comparison
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_account import account, why_stop
@@ -22,6 +23,7 @@ from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.words import counted
+from pipeline.duties.comparing import Comparing
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
@@ -67,6 +69,8 @@ class Parsing:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    comparing: Comparing | None = None
+    """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
     """Of the typed table, and of the quarantine table."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -120,7 +124,8 @@ class Parsing:
         if not plan.ranges:
             return ParsedWave(settled=settled, notes=wishes.notes)
         self.on_arrow("planned")
-        parsed, schema = self.parser.parse(plan, wishes)
+        comparison = self.comparing.plan(plan) if self.comparing else None
+        parsed, schema = self.parser.parse(plan, wishes, comparison)
         self.on_arrow("staged")
         accounts = account(
             plan, parsed, dropped_as=self.dropped_as, version=self.settings.version, schema=schema
@@ -130,7 +135,7 @@ class Parsing:
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
                 "the parser, or raise stop_above of this target, and run it again"
             )
-        snapshot = self._commit(plan, wishes, parsed, accounts)
+        snapshot = self._commit(plan, wishes, parsed, accounts, comparison)
         self.on_arrow("committed")
         self.settling.settle()
         return _told(accounts, snapshot, plan, wishes, settled)
@@ -142,7 +147,12 @@ class Parsing:
         return self.settings.stream in (None, stream.name)
 
     def _commit(
-        self, plan: WavePlan, wishes: Wishes, parsed: Parsed, accounts: Mapping[ShardKey, Accounting]
+        self,
+        plan: WavePlan,
+        wishes: Wishes,
+        parsed: Parsed,
+        accounts: Mapping[ShardKey, Accounting],
+        comparison: Comparison | None,
     ) -> int | None:
         code = self.code()
         ranges = tuple(
@@ -165,7 +175,14 @@ class Parsing:
         )
         # All or nothing: the files of the quarantine table have rows of several shards, too.
         committed = self.table.commit(
-            Proposal(ranges, parsed.files, wishes.origins, whole=True, also=parsed.aside)
+            Proposal(
+                ranges,
+                parsed.files,
+                wishes.origins,
+                whole=True,
+                also=parsed.aside,
+                compared=comparison.positions if comparison else None,
+            )
         )
         if refused := committed.landing.refused:
             raise Transient(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting
+from pipeline.core.duplicates import Comparison
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_values import Parsed, Piece, WaveLimits, Wishes
@@ -29,6 +30,7 @@ from pipeline.core.redrive_plan import (
 )
 from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
+from pipeline.duties.comparing import Comparing
 from pipeline.duties.settling import Settling
 from pipeline.errors import Transient, WrongShape
 from pipeline.lake_ports import ParsedTable, Redriver, SourceLook, SourceTable
@@ -70,6 +72,8 @@ class Redriving:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    comparing: Comparing | None = None
+    """None where all rows stay, also those of the same event."""
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
 
@@ -103,7 +107,8 @@ class Redriving:
     def _portion(self, plan: RedrivePlan, at: Positions, *, dry_run: bool) -> Redriven:
         streams = tuple(sorted({key.stream for key in at.shards}))
         self.on_arrow("planned")
-        parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams))
+        comparison = self.comparing.plan(plan.wave) if self.comparing else None
+        parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
         copied = self.redriver.copy_unselected(plan, streams) if plan.kept else Parsed()
         accounts = account_redrive(
             plan,
@@ -116,7 +121,7 @@ class Redriving:
         self.on_arrow("staged")
         snapshot = None
         if not dry_run:
-            snapshot = self._commit(plan, at, parsed, copied, accounts)
+            snapshot = self._commit(plan, at, parsed, copied, accounts, comparison)
             self.on_arrow("committed")
             self.settling.settle()
         return _told(plan, accounts, snapshot)
@@ -128,6 +133,7 @@ class Redriving:
         parsed: Parsed,
         copied: Parsed,
         accounts: Mapping[ShardKey, Accounting],
+        comparison: Comparison | None,
     ) -> int | None:
         code = self.code()
         planned = {each.key: each for each in plan.wave.ranges}
@@ -152,12 +158,18 @@ class Redriving:
         )
         files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
         committed = self.table.commit(
-            Proposal(ranges, files, whole=True, also=(*parsed.aside, *copied.aside))
+            Proposal(
+                ranges,
+                files,
+                whole=True,
+                also=(*parsed.aside, *copied.aside),
+                compared=comparison.positions if comparison else None,
+            )
         )
-        if committed.landing.refused:
+        if refused := committed.landing.refused:
             raise Transient(
-                f"another redrive of {self.settings.quarantine} has parsed the same rows again meanwhile. Nothing of this portion was "
-                "committed, and no row is lost or doubled; run the command again for what is left"
+                f"another redrive or run has landed rows in {self.settings.table} meanwhile ({refused[0].why}). Nothing of this portion was committed, and "
+                "no row is lost or doubled; run the command again for what is left"
             )
         return committed.snapshot
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -75,7 +75,7 @@ def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveF
         None if day is None else (_DAY_ZERO + timedelta(days=day)).isoformat(),
         rows=file.record_count,
         size=file.file_size_in_bytes,
-        newest=_newest(file, table),
+        newest=moment_in(file.upper_bounds, table),
         is_ours=is_of_spec and _is_ours(file.file_path, table),
         deletes=frozenset(
             each.file_path
@@ -89,8 +89,9 @@ def _is_ours(path: str, table: Table) -> bool:
     return path.startswith(root) and re.fullmatch(STAGED, path[len(root) :]) is not None
 
 
-def _newest(file: DataFile, table: Table) -> datetime | None:
-    bound = (file.upper_bounds or {}).get(table.schema().find_field("arrival_ts").field_id)
+def moment_in(bounds: Mapping[int, bytes] | None, table: Table) -> datetime | None:
+    """The bound of `arrival_ts` among those that a manifest has of a data file."""
+    bound = (bounds or {}).get(table.schema().find_field("arrival_ts").field_id)
     if bound is None:
         return None
     micros: int = from_bytes(TimestamptzType(), bound)  # type: ignore[assignment] # of this type it is a number

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipeline.core.duplicates import Comparison
 from pipeline.core.json_columns import OBJECT, Fact, Judge, Limits, Struct, grow, spark_of, struct_of
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
+from pipeline.lake.compare_frame import keys_ddl, rows_type, side_by_side
 from pipeline.lake.decode import Decoder
+from pipeline.lake.duplicates import key_columns, small_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parse_frame import Frames, columns_of
@@ -42,6 +46,9 @@ _REPORT = "report binary"
 _TASKS_A_CORE = 4
 """Tasks for each of Spark's cores: a file that takes longer than the others then delays the wave less."""
 
+_ROWS_A_TASK = 200_000
+_BYTES_A_TASK = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkParser(Parser, Inferrer):
@@ -59,28 +66,37 @@ class SparkParser(Parser, Inferrer):
         spec = self.source.staging_spec()
         return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
-    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
-        return self.asked(lambda session: self._parse(session, plan, wishes))
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        return self.asked(lambda session: self._parse(session, plan, wishes, comparison))
 
-    def _parse(self, session: SparkSession, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+    def _parse(
+        self, session: SparkSession, plan: WavePlan, wishes: Wishes, comparison: Comparison | None
+    ) -> tuple[Parsed, int]:
         ship(session)
         if decoder := self.frames.decoder:
             columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
             spec = self._spec(columns, wishes)
-            return self._decoded(session, plan, spec, decoder), number
+            return self._decoded(session, plan, spec, decoder, comparison), number
         schema = self.frames.schema(session)
         if self.frames.settings.columns is not ColumnsFrom.GIVEN:
-            return self._by_payloads(session, plan, wishes, schema)
+            return self._by_payloads(session, plan, wishes, schema, comparison)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
         read = partial(self._read, session, plan)
         rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
         columns, number = self.table.with_columns(columns_of(schema))
         if not plan.units:
             return Parsed(), number
-        return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+        return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
     def _by_payloads(
-        self, session: SparkSession, plan: WavePlan, wishes: Wishes, stated: StructType
+        self,
+        session: SparkSession,
+        plan: WavePlan,
+        wishes: Wishes,
+        stated: StructType,
+        comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
         """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
         from pyspark.sql.types import StructType
@@ -105,7 +121,7 @@ class SparkParser(Parser, Inferrer):
             StructType.fromJson({**whole, "fields": fields}),
             has_malformed=bool(plan.malformed),
         )
-        return _reported(rows.mapInArrow(_writing(self._spec(columns, wishes)), _REPORT)), number
+        return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
     def infer(self, plan: WavePlan) -> Struct:
         return self.asked(lambda session: self._infer(session, plan))
@@ -130,10 +146,44 @@ class SparkParser(Parser, Inferrer):
         told: list[Any] = reports.toArrow().column(0).to_pylist()
         return sum(map(decode_facts, told), Counter())
 
-    def _decoded(self, session: SparkSession, plan: WavePlan, spec: WriteSpec, decoder: Decoder) -> Parsed:
+    def _written(
+        self,
+        session: SparkSession,
+        rows: DataFrame,
+        plan: WavePlan,
+        spec: WriteSpec,
+        comparison: Comparison | None,
+    ) -> Parsed:
+        if comparison is None:
+            return _reported(rows.mapInArrow(_writing(spec), _REPORT))
+        by = self.frames.settings.key_columns
+        parts = packed([each.path for each in comparison.files], cores=self.tasks)
+        row: Any = rows.schema["row"].dataType
+        earlier = _numbers(session, len(parts)).mapInArrow(
+            _reading_keys(parts, spec.table, key_columns(spec.schema, by), comparison),
+            keys_ddl(row, by),
+        )
+        together = side_by_side(rows, earlier, by, tasks=_tasks_for(plan, comparison, cores=self.tasks))
+        marking = _marking(len(by), comparison.within)
+        return _reported(together.mapInArrow(_both(marking, _writing(spec)), _REPORT))
+
+    def _decoded(
+        self,
+        session: SparkSession,
+        plan: WavePlan,
+        spec: WriteSpec,
+        decoder: Decoder,
+        comparison: Comparison | None,
+    ) -> Parsed:
         """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
         if not plan.units:
             return Parsed()
+        if comparison is not None:
+            chosen = self.frames.chosen(self._read(session, plan, None))
+            rows = chosen.mapInArrow(
+                _decoding(small_columns(spec.schema), decoder), rows_type(small_columns(spec.schema))
+            )
+            return self._written(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
             chosen = self.frames.chosen(self._read(session, plan, None))
@@ -194,6 +244,13 @@ class SparkParser(Parser, Inferrer):
 
 def _struct_of(schema: StructType) -> Struct:
     return struct_of((each["name"], each["type"]) for each in schema.jsonValue()["fields"])
+
+
+def _tasks_for(plan: WavePlan, comparison: Comparison, *, cores: int) -> int:
+    """How many tasks write where duplicates are left out: each writes a file for each day."""
+    rows = plan.rows + comparison.rows
+    size = sum(each.bytes for each in plan.ranges)
+    return min(cores * _TASKS_A_CORE, 1 + max(rows // _ROWS_A_TASK, size // _BYTES_A_TASK))
 
 
 def _numbers(session: SparkSession, tasks: int) -> DataFrame:
@@ -279,6 +336,40 @@ def _looking(columns: Struct, limits: Limits) -> _Task:
         yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], names=["report"])
 
     return look
+
+
+def _reading_keys(
+    parts: Sequence[Sequence[str]], spec: StagingSpec, columns: pa.Schema, comparison: Comparison
+) -> _Task:
+    since, until = comparison.since, comparison.until
+
+    def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.duplicates import earlier_rows
+
+        for batch in numbers:
+            tasks: list[Any] = batch.column(0).to_pylist()
+            for number in tasks:
+                yield from earlier_rows(parts[number], spec, columns, since=since, until=until)
+
+    return look
+
+
+def _marking(keys: int, within: timedelta) -> _Task:
+    def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.duplicates import marked
+
+        return marked(batches, keys=keys, within=within)
+
+    return mark
+
+
+def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pipeline.lake.decode import decoded
+
+        return decoded(batches, decoder, columns)
+
+    return decode
 
 
 def _both(first: _Task, then: _Task) -> _Task:

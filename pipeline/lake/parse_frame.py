@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.types import IcebergType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from pipeline.core.batch_context import BatchContext
 from pipeline.core.json_columns import Limits
@@ -32,6 +43,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_COMPARED = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+"""Types of which two values are equal or not: NaN isn't equal to itself, and Spark can't sort maps."""
 _CORRUPT = "headrace_corrupt"
 _REASON, _DATA = "quarantine_reason", "quarantine_data"
 _TAKEN = frozenset({*PROVENANCE, DAY, "record", _REASON, _DATA, _CORRUPT})
@@ -63,6 +86,7 @@ class Frames:
         from pyspark.sql.types import StructType
 
         if not self.settings.schema:
+            self._check_keys(())
             return StructType()
         try:
             # from_json reads a schema on the server: a Spark Connect client has no parser of its own.
@@ -76,11 +100,13 @@ class Frames:
             ) from error
         schema: StructType = found["row"].dataType
         self._check(schema.names)
+        self._check_keys(columns_of(schema))
         return schema
 
     def decoded_columns(self, decoder: Decoder) -> list[tuple[str, IcebergType]]:
         columns = [(name, iceberg_type(spark)) for name, spark in decoder.columns()]
         self._check([name for name, _ in columns])
+        self._check_keys(columns)
         return columns
 
     def _check(self, names: Sequence[str]) -> None:
@@ -94,6 +120,20 @@ class Frames:
                 f"the schema of the target {self.settings.name} has a column {dotted[0]}, and a dot in a name means a part of a struct. Nothing "
                 "was parsed; use format: callable, and give the column another name"
             )
+
+    def _check_keys(self, columns: Sequence[tuple[str, IcebergType]]) -> None:
+        kinds = dict(columns)
+        for name in self.settings.key_columns:
+            if name not in kinds:
+                raise BadSetting(
+                    f"unique.by of the target {self.settings.name} names {name}, and its schema has no such column ({', '.join(kinds) or 'it names none'}). Nothing "
+                    "was parsed; name columns of the schema. A part of a struct can't be named; use format: callable, and make it a column"
+                )
+            if not isinstance(kinds[name], _COMPARED):
+                raise BadSetting(
+                    f"unique.by of the target {self.settings.name} names {name}, which is {kinds[name]}: such values can't tell whether two rows "
+                    "are the same event. Nothing was parsed; name columns with texts, whole numbers, decimals, times, booleans or bytes"
+                )
 
     @property
     def decoder(self) -> Decoder | None:

@@ -10,7 +10,7 @@ from pyiceberg.types import StringType
 from pipeline.core.parse_values import SourceFile
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_files import ManifestReader
+from pipeline.lake.live_files import ManifestReader, moment_in
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake_ports import SourceLook, SourceTable
 
@@ -40,6 +40,8 @@ def _file(file: DataFile, table: Table, *, deletes: bool) -> SourceFile:
         low="" if keys is None else keys[0],
         high=None if keys is None else keys[1],
         shards=shards,
+        oldest=moment_in(file.lower_bounds, table),
+        newest=moment_in(file.upper_bounds, table),
         deletes=deletes,
     )
 

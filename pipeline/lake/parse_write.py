@@ -2,7 +2,8 @@
 table, the others files of the quarantine table. No commit names any of them yet.
 
 A row comes as four columns: `record` (where it comes from, and its number in the wave), `row` (the columns of the typed table), `reason`
-(why it can't be parsed; null where it can) and `data` (the payload, where there is a reason).
+(why it can't be parsed; null where it can) and `data` (the payload, where there is a reason). Where duplicates are left out, `is_duplicate`
+tells which rows are counted and not written.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pipeline.lake_ports import StagingSpec
 _SHARD = ["stream", "stream_epoch", "shard_id"]
 _RECORD = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")
 _KEPT = ("partition_key", "explicit_hash_key", "decode_error")
+IS_DUPLICATE = "is_duplicate"
 _MOST_REASON = 500
 """Characters of a reason."""
 
@@ -88,6 +90,7 @@ class _Writing:
     aside: TaskFiles
     streams: Mapping[tuple[str, int], StreamId]
     counts: dict[ShardKey, list[int]] = field(default_factory=dict)
+    """Rows that were parsed, set aside, and left out as duplicates."""
     numbers: list[Any] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -98,8 +101,10 @@ class _Writing:
                 "a row came back without the column `record`, which tells where it comes from. Nothing was committed; the callable has to "
                 "leave this column as it is"
             )
-        record = {name: pc.struct_field(batch["record"], [name]) for name in (*_RECORD, "number", *_KEPT)}
-        self.numbers.append(record["number"])
+        self.numbers.append(pc.struct_field(batch["record"], ["number"]))
+        if IS_DUPLICATE in batch.schema.names:
+            batch = self._without_duplicates(batch)
+        record = {name: pc.struct_field(batch["record"], [name]) for name in (*_RECORD, *_KEPT)}
         is_good: Any = pc.is_null(batch["reason"])
         provenance = [record[name] for name in _RECORD]
         own = own_columns(self.spec.schema)
@@ -115,9 +120,19 @@ class _Writing:
         )
         self._write(bad.filter(pc.invert(is_good)), self.aside, 1)
 
+    def _without_duplicates(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        left_out = batch.filter(batch[IS_DUPLICATE])
+        shards = [pc.struct_field(left_out["record"], [name]) for name in _SHARD]
+        for key, part in by_shard(pa.RecordBatch.from_arrays(shards, names=_SHARD), self.streams):
+            self._count(key, part, 2)
+        return batch.filter(pc.invert(batch[IS_DUPLICATE]))
+
+    def _count(self, key: ShardKey, rows: pa.RecordBatch, place: int) -> None:
+        self.counts.setdefault(key, [0, 0, 0])[place] += rows.num_rows
+
     def _write(self, rows: pa.RecordBatch, files: TaskFiles, place: int) -> None:
         for key, part in by_shard(rows, self.streams):
-            self.counts.setdefault(key, [0, 0])[place] += part.num_rows
+            self._count(key, part, place)
             files.add(key, part)
 
     def finish(self) -> Parsed:

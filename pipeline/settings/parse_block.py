@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from pipeline.settings.knob import knob
@@ -18,6 +19,17 @@ class InflatedSettings:
     ratio: int = knob(
         200,
         doc="So does a payload that inflates to more than a mebibyte, and to more than so many times its compressed size.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueSettings:
+    by: str | None = knob(
+        doc="The columns of the schema, with commas between them, whose values together tell that two rows are the same event (order_id). Rows "
+        "in which one of them is null are all kept.",
+    )
+    within: timedelta | None = knob(
+        doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them at most this long apart.",
     )
 
 
@@ -72,6 +84,10 @@ class ParseSettings:
         doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
         "(get_json_object(CAST(data AS STRING), '$.type') = 'order')."
     )
+    unique: UniqueSettings = knob(
+        factory=UniqueSettings,
+        doc="Which rows are left out because the same event is in the table already: producers that try again send it twice.",
+    )
     version: str = knob(
         "1",
         doc="The version of your schema and code, which the ledger records with each range. Raise it when you change either.",
@@ -80,6 +96,12 @@ class ParseSettings:
         0.5,
         doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
     )
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of `unique.by`."""
+        by = self.unique.by
+        return tuple(name.strip() for name in by.split(",")) if by else ()
 
     @property
     def quarantine(self) -> str:

@@ -452,6 +452,7 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         value = getattr(target.inflated, limit)
         if not 0 < value <= most:
             yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
+    yield from _unique(target, f"{key}.unique")
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",
@@ -477,6 +478,20 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
         )
     if not 0 < target.most_columns <= _MOST_COLUMNS:
         yield Broken(f"{key}.most_columns", f"is {target.most_columns}; allowed: 1 to {_MOST_COLUMNS}")
+
+
+def _unique(target: ParseSettings, key: str) -> Iterator[Broken]:
+    unique, columns = target.unique, target.key_columns
+    if unique.by and unique.within is None:
+        yield Broken(
+            f"{key}.within", "is missing; needed with unique.by: how far apart the same event may arrive (1h)"
+        )
+    if unique.within is not None and not unique.by:
+        yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema (order_id)")
+    if len(set(columns)) < len(columns) or not all(columns):
+        yield Broken(
+            f"{key}.by", f"is {unique.by!r}; allowed: columns of the schema, each once (order_id, customer)"
+        )
 
 
 def _wrong_schema(target: ParseSettings) -> str | None:

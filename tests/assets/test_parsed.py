@@ -37,6 +37,7 @@ class PortsOfBed:
         return ParsePorts(
             source=IcebergSource(self.bed.lake.handle()),
             table=self.bed.typed(),
+            rows=IcebergSource(self.bed.typed()),
             quarantine=self.bed.quarantine(),
             parser=self.bed.parser,
             dropped_as="",

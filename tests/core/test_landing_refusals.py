@@ -240,6 +240,20 @@ def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_a
     assert landing.positions.of(B) is None
 
 
+def test_nothing_lands_where_another_commit_has_brought_rows_since_the_comparison():
+    """Also rows of another shard: the same event may have come through both."""
+    base = base_of({A: Position(5), B: Position(2)})
+    proposal = Proposal((landed(A, Position(5), Position(6)),), (a_file("f", A),), compared=base)
+    assert not decide_landing(base, proposal).refused
+    for moved in (Position(3), Position(2, ended=True), None):
+        found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
+        assert (found.page.ranges, found.files) == ((), ())
+        assert f"another commit has brought of {B.shard_id}" in found.refused[0].why
+    # A look at a quiet shard brings no rows.
+    looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
+    assert not decide_landing(looked, proposal).refused
+
+
 def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
     """The position of shard A after a range from `before` to `upto`."""
     move = replace(landed(A, before, upto), kind=kind)

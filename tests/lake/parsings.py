@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.types import LongType, StringType
 
 from pipeline.core.batch import StagedFile
+from pipeline.core.duplicates import Comparison
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.parse_account import joined
@@ -21,10 +22,12 @@ from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, W
 from pipeline.core.position import Position
 from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.stream import ShardKey, StreamId
+from pipeline.duties.comparing import Comparing
 from pipeline.duties.parsing import Parsing
 from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
+from pipeline.lake.duplicates import earlier_rows, key_columns, key_names, marked
 from pipeline.lake.parse_read import read_units, survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
@@ -62,6 +65,7 @@ class InProcess(Redriver):
     fixes: Mapping[bytes, bytes] = field(default_factory=dict)
     """Payloads that this parser reads as others: a parser that was corrected."""
     surveyed: list[SurveyOrder] = field(default_factory=list)
+    compared: list[Comparison] = field(default_factory=list)
 
     def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
         self.surveyed.append(order)
@@ -83,7 +87,9 @@ class InProcess(Redriver):
             now=self.bed.clock.now,
         )
 
-    def parse(self, plan: WavePlan, wishes: Wishes) -> tuple[Parsed, int]:
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
         table, aside = self.bed.typed(), self.bed.quarantine()
         columns, number = table.with_columns(COLUMNS)
         spec = WriteSpec(
@@ -96,12 +102,47 @@ class InProcess(Redriver):
         )
         bounds = [each.bound for each in plan.ranges]
         source = self._source()
-        batches = chain.from_iterable(
+        batches: Iterator[pa.RecordBatch] = chain.from_iterable(
             self._rows(read_units(plan.units, bounds, source, malformed=malformed))
             for malformed in (False, True)
         )
+        if comparison is not None:
+            self.compared.append(comparison)
+            batches = iter(self._marked(list(batches), spec, comparison))
         report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
         return joined([report]), number
+
+    def _marked(
+        self, batches: Sequence[pa.RecordBatch], spec: WriteSpec, comparison: Comparison
+    ) -> Iterator[pa.RecordBatch]:
+        """In the place of Spark, which brings the rows of a key together."""
+        by = self.bed.settings.key_columns
+        columns = key_columns(spec.schema, by)
+        paths = [each.path for each in comparison.files]
+        looked = earlier_rows(paths, spec.table, columns, since=comparison.since, until=comparison.until)
+        earlier = [{"fresh": False, **row} for batch in looked for row in batch.to_pylist()]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        names = key_names(len(by))
+        for row in rows:
+            found = row["row"] or {}
+            row |= {name: found.get(column) for name, column in zip(names, by, strict=True)}
+            row |= {"arrival": row["record"]["arrival_ts"], "fresh": True}
+
+        def order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+            keys = [(row[name] is not None, row[name] or 0) for name in names]
+            number = int(row["record"]["sequence_number"]) if row["fresh"] else 0
+            return (keys, row["fresh"], row["arrival"], number)
+
+        kinds = [pa.field(name, each.type) for name, each in zip((*names, "arrival"), columns, strict=True)]
+        schema = pa.schema([*batches[0].schema, *kinds, pa.field("fresh", pa.bool_())])
+        together = sorted([*earlier, *rows], key=order)
+        # Few at once, so that the rows of a key come in several batches.
+        few = (together[start : start + 3] for start in range(0, len(together), 3))
+        yield from marked(
+            (pa.RecordBatch.from_pylist(part, schema) for part in few),
+            keys=len(names),
+            within=comparison.within,
+        )
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -222,8 +263,15 @@ class Bed:
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=run,
+            comparing=self.comparing(table),
             on_arrow=on_arrow,
         )
+
+    def comparing(self, table: IcebergTyped) -> Comparing | None:
+        within = self.settings.unique.within
+        if within is None:
+            return None
+        return Comparing(table=IcebergSource(table), name=self.settings.table, within=within)
 
     def redriving(self, *, limits: WaveLimits | None = None, kill: str = "") -> Redriving:
         parsing = self.parsing(kill=kill)
@@ -236,6 +284,7 @@ class Bed:
             dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
             run=parsing.run,
+            comparing=parsing.comparing,
             on_arrow=parsing.on_arrow,
         )
 

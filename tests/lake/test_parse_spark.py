@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,16 @@ from pipeline.core.batch_context import BatchContext
 from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.parsing import Parsing
 from pipeline.errors import BadSetting, Unreachable, WrongShape
-from pipeline.lake import read
+from pipeline.lake import parse, read
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.model import SparkSettings
-from pipeline.settings.parse_block import ParseSettings
+from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake import test_decode_avro as avro
 from tests.lake import test_decode_protobuf as protobuf
+from tests.lake.files import NOON
 from tests.lake.parsings import A, B, Bed, good
 from tests.spark import SparkServer
 
@@ -129,6 +130,93 @@ def test_a_filter_chooses_records_and_the_others_are_counted(spark: "SparkSessio
     ).wave()
     assert (wave.parsed, wave.dropped) == (5, {"filter": 5})
     assert [number for _, number, _ in bed.parsed()] == [10, 12, 14, 16, 18]
+
+
+KEYS = (
+    "id BIGINT, n SMALLINT, name STRING, raw BINARY, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, amount DECIMAL(10,2), "
+    "is_new BOOLEAN"
+)
+
+
+def test_the_same_event_stays_once_by_keys_of_every_type(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(parse, "_ROWS_A_TASK", 4)  # several tasks mark and write
+    event = {
+        "id": 1,
+        "n": -2,
+        "name": "Zoë",
+        "raw": "AAE=",
+        "day": "2026-01-31",
+        "at": "2026-01-31T12:00:00.123456Z",
+        "local": "2026-01-31T12:00:00",
+        "amount": 12.5,
+        "is_new": True,
+    }
+    others = {
+        "id": 2,
+        "n": 0,
+        "name": "",
+        "raw": "AQ==",
+        "day": "2026-02-01",
+        "at": "2026-01-31T12:00:00.123457Z",
+    }
+    others |= {"local": "2026-01-31T12:00:01", "amount": 12.51, "is_new": False}
+    near = [{**event, column: value} for column, value in others.items()]
+    without = [{**event, column: None} for column in event]
+    payloads = [json.dumps(each).encode() for each in [event, *near, *without]]
+    own = {"schema": KEYS, "unique": UniqueSettings(by=", ".join(event), within=timedelta(hours=1))}
+    bed = Bed(tmp_path)
+    bed.land(A, dict(enumerate([*payloads, payloads[0], b"bad"], start=10)))
+    wave = parsing(bed, spark, **own).wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (19, 1, {"duplicate": 1})
+    bed.land(B, dict(enumerate([*payloads, b"bad"], start=100)), arrival=NOON + timedelta(minutes=59))
+    wave = parsing(bed, spark, **own).wave()
+    # What has a null in its key is compared with none.
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (9, 1, {"duplicate": 10})
+    assert [number for _, number, _ in bed.parsed()] == [*range(10, 29), *range(110, 119)]
+    bed.land(A, {200: payloads[0]})
+    with pytest.raises(BadSetting, match="names tags, which is map"):
+        parsing(bed, spark, unique=UniqueSettings(by="tags", within=timedelta(hours=1))).wave()
+    with pytest.raises(BadSetting, match="names sku, and its schema has no such column"):
+        parsing(bed, spark, unique=UniqueSettings(by="sku", within=timedelta(hours=1))).wave()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [ParseFormat.AVRO, ParseFormat.PROTOBUF])
+def test_the_same_event_stays_once_where_python_tasks_decode(
+    spark: "SparkSession", tmp_path: Path, kind: ParseFormat
+):
+    is_avro = kind is ParseFormat.AVRO
+    one = avro.written(avro.ROW) if is_avro else protobuf.an_order()
+    own: dict[str, Any] = (
+        {"schema": avro.PLAIN.schema} if is_avro else {"schema": protobuf.CONTENT, "message": "shop.Order"}
+    )
+    own |= {"format": kind, "unique": UniqueSettings(by="number,customer", within=timedelta(hours=1))}
+    bed = Bed(tmp_path)
+    bed.land(A, {10: one, 11: one[:-1], 12: one})
+    bed.land(B, {5: b"?"}, malformed=[5])
+    wave = parsing(bed, spark, **own).wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 2, {"duplicate": 1})
+    bed.land(B, {20: one, 21: one[:-1]}, arrival=NOON + timedelta(minutes=59))
+    bed.land(B, {22: one}, arrival=NOON + timedelta(minutes=61))
+    wave = parsing(bed, spark, filter="length(data) < 10000", **own).wave()
+    assert (wave.parsed, wave.quarantined, wave.dropped) == (1, 1, {"duplicate": 1})
+    rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
+    assert rows.keys() == {"10", "22"}
+    mine = (
+        "stream",
+        "stream_epoch",
+        "shard_id",
+        "sequence_number",
+        "sub_sequence_number",
+        "arrival_ts",
+        "sort_key",
+    )
+    values = [{name: value for name, value in row.items() if name not in mine} for row in rows.values()]
+    assert values[0] == values[1]
+    if is_avro:
+        assert values[0] == {**avro.ROW, "tags": [("k", 0.5)]}
 
 
 def upper(records: "DataFrame", context: BatchContext) -> "DataFrame":

@@ -13,11 +13,12 @@ from pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]
-MOST = 103
-"""87, and the sixteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
+MOST = 105
+"""87, and the eighteen of a target of `parse`: each target is a table of its own, with its own schema and rules."""
 SHIPPED = ("pipeline", "assets", "resources", "sensors")
 VIA_A_PROPERTY = {
     "streams_mode": "multi",
+    "parse.N.unique.by": "key_columns",
     "kcl.failover": "is_shared",
     "coordination.lease_table": "lease_table",
     "coordination.worker_table": "worker_table",
@@ -62,6 +63,7 @@ HOLDERS = {
     "upkeep": {"upkeep", "settings"},
     "parse.N": {"target", "settings"},
     "parse.N.inflated": {"inflated"},
+    "parse.N.unique": {"unique"},
     "wave": {"wave", "budget"},
 }
 """The variable names that code uses for a section of the settings. Other sections are only used by their own name."""

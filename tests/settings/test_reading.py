@@ -153,6 +153,8 @@ _ALSO = {
         "HEADRACE__PARSE__0__FORMAT": "avro-glue",
         "HEADRACE__PARSE__0__SCHEMA": "orders.avsc",
     },
+    "parse.0.unique.by": {"HEADRACE__PARSE__0__UNIQUE__WITHIN": "1h"},
+    "parse.0.unique.within": {"HEADRACE__PARSE__0__UNIQUE__BY": "id"},
     "parse.0.message": {
         "HEADRACE__PARSE__0__FORMAT": "protobuf",
         "HEADRACE__PARSE__0__SCHEMA": "orders.desc",

@@ -84,6 +84,16 @@ CONFLICTING = [
     (target(schemas="registry"), "parse.0.schemas is given, but format is json"),
     (target(inflated="{bytes: 1GiB}"), "parse.0.inflated.bytes is 1073741824; allowed: 1 to 268435456"),
     (target(inflated="{ratio: 2000000}"), "parse.0.inflated.ratio is 2000000; allowed: 1 to 1000000"),
+    (target(unique="{by: id}"), "parse.0.unique.within is missing; needed with unique.by"),
+    (target(unique="{within: 1h}"), "parse.0.unique.by is missing; needed with unique.within"),
+    (
+        target(unique="{by: 'id, id', within: 1h}"),
+        "parse.0.unique.by is 'id, id'; allowed: columns of the schema, each once",
+    ),
+    (
+        target(unique="{by: 'id,', within: 1h}"),
+        "parse.0.unique.by is 'id,'; allowed: columns of the schema, each once",
+    ),
     (target(stop_above="1.5"), "parse.0.stop_above is 1.5; allowed: a fraction"),
     (target() + target()[len("parse:") :], "parse.1.name is 'orders'"),
     (

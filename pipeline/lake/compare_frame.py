@@ -1,0 +1,81 @@
+"""Spark's part of leaving out duplicates: it brings the rows of a wave, and the keys of the typed table's rows, with the same key together.
+
+record, row, reason, data  +  key_0, ..., arrival  ──►  record, row, reason, data, key_0, ..., arrival, fresh
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline.lake.duplicates import ARRIVAL, FRESH, key_names
+from pipeline.lake.parse_read import RECORD_DDL
+from pipeline.lake.parse_write import own_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_SMALL = {"tinyint": "int", "smallint": "int"}
+"""Iceberg has no such types: the column is an int in the table."""
+
+
+def keys_ddl(row: StructType, by: Sequence[str]) -> str:
+    """The columns of the table's rows. `row`: the columns of the typed table, as Spark understands them."""
+    kinds = [row[name].dataType.simpleString() for name in by]
+    keys = (f"{key} {_SMALL.get(kind, kind)}" for key, kind in zip(key_names(len(by)), kinds, strict=True))
+    return ", ".join((*keys, f"{ARRIVAL} timestamp"))
+
+
+def rows_type(columns: pa.Schema) -> StructType:
+    """The columns of rows that a Python task has decoded, in types that Spark takes."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructType
+
+    own = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
+    row = from_arrow_type(own, prefer_timestamp_ntz=True)
+    made = StructType().add("record", StructType.fromDDL(RECORD_DDL)).add("row", row)
+    return made.add("reason", "string").add("data", "binary")
+
+
+def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
+    """All rows with a key in one task, sorted as `pipeline.lake.duplicates` needs them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = key_names(len(by))
+    at = F.col("record.arrival_ts")
+    keys = [
+        F.col("row").getField(name).cast(earlier.schema[key].dataType)
+        for name, key in zip(by, names, strict=True)
+    ]
+    # A row without an arrival, or with a null in its key, is compared with none.
+    is_whole = at.isNotNull()
+    for key in keys:
+        is_whole = is_whole & key.isNotNull()
+    fresh = rows.select(
+        "record",
+        "row",
+        "reason",
+        "data",
+        *(F.when(is_whole, key).alias(name) for name, key in zip(names, keys, strict=True)),
+        at.alias(ARRIVAL),
+        F.lit(True).alias(FRESH),
+    )
+    both = fresh.unionByName(earlier.withColumn(FRESH, F.lit(False)), allowMissingColumns=True)
+    # Else all rows that are compared with none would come to one task.
+    place = F.when(F.col(names[0]).isNotNull(), F.hash(*names)).otherwise(F.hash("record.number"))
+    record = F.col("record")
+    return both.repartition(tasks, place).sortWithinPartitions(
+        *names,
+        FRESH,
+        ARRIVAL,
+        # Rows that arrived at the same time have an order, too: a wave that is done again leaves out the same ones.
+        record["stream"],
+        record["stream_epoch"],
+        F.length(record["sequence_number"]),
+        record["sequence_number"],
+        record["sub_sequence_number"],
+        record["shard_id"],
+    )
