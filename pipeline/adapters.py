@@ -28,6 +28,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    Thinned,
     WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
@@ -212,6 +213,8 @@ class Adapters:
             dropped_as=frames.dropped_as,
             set_aside=IcebergSource(quarantine),
             redriver=replace(parser, source=quarantine),
+            typed=Thinned(table=IcebergSource(table), leaver=replace(parser, source=table)),
+            lineage=IcebergLineage(table),
             kept=(
                 self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
                 self._kept_table(

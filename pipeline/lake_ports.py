@@ -15,11 +15,10 @@ from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
 from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.parse_values import Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
+from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
 from pipeline.core.position import Positions
 from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from pipeline.core.recording import Recorded
-from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
@@ -302,12 +301,27 @@ class Parser(Surveyor, Protocol):
         ...
 
 
-class Redriver(Parser, Protocol):
+class Leaver(Surveyor, Protocol):
+    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other rows come back."""
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The report has them
+        among those that are set aside."""
+        ...
+
+
+class Redriver(Parser, Leaver, Protocol):
     """A parser whose rows come from the quarantine table."""
 
-    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        """Copy the rows of the taken files that the redrive doesn't parse into files that no commit names yet."""
-        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinned:
+    """A table of which a replacement removes rows."""
+
+    table: SourceTable
+    leaver: Leaver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +350,10 @@ class ParsePorts:
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
+    typed: Thinned
+    """The typed table, as a replacement reads it."""
+    lineage: LineageTable
+    """The ledgers of the typed table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

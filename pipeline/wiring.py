@@ -3,7 +3,7 @@
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
                               ├─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
-                              ├─► windowing, replaying          for `headrace window`, and the replay job
+                              ├─► windowing, redoing            for `headrace window`, and the replay job
                               └─► proving                       for `headrace prove`, its job and the demo
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
@@ -24,6 +24,7 @@ from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.window import ReplayWindow
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
@@ -42,6 +43,7 @@ from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
 from pipeline.duties.redriving import Redriving
+from pipeline.duties.replacing import Replacing
 from pipeline.duties.replaying import Replaying
 from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.settling import Settling
@@ -55,7 +57,7 @@ from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.errors import TablesMissing
+from pipeline.errors import TablesMissing, Unknown
 from pipeline.lake_ports import KeptTable, OnWaiting
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
@@ -466,6 +468,25 @@ class Wiring:
             run=run_id,
         )
 
+    def replacing(self, window: ReplayWindow, run_id: str) -> Replacing:
+        """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the ledger."""
+        target = next((each for each in self.settings.parse if each.name == window.target), None)
+        if target is None:
+            raise Unknown(
+                f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
+            )
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Replacing(
+            id=window.id,
+            windows=self.ports.windows(),
+            settings=target,
+            ports=parts,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
+            run=run_id,
+        )
+
     def _expiring_of(self, each: KeptTable) -> Expiring:
         return Expiring(
             table=each.table,
@@ -498,6 +519,10 @@ class Wiring:
             clock=self.ports.clock,
             run=run_id,
         )
+
+    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing:
+        """What brings the window's records where they are to be once more."""
+        return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
 
     def proving(self) -> Proving:
         ports = self.ports

@@ -102,7 +102,11 @@ class Redriving:
         streams = tuple(sorted({key.stream for key in at.shards}))
         self.on_arrow("planned")
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams))
-        copied = self.redriver.copy_unselected(plan, streams) if plan.kept else Parsed()
+        copied = (
+            self.redriver.copy_unselected(plan.taken, [each.bound for each in plan.wave.ranges], streams)
+            if plan.kept
+            else Parsed()
+        )
         accounts = account_redrive(
             plan,
             parsed,

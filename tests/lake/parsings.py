@@ -11,20 +11,30 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import LongType, StringType
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan, Wishes
+from pipeline.core.parse_values import (
+    Bound,
+    Parsed,
+    Piece,
+    SourceFile,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+)
 from pipeline.core.position import Position
-from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.parsing import Parsing
 from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
+from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.parse_read import read_units, survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
@@ -52,10 +62,10 @@ def good(number: int) -> bytes:
 
 @dataclass(kw_only=True)
 class InProcess(Redriver):
-    """`keeps`: which rows come back; `again`: which come back twice. `is_redriver`: it reads the quarantine table."""
+    """`keeps`: which rows come back; `again`: which come back twice. `source`: what it reads in the place of the lake table."""
 
     bed: "Bed"
-    is_redriver: bool = False
+    source: Callable[[], IcebergTable] | None = None
     keeps: Callable[[int], bool] = lambda _: True
     again: Callable[[int], bool] = lambda _: False
     reason: str = "bad"
@@ -68,17 +78,17 @@ class InProcess(Redriver):
         return survey(order, order.files, self._source())
 
     def _source(self) -> StagingSpec:
-        return (
-            self.bed.quarantine().staging_spec() if self.is_redriver else self.bed.lake.iceberg.staging_spec()
-        )
+        return (self.source or self.bed.lake.handle)().staging_spec()
 
-    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        aside = self.bed.quarantine()
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        table = (self.source or self.bed.lake.handle)()
         return copy_unselected(
-            [each.path for each in plan.taken],
-            [each.bound for each in plan.wave.ranges],
-            spec=aside.staging_spec(),
-            schema=aside.file_schema(),
+            [each.path for each in files],
+            selected,
+            spec=table.staging_spec(),
+            schema=schema_to_pyarrow(table.open().schema()),
             streams=streams,
             now=self.bed.clock.now,
         )
@@ -232,7 +242,7 @@ class Bed:
             table=parsing.table,
             settling=parsing.settling,
             source=IcebergSource(self.quarantine()),
-            redriver=replace(self.parser, is_redriver=True),
+            redriver=replace(self.parser, source=self.quarantine),
             dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
             run=parsing.run,
