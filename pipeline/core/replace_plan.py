@@ -26,6 +26,7 @@ from pipeline.core.parse_values import (
 )
 from pipeline.core.parsing_plan import plan_portion
 from pipeline.core.position import Position, Positions, reaches
+from pipeline.core.redrive_chain import is_chain
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.window import ReplayWindow
 from pipeline.core.words import counted
@@ -40,12 +41,12 @@ def replays_of(page: LedgerPage, window: str) -> LedgerPage:
     return LedgerPage(tuple(each for each in ranges if read_accounting(each.why).window == window))
 
 
-def done_of(entries: Iterable[LedgerEntry | Lost], window: str) -> Positions:
-    """How far the window was done, by the ledgers of the typed table (oldest first)."""
-    shards: dict[ShardKey, Position] = {}
+def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
+    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's beginning."""
+    shards = {each.key: each.after for each in window.ranges if each.after is not None}
     for entry in entries:
         if isinstance(entry, LedgerEntry):
-            shards |= {each.key: each.upto for each in replays_of(entry.page, window).ranges}
+            shards |= {each.key: each.upto for each in replays_of(entry.page, window.id).ranges}
     return Positions({}, shards)
 
 
@@ -61,6 +62,13 @@ def why_not_replaced(window: ReplayWindow, source: Positions, target: Positions)
                 f"{each.key}: the typed table is at {at or 'no position'}, before the window's end {each.upto}; parse these records first "
                 "(`headrace parse`)"
             )
+
+
+def is_carried_out(typed: Positions, aside: Positions) -> bool:
+    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided anew: else a record may be in both
+    tables."""
+    generations = {key: at.token for key, at in typed.shards.items() if is_chain(key)}
+    return generations == {key: at.token for key, at in aside.shards.items() if is_chain(key)}
 
 
 def order_of(

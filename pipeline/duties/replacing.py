@@ -29,6 +29,7 @@ from pipeline.core.replace_plan import (
     check_whole,
     done_of,
     for_quarantine,
+    is_carried_out,
     leaving_of,
     order_of,
     replays_of,
@@ -109,7 +110,9 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        done = done_of(ports.lineage.entries(), self.id)
+        if not is_carried_out(typed_look.positions, aside_look.positions):
+            raise self._too_late("its quarantine table is about to follow")
+        done = done_of(ports.lineage.entries(), window)
         look = ports.source.look()
         self._check(window, look.positions, typed_look.positions)
         plan = plan_next(
@@ -246,11 +249,14 @@ class Replacing:
     def _commit(self, proposal: Proposal) -> int | None:
         committed = self.ports.table.commit(proposal)
         if refused := committed.landing.refused:
-            raise Transient(
-                f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {refused[0].why}. Nothing of this "
-                "wave was replaced, and no row is lost or doubled; run the window again, and it goes on with what is left"
-            )
+            raise self._too_late(refused[0].why)
         return committed.snapshot
+
+    def _too_late(self, why: str) -> Transient:
+        return Transient(
+            f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. Nothing of this wave was "
+            "replaced, and no row is lost or doubled; run the window again, and it goes on with what is left"
+        )
 
 
 def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
