@@ -24,7 +24,7 @@ from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
-from pipeline.core.window import ReplayWindow
+from pipeline.core.window import ReplayWindow, window_table
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
@@ -470,11 +470,7 @@ class Wiring:
 
     def replacing(self, window: ReplayWindow, run_id: str) -> Replacing:
         """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the ledger."""
-        target = next((each for each in self.settings.parse if each.name == window.target), None)
-        if target is None:
-            raise Unknown(
-                f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
-            )
+        target = self.target_of(window)
         parts, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Replacing(
             id=window.id,
@@ -523,6 +519,21 @@ class Wiring:
     def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing:
         """What brings the window's records where they are to be once more."""
         return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
+
+    def table_of(self, window: ReplayWindow) -> str:
+        """The table that gets the window's records."""
+        if window.target:
+            return self.target_of(window).table
+        return window_table(self.settings.landing.table, window.id)
+
+    def target_of(self, window: ReplayWindow) -> ParseSettings:
+        """The target whose rows the window replaces."""
+        for target in self.settings.parse:
+            if target.name == window.target:
+                return target
+        raise Unknown(
+            f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
+        )
 
     def proving(self) -> Proving:
         ports = self.ports

@@ -111,12 +111,12 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
     window = wiring.windowing(_me()).create(asked, how=how, stream=stream, target=args.replace or "")
     tell(f"window {window.id}: {window.how}", *_costs(window))
     if window.target:
-        table = _table(wiring, window)
+        table = wiring.table_of(window)
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
         )
     else:
-        tell(f"`headrace window run {window.id}` copies it into {_table(wiring, window)}")
+        tell(f"`headrace window run {window.id}` copies it into {wiring.table_of(window)}")
 
 
 def _listed(wiring: "Wiring") -> "Iterator[str]":
@@ -146,10 +146,10 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
     yield from _costs(window)
     if window.target:
         replaced = wiring.replacing(window, "headrace window show").replaced()
-        yield f"{counted(replaced, 'row')} parsed again for {_table(wiring, window)}"
+        yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
     else:
         copied = wiring.replaying(window.id, "headrace window show").copied()
-        yield f"{counted(copied, 'row')} copied into {_table(wiring, window)}"
+        yield f"{counted(copied, 'row')} copied into {wiring.table_of(window)}"
 
 
 def _cancel(window: str, wiring: "Wiring") -> None:
@@ -173,22 +173,12 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
         tell(f"{args.id}: {wave}")
         for note in wave.notes:
             tell_aside(f"{args.id}: {note}")
-    table = _table(wiring, window)
+    table = wiring.table_of(window)
     tell(
         f"the rows of the window are replaced in {table} and {table}_quarantine"
         if window.target
         else f"the window is copied into {table}"
     )
-
-
-def _table(wiring: "Wiring", window: "ReplayWindow") -> str:
-    """The table that gets the window's records."""
-    from pipeline.cli.parse import targets_of
-    from pipeline.core.window import window_table
-
-    if window.target:
-        return targets_of(wiring.settings, window.target)[0].table
-    return window_table(wiring.settings.landing.table, window.id)
 
 
 def _costs(window: "ReplayWindow") -> "Iterator[str]":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.batch import StagedFile
@@ -38,6 +38,7 @@ from pipeline.core.replace_plan import (
     with_removed,
 )
 from pipeline.core.stream import ShardKey
+from pipeline.core.valid_through_text import time_text
 from pipeline.core.window import ReplayWindow
 from pipeline.core.window_plan import wishes_of
 from pipeline.core.words import counted
@@ -61,9 +62,6 @@ class ReplacedWave:
     dropped: Mapping[str, int] = field(default_factory=dict)
     removed: int = 0
     """Older rows that left the typed table and its quarantine table."""
-    oldest: datetime | None = None
-    """When the first and the last of the records arrived."""
-    newest: datetime | None = None
     snapshot: int | None = None
     """None where nothing of the window was left to replace."""
     is_last: bool = True
@@ -97,6 +95,8 @@ class Replacing:
         self._check_whole()
         while True:
             wave = self.wave()
+            if wave.is_last:
+                wave = replace(wave, notes=(*wave.notes, *self._to_be_made_anew()))
             yield wave
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
             if wave.is_last or is_late:
@@ -158,11 +158,25 @@ class Replacing:
 
     def replaced(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
+        return sum(read_accounting(each.why).rows for each in self._replaced_ranges())
+
+    def _replaced_ranges(self) -> Iterator[Range]:
         if not self.ports.table.exists():
-            return 0
-        pages = (each.page for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
-        found = (each for page in pages for each in replays_of(page, self.id).ranges)
-        return sum(read_accounting(each.why).rows for each in found)
+            return
+        for entry in self.ports.lineage.entries():
+            if isinstance(entry, LedgerEntry):
+                yield from replays_of(entry.page, self.id).ranges
+
+    def _to_be_made_anew(self) -> Iterator[str]:
+        """What other tables still have, and which part of them has to be made anew."""
+        ranges = tuple(self._replaced_ranges())
+        oldest = min((each.first_arrival for each in ranges if each.first_arrival), default=None)
+        newest = max((each.last_arrival for each in ranges if each.last_arrival), default=None)
+        if oldest is not None and newest is not None:
+            yield (
+                f"tables that were made of {self.settings.table} before still have the older rows: make them anew for records that arrived from "
+                f"{time_text(oldest)} to {time_text(newest)}"
+            )
 
     def _window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)
@@ -276,8 +290,6 @@ def _told(plan: WavePlan, told: Mapping[ShardKey, Accounting], snapshot: int | N
         sum(each.quarantined for each in told.values()),
         dropped,
         sum(sum(each.removed) for each in told.values()),
-        min((each.oldest for each in plan.ranges if each.oldest), default=None),
-        max((each.newest for each in plan.ranges if each.newest), default=None),
         snapshot,
         plan.is_last,
     )

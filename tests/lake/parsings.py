@@ -35,12 +35,13 @@ from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.parse_read import read_units, survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from pipeline.lake.quarantine_exchange import copy_unselected
-from pipeline.lake_ports import Redriver, StagingSpec
+from pipeline.lake_ports import ParsePorts, Redriver, StagingSpec, Thinned
 from pipeline.settings.parse_block import ParseSettings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
 from tests.lake.tables import IcebergLake
@@ -151,6 +152,9 @@ class InProcess(Redriver):
 class Bed:
     """The tables, and the waves that fill them."""
 
+    dropped_as = ""
+    """Why rows may be in neither table; empty where none may be missing."""
+
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
         self.lake.iceberg.commit(ORIGIN)
@@ -213,6 +217,20 @@ class Bed:
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused
         return files
+
+    def ports(self) -> ParsePorts:
+        typed, aside = self.typed(), self.quarantine()
+        return ParsePorts(
+            source=IcebergSource(self.lake.handle()),
+            table=typed,
+            quarantine=aside,
+            parser=self.parser,
+            dropped_as=self.dropped_as,
+            set_aside=IcebergSource(aside),
+            redriver=replace(self.parser, source=self.quarantine),
+            typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
+            lineage=IcebergLineage(typed),
+        )
 
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
         run = f"run-{next(self._runs)}"

@@ -10,34 +10,14 @@ from pipeline.core.window import ReplayWindow
 from pipeline.core.window_making import Asked
 from pipeline.duties.replacing import Replacing
 from pipeline.lake import read
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import ParsePorts, Thinned
 from tests.lake.parsings import Killed
 from tests.lake.windows import WindowBed
 
 
 class ReplaceBed(WindowBed):
-    dropped_as = ""
-    """Why rows may be in neither table; empty where none may be missing."""
-
     def window(self, asked: Asked) -> ReplayWindow:
         return self.windowing().create(asked, how="a test", target=self.settings.name)
-
-    def ports(self) -> ParsePorts:
-        typed, aside = self.typed(), self.quarantine()
-        return ParsePorts(
-            source=IcebergSource(self.lake.handle()),
-            table=typed,
-            quarantine=aside,
-            parser=self.parser,
-            dropped_as=self.dropped_as,
-            set_aside=IcebergSource(aside),
-            redriver=replace(self.parser, source=self.quarantine),
-            typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
-            lineage=IcebergLineage(typed),
-        )
 
     def replacing(
         self,

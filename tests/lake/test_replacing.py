@@ -103,6 +103,7 @@ def test_exactly_the_rows_of_the_window_are_those_of_todays_parser(bed: ReplaceB
     check(bed, NEW, 5, 12)
 
 
+@pytest.mark.slow
 def test_the_ledger_names_the_window_and_accounts_for_its_rows(bed: ReplaceBed):
     window = bed.window(Numbers(A.shard_id, None, 5))
     bed.replace(window)
@@ -120,7 +121,14 @@ def test_the_ledger_names_the_window_and_accounts_for_its_rows(bed: ReplaceBed):
     assert bed.aside()[5] == ("bad", "2")
 
 
-@pytest.mark.parametrize("arrow", ["planned", "staged", "committed"])
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pytest.param("planned", marks=pytest.mark.slow),
+        pytest.param("staged", marks=pytest.mark.slow),
+        "committed",
+    ],
+)
 def test_a_replacement_that_is_killed_leaves_the_old_rows_or_the_new_ones(bed: ReplaceBed, arrow: str):
     window = bed.window(TWO_TO_FOUR)
     with pytest.raises(Killed):
@@ -136,7 +144,7 @@ def test_a_replacement_that_is_killed_leaves_the_old_rows_or_the_new_ones(bed: R
     assert bed.aside()[5] == ("bad", "1")
 
 
-@pytest.mark.parametrize("has_rows", [True, False])
+@pytest.mark.parametrize("has_rows", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_of_two_identical_replacements_at_the_same_moment_the_second_one_is_refused(
     bed: ReplaceBed, *, has_rows: bool
 ):
@@ -168,6 +176,7 @@ def test_a_redrive_in_between_and_a_replacement_exclude_each_other(bed: ReplaceB
     check(bed, NEW, 5, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after it has settled"])
 def test_a_redrive_that_was_decided_and_not_carried_out_doubles_nothing(bed: ReplaceBed, when: str):
     window = bed.window(TWO_TO_FOUR)
@@ -205,6 +214,7 @@ class _After(SourceTable):
         return self.table.look()
 
 
+@pytest.mark.slow
 def test_a_compaction_of_the_typed_table_in_between_is_noticed(bed: ReplaceBed):
     for number in range(20, 25):
         bed.land(A, {number: good(number)})
@@ -217,6 +227,7 @@ def test_a_compaction_of_the_typed_table_in_between_is_noticed(bed: ReplaceBed):
     check(bed, NEW | {number: number for number in range(20, 25)}, 5, 12)
 
 
+@pytest.mark.slow
 def test_a_compaction_of_the_quarantine_table_in_between_changes_nothing(bed: ReplaceBed):
     for number in range(20, 25):
         bed.land(A, {number: BAD})
@@ -226,6 +237,7 @@ def test_a_compaction_of_the_quarantine_table_in_between_changes_nothing(bed: Re
     check(bed, NEW, 5, 12, *range(20, 25))
 
 
+@pytest.mark.slow
 def test_rows_that_another_engine_deletes_in_between_dont_come_back(bed: ReplaceBed):
     window = bed.window(TWO_TO_FOUR)
 
@@ -248,6 +260,7 @@ def _has(path: str, number: int) -> bool:
     return str(number) in pq.read_table(path)["sequence_number"].to_pylist()
 
 
+@pytest.mark.slow
 def test_a_window_is_replaced_in_portions_over_shards_and_parents(bed: ReplaceBed):
     child = a_key(2)
     bed.parser.fixes = WRONG | {good(30): good(130)}
@@ -268,6 +281,7 @@ def test_a_window_is_replaced_in_portions_over_shards_and_parents(bed: ReplaceBe
     check(bed, right | {7: 2, 32: 32}, 5, 12)
 
 
+@pytest.mark.slow
 def test_records_that_the_lake_table_has_no_more_are_not_replaced(bed: ReplaceBed):
     key = a_key(3)
     bed.land(key, {50: good(50), 51: good(51)}, arrival=NOON - timedelta(days=2))
@@ -288,6 +302,7 @@ def check_old(bed: ReplaceBed) -> None:
     assert sorted(bed.aside()) == [3, 5, 12]
 
 
+@pytest.mark.slow
 def test_what_the_typed_table_has_not_parsed_yet_is_not_replaced(bed: ReplaceBed):
     bed.land(A, {40: good(40)})
     window = bed.window(Numbers(A.shard_id, 4, 40))
@@ -296,6 +311,7 @@ def test_what_the_typed_table_has_not_parsed_yet_is_not_replaced(bed: ReplaceBed
     check_old(bed)
 
 
+@pytest.mark.slow
 def test_a_cancelled_window_replaces_nothing(bed: ReplaceBed):
     window = bed.window(TWO_TO_FOUR)
     cancel = at_arrow("staged", lambda: bed.windowing().say(window.id, Word.CANCELLED))
@@ -304,6 +320,7 @@ def test_a_cancelled_window_replaces_nothing(bed: ReplaceBed):
     check_old(bed)
 
 
+@pytest.mark.slow
 def test_a_parser_that_fails_most_records_replaces_nothing(bed: ReplaceBed):
     bed.land(A, {number: good(1000 + number) for number in range(100, 250)})
     bed.catch_up()
