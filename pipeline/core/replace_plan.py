@@ -64,11 +64,13 @@ def why_not_replaced(window: ReplayWindow, source: Positions, target: Positions)
             )
 
 
-def is_carried_out(typed: Positions, aside: Positions) -> bool:
-    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided anew: else a record may be in both
-    tables."""
+def is_carried_out(window: ReplayWindow, typed: Positions, aside: Positions) -> bool:
+    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the window's records: else
+    a record may be in both tables, or may still come into quarantine."""
     generations = {key: at.token for key, at in typed.shards.items() if is_chain(key)}
-    return generations == {key: at.token for key, at in aside.shards.items() if is_chain(key)}
+    settled = {key: at.token for key, at in aside.shards.items() if is_chain(key)}
+    ends = ((aside.of(each.key), each.upto) for each in window.ranges)
+    return generations == settled and all(at is not None and reaches(at, upto) for at, upto in ends)
 
 
 def order_of(

@@ -110,11 +110,11 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        if not is_carried_out(typed_look.positions, aside_look.positions):
-            raise self._too_late("its quarantine table is about to follow")
         done = done_of(ports.lineage.entries(), window)
         look = ports.source.look()
         self._check(window, look.positions, typed_look.positions)
+        if not is_carried_out(window, typed_look.positions, aside_look.positions):
+            raise self._too_late("the quarantine table is still to follow it")
         plan = plan_next(
             wishes_of(window, done), look, surveyor=ports.parser, limits=self.limits, others=False
         )

@@ -199,6 +199,24 @@ def test_a_redrive_that_was_decided_and_not_carried_out_doubles_nothing(bed: Rep
     check(bed, NEW, 5, 12)
 
 
+@pytest.mark.slow
+def test_a_record_that_is_about_to_come_into_quarantine_isnt_there_twice(bed: ReplaceBed):
+    bed.land(A, {7: BAD})
+    window = bed.window(Numbers(A.shard_id, 2, 7))
+
+    def parse() -> None:
+        with pytest.raises(Killed):
+            bed.parsing(kill="committed").wave()
+
+    late = bed.replacing(window)
+    late = replace(late, ports=replace(late.ports, set_aside=_After(parse, late.ports.set_aside)))
+    with pytest.raises(Transient, match="still to follow"):
+        late.wave()
+    bed.replace(window)
+    check(bed, NEW, 5, 7, 12)
+    assert {bed.aside()[5], bed.aside()[7]} == {("bad", "2")}
+
+
 @dataclass
 class _After(SourceTable):
     """A table that is looked at just after something else has happened."""
