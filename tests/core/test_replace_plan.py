@@ -55,7 +55,7 @@ def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():
     def entry(number: int, *ranges: Range) -> LedgerEntry:
         return LedgerEntry(number, number, NOON, LedgerPage(ranges))
 
-    entries = [
+    entries: list[LedgerEntry | Lost] = [
         Lost(1, 1, NOON, "gone"),
         entry(2, a_replay(A, 2, 4), a_replay(B, 0, 7, window="other")),
         entry(3, a_replay(A, 4, 6), a_replay(B, 0, 5, kind=Kind.PARSED)),
