@@ -103,10 +103,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str) -> None:
     from pipeline.cli.parse import targets_of
+    from pipeline.errors import BadSetting
 
     stream = args.stream
     if args.replace is not None:
         (target,) = targets_of(wiring.settings, args.replace)
+        if target.stream and stream not in (None, target.stream):
+            raise BadSetting(
+                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
+            )
         stream = stream or target.stream
     window = wiring.windowing(_me()).create(asked, how=how, stream=stream, target=args.replace or "")
     tell(f"window {window.id}: {window.how}", *_costs(window))

@@ -157,7 +157,7 @@ class Redriving:
         )
         if committed.landing.refused:
             raise Transient(
-                f"another redrive of {self.settings.quarantine} has parsed the same rows again meanwhile. Nothing of this portion was "
+                f"another redrive or a replacement has decided about rows of {self.settings.quarantine} meanwhile. Nothing of this portion was "
                 "committed, and no row is lost or doubled; run the command again for what is left"
             )
         return committed.snapshot
