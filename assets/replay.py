@@ -1,14 +1,17 @@
-"""`<application>/replay`: copies a window of landed records from the lake table into a table of its own.
+"""`<application>/replay`: copies a window of landed records from the lake table into a table of its own, or parses it again.
 
 The job `<application>_replay` materializes it, with the window's id in its config. `headrace window create` makes windows. A run that was
-killed is gone on with by the next one, and a window that was copied as a whole gives nothing more. The lake table is only read.
+killed is gone on with by the next one, and a window that was done as a whole gives nothing more. A window that was made with `--replace`
+replaces rows of a typed table by what today's parser makes of the same records. The lake table is only read.
 """
+
+from collections.abc import Sequence
 
 import dagster as dg
 
 from assets.failure import RunFailed
 from assets.names import records_key, replay_key
-from pipeline.core.window import window_table
+from pipeline.duties.replacing import ReplacedWave
 from pipeline.duties.replaying import ReplayedWave
 from pipeline.errors import HeadraceError
 from pipeline.wiring import Wiring
@@ -33,28 +36,32 @@ def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
     # The resource ends the Spark session with the run.
     def replay(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
         window = context.op_execution_context.op_config["window"]
-        waves: list[ReplayedWave] = []
+        waves: list[ReplayedWave | ReplacedWave] = []
+        table = ""
         try:
             found = wiring.windowing(f"run {context.run.run_id}").find(window).window
             context.log.info("window %s: %s; %s", window, found.how, found.cost())
             for each in found.missing:
                 context.log.warning("out of reach: %s", each)
-            for wave in wiring.replaying(window, context.run.run_id).waves():
+            table = wiring.table_of(found)
+            for wave in wiring.redoing(found, context.run.run_id).waves():
                 context.log.info(str(wave))
                 for note in wave.notes:
                     context.log.warning(note)
                 waves.append(wave)
         except HeadraceError as error:
-            raise RunFailed(str(error), _metadata(wiring, window, waves)) from error
-        return dg.MaterializeResult(metadata=_metadata(wiring, window, waves))
+            raise RunFailed(str(error), _metadata(window, table, waves)) from error
+        return dg.MaterializeResult(metadata=_metadata(window, table, waves))
 
     return replay
 
 
-def _metadata(wiring: Wiring, window: str, waves: list[ReplayedWave]) -> dict[str, dg.MetadataValue]:
+def _metadata(
+    window: str, table: str, waves: Sequence[ReplayedWave | ReplacedWave]
+) -> dict[str, dg.MetadataValue]:
     return {
         "window": dg.MetadataValue.text(window),
-        "table": dg.MetadataValue.text(window_table(wiring.settings.landing.table, window)),
+        "table": dg.MetadataValue.text(table),
         "rows": dg.MetadataValue.int(sum(wave.rows for wave in waves)),
         "waves": dg.MetadataValue.int(len(waves)),
         "notes": dg.MetadataValue.text("; ".join(note for wave in waves for note in wave.notes) or "none"),

@@ -28,6 +28,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    Thinned,
     WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
@@ -209,7 +210,6 @@ class Adapters:
             # Kept, because it remembers the manifests that it has read.
             source=self._kept(lambda: IcebergSource(lake), "parse source", writer),
             table=table,
-            rows=self._kept(lambda: IcebergSource(table), "parsed rows", writer),
             quarantine=quarantine,
             parser=parser,
             dropped_as=frames.dropped_as,
@@ -217,6 +217,11 @@ class Adapters:
             redriver=replace(parser, source=quarantine),
             inferrer=parser if target.format is ParseFormat.JSON else None,
             code=lambda: code_of(target),
+            typed=Thinned(
+                table=self._kept(lambda: IcebergSource(table), "parsed rows", writer),
+                leaver=replace(parser, source=table),
+            ),
+            lineage=IcebergLineage(table),
             kept=(
                 self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
                 self._kept_table(

@@ -17,11 +17,10 @@ from pipeline.core.expiry_plan import History, Shape
 from pipeline.core.json_columns import Struct
 from pipeline.core.landing import Landing, Proposal
 from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.parse_values import Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
+from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
 from pipeline.core.position import Positions
 from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from pipeline.core.recording import Recorded
-from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.shard import Child
@@ -313,12 +312,27 @@ class Inferrer(Surveyor, Protocol):
         ...
 
 
-class Redriver(Parser, Protocol):
+class Leaver(Surveyor, Protocol):
+    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other rows come back."""
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The report has them
+        among those that are set aside."""
+        ...
+
+
+class Redriver(Parser, Leaver, Protocol):
     """A parser whose rows come from the quarantine table."""
 
-    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        """Copy the rows of the taken files that the redrive doesn't parse into files that no commit names yet."""
-        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinned:
+    """A table of which a replacement removes rows."""
+
+    table: SourceTable
+    leaver: Leaver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,8 +354,6 @@ class ParsePorts:
 
     source: SourceTable
     table: ParsedTable
-    rows: SourceTable
-    """The typed table, as the rows of a wave are compared with its rows."""
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str
@@ -349,6 +361,10 @@ class ParsePorts:
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
+    typed: Thinned
+    """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
+    lineage: LineageTable
+    """The ledgers of the typed table."""
     inferrer: Inferrer | None = None
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str

@@ -3,7 +3,7 @@
     wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
                               ├─► reading                       for Dagster's runs and `headrace consume`
                               ├─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
-                              ├─► windowing, replaying          for `headrace window`, and the replay job
+                              ├─► windowing, redoing            for `headrace window`, and the replay job
                               └─► proving                       for `headrace prove`, its job and the demo
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
@@ -24,6 +24,7 @@ from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.window import ReplayWindow, window_table
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
@@ -44,6 +45,7 @@ from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
 from pipeline.duties.redriving import Redriving
+from pipeline.duties.replacing import Replacing
 from pipeline.duties.replaying import Replaying
 from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.settling import Settling
@@ -57,7 +59,7 @@ from pipeline.duties.wave_rows import WaveRows
 from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.errors import TablesMissing
+from pipeline.errors import TablesMissing, Unknown
 from pipeline.lake_ports import KeptTable, OnWaiting, ParsePorts
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
@@ -133,7 +135,9 @@ class NoDagster:
 
 def _comparing(target: ParseSettings, parts: ParsePorts) -> Comparing | None:
     within = target.unique.within
-    return Comparing(table=parts.rows, name=target.table, within=within) if within is not None else None
+    return (
+        Comparing(table=parts.typed.table, name=target.table, within=within) if within is not None else None
+    )
 
 
 def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
@@ -487,6 +491,21 @@ class Wiring:
             code=parts.code,
         )
 
+    def replacing(self, window: ReplayWindow, run_id: str) -> Replacing:
+        """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the ledger."""
+        target = self.target_of(window)
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Replacing(
+            id=window.id,
+            windows=self.ports.windows(),
+            settings=target,
+            ports=parts,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
+            run=run_id,
+        )
+
     def _expiring_of(self, each: KeptTable) -> Expiring:
         return Expiring(
             table=each.table,
@@ -518,6 +537,25 @@ class Wiring:
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             run=run_id,
+        )
+
+    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing:
+        """What brings the window's records where they are to be once more."""
+        return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
+
+    def table_of(self, window: ReplayWindow) -> str:
+        """The table that gets the window's records."""
+        if window.target:
+            return self.target_of(window).table
+        return window_table(self.settings.landing.table, window.id)
+
+    def target_of(self, window: ReplayWindow) -> ParseSettings:
+        """The target whose rows the window replaces."""
+        for target in self.settings.parse:
+            if target.name == window.target:
+                return target
+        raise Unknown(
+            f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
         )
 
     def proving(self) -> Proving:

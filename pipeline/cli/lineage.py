@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
-    from pipeline.lake_ports import LineageTable
+    from pipeline.core.lineage import LedgerEntry, Lost
     from pipeline.ports import LeaseStore
 
 _SHORT_OF_TARGET = [
@@ -45,7 +45,8 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--window",
         metavar="ID",
-        help="show the ledgers of the table of this window (`headrace window`) instead of the lake table's",
+        help="show the ledgers of this window (`headrace window`) instead of the lake table's: of its own table, or of the typed table in which "
+        "it replaced rows",
     )
     parser.add_argument(
         "--target",
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
-    from pipeline.cli.lineage_views import show_family, show_gaps, show_record
+    from pipeline.cli.lineage_views import show_family, show_gaps, show_parsed, show_record
     from pipeline.core.proof_chains import story_of
 
     story = story_of(adapters.lineage("lineage").entries())
@@ -102,7 +103,12 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
         return show_family(story)
     if args.gaps:
         return show_gaps(story)
-    return show_record(story, adapters.table("lineage"), args.sequence, shard=args.shard)
+    show_record(story, adapters.table("lineage"), args.sequence, shard=args.shard)
+    for target in adapters.settings.parse:
+        ports = adapters.parsing(target, "lineage")
+        if ports.table.exists():
+            show_parsed(target, story_of(ports.lineage.entries()), args.sequence, shard=args.shard)
+    return 0
 
 
 def _rebuild(adapters: "Adapters") -> int:
@@ -127,8 +133,9 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.core.lineage import Lost
     from pipeline.lake.lineage_frame import lineage_frame
 
-    lineage = adapters.lineage("lineage") if args.window is None else _of_window(adapters, args.window)
-    entries = list(lineage.entries())
+    entries = list(
+        adapters.lineage("lineage").entries() if args.window is None else _of_window(adapters, args.window)
+    )
     if lost := [entry for entry in entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = lineage_frame(entries)
@@ -181,17 +188,28 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     return 0
 
 
-def _of_window(adapters: "Adapters", window: str) -> "LineageTable":
+def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Lost]":
+    from dataclasses import replace
+
+    from pipeline.cli.parse import targets_of
+    from pipeline.core.lineage import LedgerEntry
+    from pipeline.core.replace_plan import replays_of
     from pipeline.errors import Unknown
 
-    if all(each.window.id != window for each in adapters.windows().all()):
+    found = next((each.window for each in adapters.windows().all() if each.window.id == window), None)
+    if found is None:
         raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+    if found.target:
+        (target,) = targets_of(adapters.settings, found.target)
+        entries = adapters.parsing(target, "lineage").lineage.entries()
+        pages = ((each, replays_of(each.page, window)) for each in entries if isinstance(each, LedgerEntry))
+        return [replace(each, page=page) for each, page in pages if page.ranges]
     ports = adapters.replaying(window, "lineage")
     if not ports.table.exists():
         raise Unknown(
             f"nothing of the window {window} was copied yet; `headrace window run {window}` copies it"
         )
-    return ports.lineage
+    return ports.lineage.entries()
 
 
 def _tell_through(adapters: "Adapters") -> None:

@@ -1,4 +1,4 @@
-"""Further views of `headrace lineage`: where one record is now, the gaps, and a picture of the shards."""
+"""Further views of `headrace lineage`: where one record is now, what typed tables made of it, the gaps, and a picture of the shards."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pipeline.core.proof_chains import Step, Story
     from pipeline.lake.iceberg import IcebergTable
+    from pipeline.settings.parse_block import ParseSettings
 
 
 def show_family(story: Story) -> int:
@@ -44,6 +45,30 @@ def show_record(story: Story, lake: IcebergTable, sequence: int, *, shard: str |
             f"no range{of} has the sequence number {sequence}: such a record has not landed, and no gap names it"
         )
     return 0
+
+
+def show_parsed(target: ParseSettings, story: Story, sequence: int, *, shard: str | None) -> None:
+    """Print which commits of a typed table decided about the record, the oldest first. The last one holds, but for redrives."""
+    from pipeline.core.accounting import read_accounting
+    from pipeline.core.redrive_chain import is_chain
+
+    found = [
+        step
+        for step in _steps_with(story, sequence)
+        if shard in (None, step.range.key.shard_id) and not is_chain(step.range.key)
+    ]
+    for step in sorted(found, key=lambda step: step.sequence):
+        told = read_accounting(step.range.why)
+        by = (
+            f"parsed again, in the place of older rows, for the window {told.window}"
+            if told.window
+            else "parsed"
+        )
+        dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in told.dropped.items())
+        tell(
+            f"{target.name}: {by}: {step}, version {told.version or 'none'}",
+            f"  of the range's rows {told.parsed:,} are in {target.table}, {told.quarantined:,} were set aside{dropped}",
+        )
 
 
 def _steps_with(story: Story, sequence: int) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""`headrace window`: choose records that have landed, and copy them from the lake table into a table of their own."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, or parse them again."""
 
 import argparse
 from pathlib import Path
@@ -20,7 +20,8 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "window",
         description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
-        "into a table of their own, exactly once, beside everything else that is at work. The lake table isn't changed.",
+        "into a table of their own, or parse them again into a typed table in the place of their older rows; exactly once, beside everything "
+        "else that is at work. The lake table isn't changed.",
     )
     actions = parser.add_subparsers(metavar="action", dest="action", required=True)
     create = actions.add_parser(
@@ -53,18 +54,24 @@ def add(subparsers: "Subparsers") -> None:
         "--last", type=int, metavar="N", help="the sequence number of the last record, with --shard"
     )
     create.add_argument("--stream", metavar="NAME", help="only shards of this stream")
+    create.add_argument(
+        "--replace",
+        metavar="TARGET",
+        help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
+        "the settings and the code of that time, and replaces their rows in the target's typed table and quarantine table",
+    )
     add_config(actions.add_parser("list", description="List all windows, oldest first."))
     for name, what in (
-        ("show", "Show a window: its ranges, its cost, and how far it was copied."),
-        ("cancel", "Let no further wave of the window be committed. Its table keeps what was copied before."),
+        ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
+        ("cancel", "Let no further wave of the window be committed. What was committed before stays."),
     ):
         one = actions.add_parser(name, description=what)
         add_config(one)
         one.add_argument("id", help="the id of the window")
     copy = actions.add_parser(
         "run",
-        description="Copy the window into its own table, wave after wave. A run that was killed is gone on with, and a window that was copied "
-        "as a whole gives nothing more.",
+        description="Copy the window into its own table, wave after wave; or replace its rows in the typed table for which it was made. A run "
+        "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
     )
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
@@ -95,15 +102,35 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str) -> None:
-    window = wiring.windowing(_me()).create(asked, how=how, stream=args.stream)
+    from pipeline.cli.parse import targets_of
+    from pipeline.duties.replacing import check_replaceable
+    from pipeline.errors import BadSetting
+
+    stream = args.stream
+    if args.replace is not None:
+        (target,) = targets_of(wiring.settings, args.replace)
+        check_replaceable(target)
+        if target.stream and stream not in (None, target.stream):
+            raise BadSetting(
+                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
+            )
+        stream = stream or target.stream
+    window = wiring.windowing(_me()).create(asked, how=how, stream=stream, target=args.replace or "")
     tell(f"window {window.id}: {window.how}", *_costs(window))
-    tell(f"`headrace window run {window.id}` copies it into {_table(wiring, window.id)}")
+    if window.target:
+        table = wiring.table_of(window)
+        tell(
+            f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
+        )
+    else:
+        tell(f"`headrace window run {window.id}` copies it into {wiring.table_of(window)}")
 
 
 def _listed(wiring: "Wiring") -> "Iterator[str]":
     kept = wiring.windowing(_me()).windows.all()
     for each in kept:
-        tail = ", cancelled" if each.is_cancelled else ""
+        tail = f", replaces rows of {each.window.target}" if each.window.target else ""
+        tail += ", cancelled" if each.is_cancelled else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
     if not kept:
         yield "there is no window"
@@ -124,8 +151,12 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
         after = "the start" if each.after is None else each.after
         yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
     yield from _costs(window)
-    copied = wiring.replaying(window.id, "headrace window show").copied()
-    yield f"{counted(copied, 'row')} copied into {_table(wiring, window.id)}"
+    if window.target:
+        replaced = wiring.replacing(window, "headrace window show").replaced()
+        yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
+    else:
+        copied = wiring.replaying(window.id, "headrace window show").copied()
+        yield f"{counted(copied, 'row')} copied into {wiring.table_of(window)}"
 
 
 def _cancel(window: str, wiring: "Wiring") -> None:
@@ -145,17 +176,16 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
         windowing.say(args.id, Word.RESUMED)
     tell(*_costs(window))
     join_spark(config)
-    for wave in wiring.replaying(args.id, f"headrace window {wiring.ports.ids.fresh()}").waves():
+    for wave in wiring.redoing(window, f"headrace window {wiring.ports.ids.fresh()}").waves():
         tell(f"{args.id}: {wave}")
         for note in wave.notes:
             tell_aside(f"{args.id}: {note}")
-    tell(f"the window is copied into {_table(wiring, args.id)}")
-
-
-def _table(wiring: "Wiring", window: str) -> str:
-    from pipeline.core.window import window_table
-
-    return window_table(wiring.settings.landing.table, window)
+    table = wiring.table_of(window)
+    tell(
+        f"the rows of the window are replaced in {table} and {table}_quarantine"
+        if window.target
+        else f"the window is copied into {table}"
+    )
 
 
 def _costs(window: "ReplayWindow") -> "Iterator[str]":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.errors import WrongShape
 
@@ -18,7 +19,8 @@ _FORM = 1
 @dataclass(frozen=True, slots=True)
 class Accounting:
     rows: int
-    """The range's rows in the lake table; of a redrive, the shard's rows in the files of the quarantine table that it took."""
+    """The range's rows in the lake table; of a redrive, the shard's rows in the files of the quarantine table that it took. With a range of
+    the kind `generation`: the rows that come into the quarantine table."""
     parsed: int
     quarantined: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -31,10 +33,14 @@ class Accounting:
     """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder. They may have rows
     of other ranges of the same commit, too."""
     taken: tuple[str, ...] = ()
-    """Of a redrive: the data files of the quarantine table whose rows the commit decided about, named in the same way. All their rows leave
-    the quarantine table; those that stay there come back in the files of `aside`."""
+    """Of a redrive or a replacement: the data files of the quarantine table whose rows the commit decided about, named in the same way. All
+    their rows leave the quarantine table; those that stay there come back in the files of `aside`."""
     code: str = ""
     """What parsed the rows, with digests of the code and of the schema. Empty in ledgers of earlier versions of Headrace."""
+    window: str = ""
+    """Of a replacement: the id of the window whose range was parsed again."""
+    removed: tuple[int, int] = (0, 0)
+    """Of a replacement: the range's older rows that leave the typed table, and those that leave the quarantine table."""
 
     @property
     def is_complete(self) -> bool:
@@ -44,7 +50,7 @@ class Accounting:
         return min(counts) >= 0 and told == self.rows and bool(self.aside) == bool(self.quarantined)
 
     def text(self) -> str:
-        content = {
+        content: dict[str, object] = {
             "form": _FORM,
             "rows": self.rows,
             "parsed": self.parsed,
@@ -58,6 +64,8 @@ class Accounting:
             content["taken"] = sorted(self.taken)
         if self.code:
             content["code"] = self.code
+        if self.window:
+            content |= {"window": self.window, "removed": self.removed}
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -80,6 +88,13 @@ def read_accounting(text: str) -> Accounting:
             tuple(map(str, found["aside"])),
             tuple(map(str, found.get("taken", ()))),
             str(found.get("code", "")),
+            str(found.get("window", "")),
+            _two(found.get("removed", (0, 0))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WrongShape(f"the accounting of a parsed range can't be read ({error!r})") from error
+
+
+def _two(counts: Any) -> tuple[int, int]:
+    typed, aside = counts
+    return int(typed), int(aside)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.order import children_of_ends
-from pipeline.core.position import Origin, Position, Positions, is_forward
+from pipeline.core.position import Origin, Position, Positions, is_forward, reaches
+from pipeline.core.redrive_chain import chain_of
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import Through, through_after
 
@@ -39,7 +40,8 @@ class Proposal:
     """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a position since, the table
     may have further rows, and nothing lands."""
     gone: tuple[str, ...] = ()
-    """Paths of data files that the commit removes from the table. Where the table lacks one of them, nothing lands."""
+    """Paths of data files that the commit removes from the table. Where the table lacks one of them, or another engine has deleted rows of
+    one by a delete file, nothing lands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Landing:
     @classmethod
     def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
         """Nothing of the proposal lands, because the table lacks a file that it would remove."""
-        why = "another commit has removed a file that this one would remove"
+        why = "another commit has removed a file that this one would remove, or has deleted rows of it"
         refused = tuple(RangeRefused(each, positions.of(each.key), why) for each in proposal.ranges)
         return cls(LedgerPage(), (), refused, positions)
 
@@ -104,6 +106,7 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         refused |= {
             r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
         }
+    refused |= _replays_alone(base, proposal, refused)
     refused |= _closed_over_files(proposal, refused)
     if proposal.whole and refused:
         why = f"it lands together with {min(refused).shard_id}, which is refused"
@@ -143,8 +146,13 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     if each.key.stream not in base.origins and each.key.stream not in decided:
         return f"no origin is decided for {each.key.stream}"
     # Only a shard's first range names its parents. Later ranges land only after it, so its parents were out of the way by then (I3).
-    if each.after is None:
-        return next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
+    if each.after is None and (
+        why := next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
+    ):
+        return why
+    # What lies after the position is still to be read: rows of a replay there would land once more.
+    if not each.moves and not (found and reaches(found, each.upto)):
+        return f"the table's position is {found or 'none'}, before the end {each.upto} of the range that would be replaced"
     return None
 
 
@@ -208,6 +216,20 @@ def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bo
         return False
     below = (*(ShardKey(key.stream, child) for child in at.children), *begun)
     return bool(below) and all(base.is_independent(each) for each in below)
+
+
+def _replays_alone(
+    base: Positions, proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]
+) -> dict[ShardKey, RangeRefused]:
+    """The replays whose shard's generation isn't raised by the same commit (I39 of docs/protocol.md): of two replays of the same rows, both
+    would land. An empty range has no file by which a second replay could be noticed."""
+    raised = {r.key for r in proposal.ranges if r.moves and r.key not in refused}
+    why = "its shard's generation isn't raised with it, because another commit has raised it meanwhile"
+    return {
+        r.key: RangeRefused(r, base.of(r.key), why)
+        for r in proposal.ranges
+        if not r.moves and r.key not in refused and chain_of(r.key) not in raised
+    }
 
 
 def _closed_over_files(

@@ -22,7 +22,11 @@ class Kind(StrEnum):
     REPAIR = "repair"
     ADOPT = "adopt"
     REPLAY = "replay"
-    """The range was read once more. It moves no position (I15 of docs/protocol.md)."""
+    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
+    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`pipeline.core.accounting`)."""
+    GENERATION = "generation"
+    """In a typed table or its quarantine table: a replay raised the shard's generation (`pipeline.core.redrive_chain`). `why` tells what the
+    quarantine table has to exchange."""
     REDRIVEN = "redriven"
     """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`pipeline.core.redrive_plan`). `why` tells
     what became of each of them."""

@@ -175,6 +175,8 @@ class PlannedRange:
     newest: datetime | None = None
     reason: str | None = None
     """Of a redrive: only rows with this reason."""
+    first: str = ""
+    """The lowest sort key of the rows; empty where there are none."""
 
     @property
     def bound(self) -> Bound:

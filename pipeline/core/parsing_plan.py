@@ -264,6 +264,7 @@ def _range(each: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:
         bytes=sum(p.bytes for p in pieces),
         oldest=min((p.oldest for p in pieces if p.oldest is not None), default=None),
         newest=max((p.newest for p in pieces if p.newest is not None), default=None),
+        first=min((p.first for p in pieces), default=""),
     )
 
 

@@ -111,6 +111,12 @@ def is_forward(before: Position | None, after: Position) -> bool:
     return now[:2] >= was[:2] and now[2] >= was[2]
 
 
+def reaches(position: Position, upto: Position) -> bool:
+    """Whether all records up to the end of a range are behind the position."""
+    # A range that a person cut ends after all user records of its last record, of which the table has the highest.
+    return position.sequence == upto.sequence or is_forward(upto, position)
+
+
 @dataclass(frozen=True, slots=True)
 class Positions:
     """All origins and positions of the lake table. Each commit carries them forward into its snapshot."""

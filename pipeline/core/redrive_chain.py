@@ -1,8 +1,9 @@
-"""The positions by which a quarantine table follows what redrives have decided.
+"""The generation of a shard: a number that counts how often a commit of a typed table has decided anew about rows of the shard.
 
-A redrive parses rows of the quarantine table again. It moves no position of a shard in the lake table. So each shard that was ever redriven
-has a second position in the typed table and in the quarantine table, under a name of its own: it counts the redrives. By it, two redrives
-that take the same rows exclude each other, and the quarantine table knows which redrives it has carried out.
+A redrive parses rows of the quarantine table again, and a replacement parses a range of the lake table again. Both move no position of a
+shard in the lake table. So each shard of which rows were ever decided about anew has a second position in the typed table and in the
+quarantine table, under a name of its own: its generation. By it, of two commits that decide about rows of the same shard the second one
+is refused, and the quarantine table knows which of these commits it has carried out.
 """
 
 from __future__ import annotations
@@ -23,5 +24,5 @@ def is_chain(key: ShardKey) -> bool:
 
 
 def next_link(at: Position | None) -> Position:
-    """The position after one more redrive."""
+    """The position after one more redrive or replacement."""
     return Position(1 if at is None or at.sequence is None else at.sequence + 1)

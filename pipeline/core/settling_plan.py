@@ -58,7 +58,7 @@ def plan_settling(
     open_ones = set(wanted)
     for page in pages if wanted else ():
         for each in page.ranges:
-            if each.key in open_ones and each.upto.token == at[each.key]:
+            if each.moves and each.key in open_ones and each.upto.token == at[each.key]:
                 found[each.key].append(each)
                 before = _token(each.after)
                 if before == ends[each.key]:

@@ -53,6 +53,9 @@ class ReplayWindow:
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...] = ()
     """What was known to be out of reach when the window was made: sentences for people."""
+    target: str = ""
+    """The target whose typed table gets the window's records anew, in the place of their older rows (`pipeline.duties.replacing`). Without
+    one, the window is copied into a table of its own."""
 
     @property
     def streams(self) -> tuple[StreamId, ...]:

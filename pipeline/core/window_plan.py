@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_values import Wanted, Wishes, key_of
-from pipeline.core.position import Position, Positions, is_forward
+from pipeline.core.position import Positions, is_forward, reaches
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, WindowRange
 
@@ -45,15 +45,10 @@ def why_not(window: ReplayWindow, source: Positions, target: Positions) -> Itera
     for each in window.ranges:
         # An ended shard that Kinesis has forgotten has no position any more, and its rows are all there.
         landed, at = source.of(each.key), target.of(each.key)
-        if landed is not None and not _reaches(landed, each.upto):
+        if landed is not None and not reaches(landed, each.upto):
             yield f"{each.key}: the lake table is at {landed}, before the window's end {each.upto}: it was rolled back since"
         if at is not None and not (is_forward(each.after, at) and is_forward(at, each.upto)):
             yield f"{each.key}: the window's table is at {at}, which is outside of the window"
-
-
-def _reaches(landed: Position, upto: Position) -> bool:
-    # A window by sequence numbers ends after all user records of its last record, of which the lake table has the highest.
-    return landed.sequence == upto.sequence or is_forward(upto, landed)
 
 
 def _is_in_the_way(each: WindowRange, open_ones: list[WindowRange]) -> bool:

@@ -109,7 +109,11 @@ class Redriving:
         self.on_arrow("planned")
         comparison = self.comparing.plan(plan.wave) if self.comparing else None
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
-        copied = self.redriver.copy_unselected(plan, streams) if plan.kept else Parsed()
+        copied = (
+            self.redriver.copy_unselected(plan.taken, [each.bound for each in plan.wave.ranges], streams)
+            if plan.kept
+            else Parsed()
+        )
         accounts = account_redrive(
             plan,
             parsed,
@@ -168,8 +172,8 @@ class Redriving:
         )
         if refused := committed.landing.refused:
             raise Transient(
-                f"another redrive or run has landed rows in {self.settings.table} meanwhile ({refused[0].why}). Nothing of this portion was committed, and "
-                "no row is lost or doubled; run the command again for what is left"
+                f"another redrive, a replacement or a run has decided about rows of {self.settings.table} or {self.settings.quarantine} meanwhile "
+                f"({refused[0].why}). Nothing of this portion was committed, and no row is lost or doubled; run the command again for what is left"
             )
         return committed.snapshot
 

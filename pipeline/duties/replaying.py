@@ -21,6 +21,7 @@ from pipeline.core.window import ReplayWindow
 from pipeline.core.window_plan import beginnings, why_not, wishes_of
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
+from pipeline.duties.windowing import to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.lake_ports import ReplayPorts, WindowStore
 from pipeline.ports import Clock
@@ -89,16 +90,7 @@ class Replaying:
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
 
     def window(self) -> ReplayWindow:
-        found = next((each for each in self.windows.all() if each.window.id == self.id), None)
-        if found is None:
-            raise Unknown(
-                f"there is no window {self.id!r}. Nothing was copied; `headrace window list` names all windows"
-            )
-        if found.is_cancelled:
-            raise Unknown(
-                f"the window {self.id} is cancelled. Its table keeps what was copied before; `headrace window run {self.id} --resume` goes on"
-            )
-        return found.window
+        return to_work_on(self.windows, self.id)
 
     def _check(self, window: ReplayWindow, source: Positions) -> None:
         target = self.ports.table.load().positions

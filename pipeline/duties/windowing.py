@@ -1,4 +1,5 @@
-"""Windows are made of the ledgers, kept, found and cancelled. `pipeline.duties.replaying` copies them."""
+"""Windows are made of the ledgers, kept, found and cancelled. `pipeline.duties.replaying` copies them, and `pipeline.duties.replacing` parses
+them again."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ class Windowing:
     by: str
     """Who asks, for people."""
 
-    def create(self, asked: Asked, *, how: str, stream: str | None = None) -> ReplayWindow:
-        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name."""
+    def create(self, asked: Asked, *, how: str, stream: str | None = None, target: str = "") -> ReplayWindow:
+        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
+        whose rows are to be replaced."""
         now = self.clock.now()
         made = make_window(
             story_of(self.lineage.entries()),
@@ -47,6 +49,7 @@ class Windowing:
             how=how,
             ranges=made.ranges,
             missing=made.missing,
+            target=target,
         )
         self.windows.keep(window)
         return window
@@ -61,3 +64,17 @@ class Windowing:
         """Note a word, unless it is the last one already."""
         if self.find(window).is_cancelled != (word is Word.CANCELLED):
             self.windows.say(window, word, by=self.by)
+
+
+def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:
+    """A window of which the next wave may be committed. Raises Unknown for one that doesn't exist or is cancelled."""
+    found = next((each for each in windows.all() if each.window.id == window), None)
+    if found is None:
+        raise Unknown(
+            f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
+        )
+    if found.is_cancelled:
+        raise Unknown(
+            f"the window {window} is cancelled. What was committed before stays; `headrace window run {window} --resume` goes on"
+        )
+    return found.window

@@ -58,12 +58,13 @@ class ManifestReader:
 
 
 def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
-    """Those of the data files that the newest snapshot has."""
+    """Those of the data files that the newest snapshot has, and of which no other engine has deleted rows by a delete file."""
     if not paths:
         return []
     with asking(f"the storage of {'.'.join(table.name())}"):
-        _, known = ManifestReader().look(table)
-    return [known[path] for path in paths if path in known]
+        live, known = ManifestReader().look(table)
+    whole = {each.path for each in live.files if not each.deletes and not live.obstacle}
+    return [known[path] for path in paths if path in whole]
 
 
 def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveFile:

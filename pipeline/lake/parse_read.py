@@ -130,6 +130,8 @@ def _cut(part: pa.Table) -> Iterator[pa.Table]:
 
 def _piece(key: ShardKey, part: pa.Table, path: str, *, group: int, bytes_of_a_row: float) -> Piece:
     arrivals: Any = pc.min_max(part["arrival_ts"]).as_py()
+    # A typed table, of which a replacement looks for older rows, has no such column.
+    has_errors = "decode_error" in part.column_names
     return Piece(
         key,
         path,
@@ -138,14 +140,16 @@ def _piece(key: ShardKey, part: pa.Table, path: str, *, group: int, bytes_of_a_r
         last=part[_KEY][-1].as_py(),
         rows=part.num_rows,
         bytes=int(part.num_rows * bytes_of_a_row),
-        malformed=part.num_rows - part["decode_error"].null_count,
+        malformed=part.num_rows - part["decode_error"].null_count if has_errors else 0,
         oldest=arrivals["min"],
         newest=arrivals["max"],
     )
 
 
 def _bytes_of_a_row(file: pq.ParquetFile, group: int, place: StagePlace) -> float:
-    """The bytes of an average payload, from the footer."""
+    """The bytes of an average payload, from the footer. A typed table has none."""
+    if "data" not in place.schema.names:
+        return 0
     name = names_in(file).get(id_of(place.schema.field("data")))
     about = file.metadata.row_group(group)
     columns = (about.column(number) for number in range(about.num_columns))

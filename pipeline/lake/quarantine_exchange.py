@@ -1,7 +1,8 @@
-"""Files of a quarantine table that lose rows: the rows that stay are written into new files, as they are.
+"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as they are.
 
-A redrive takes whole files. Before its commit, the rows that it doesn't parse are copied. After its commit, the files that it has taken leave
-the table. Where a compaction has rewritten one of them in between, its rows are found by their numbers in the files that are there now.
+A redrive and a replacement take whole files. Before their commit, the rows that they leave as they are are copied. The typed table's commit
+removes its own files at once. Files of the quarantine table leave it after that commit. Where a compaction has rewritten one of them in
+between, its rows are found by their numbers in the files that are there now.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from pipeline.core.parse_values import Bound, Parsed, ShardCount
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
 from pipeline.lake.file_rows import opened, rows_of
+from pipeline.lake.parse_read import bounds_by_shard
 from pipeline.lake.parse_write import by_shard
-from pipeline.lake.sort_key import SORT_KEY
+from pipeline.lake.sort_key import SORT_KEY, sort_keys
 from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake_ports import Exchange, StagingSpec
@@ -42,23 +44,18 @@ def copy_unselected(
     streams: Sequence[StreamId],
     now: Callable[[], datetime],
 ) -> Parsed:
-    """Copy the rows of these files that a redrive leaves as they are. `selected`: the rows that it parses."""
+    """Copy the rows of these files that aren't selected. `schema`: all columns of the table."""
     files, root = file_system(spec)
     place = StagePlace(files, root, spec, schema)
     known = {(stream.name, stream.epoch): stream for stream in streams}
-    reasons = {(each.key.stream.name, each.key.stream.epoch, each.key.shard_id): each for each in selected}
+    bounds = bounds_by_shard(selected)
     counts: dict[ShardKey, int] = {}
 
     def parts(rows: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
         for batch in rows.to_batches():
             for key, its in by_shard(batch, known):
-                bound = reasons.get((key.stream.name, key.stream.epoch, key.shard_id))
-                if bound is None:
-                    part = its
-                elif bound.reason is None:
-                    continue
-                else:
-                    part = its.filter(_lacks(its["reason"], bound.reason))
+                bound = bounds.get((key.stream.name, key.stream.epoch, key.shard_id))
+                part = its if bound is None else its.filter(pc.invert(_is_in(its, bound)))
                 if part.num_rows:
                     counts[key] = counts.get(key, 0) + part.num_rows
                     yield key, part
@@ -67,9 +64,15 @@ def copy_unselected(
     return Parsed((), made, tuple(ShardCount(key, aside=rows) for key, rows in sorted(counts.items())))
 
 
-def _lacks(reasons: Any, reason: str) -> Any:
-    # A row without a reason isn't one with this reason.
-    return pc.invert(pc.fill_null(pc.equal(reasons, pa.scalar(reason)), pa.scalar(value=False)))
+def _is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
+    """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason isn't."""
+    keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
+    found = pc.greater(keys, pa.scalar(bound.low))
+    if bound.high is not None:
+        found = pc.and_kleene(found, pc.less(keys, pa.scalar(bound.high)))
+    if bound.reason is not None:
+        found = pc.and_kleene(found, pc.equal(rows["reason"], pa.scalar(bound.reason)))
+    return pc.fill_null(found, pa.scalar(value=False))
 
 
 def exchange(

@@ -1,4 +1,5 @@
-"""A redrive on Spark: the quarantine table is read in the place of the lake table, and rows that aren't parsed again are copied."""
+"""Rows that leave a typed table or its quarantine table, on Spark: that table is read in the place of the lake table, and the other rows of the
+files that leave it are copied. A redrive also parses what it reads."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Bound, Parsed
-from pipeline.core.redrive_plan import RedrivePlan
+from pipeline.core.parse_values import Bound, Parsed, SourceFile
 from pipeline.core.stream import StreamId
 from pipeline.lake.parse import SparkParser, packed
 from pipeline.lake.spark_job import run_tasks
@@ -19,17 +20,15 @@ from pipeline.lake_ports import Redriver, StagingSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRedriver(SparkParser, Redriver):
-    """For a redrive, `source` is the quarantine table."""
+    """`source` is the table whose rows leave: the quarantine table, or the typed table."""
 
-    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        parts = packed([each.path for each in plan.taken], cores=self.tasks)
-        work = _copying(
-            parts,
-            tuple(each.bound for each in plan.wave.ranges),
-            self.quarantine.staging_spec(),
-            self.quarantine.file_schema(),
-            tuple(streams),
-        )
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        parts = packed([each.path for each in files], cores=self.tasks)
+        # All columns, also those that others have added to the table.
+        schema = schema_to_pyarrow(self.source.open().schema())
+        work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
         return joined(map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work))))
 
 

@@ -1,6 +1,6 @@
 """The asset of a typed table, and its sensor."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 
 from assets.names import parsed_key
 from pipeline.clock import SystemIds, SystemTimer
-from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake_ports import ParsePorts
 from pipeline.settings.model import Settings, StreamSettings
 from pipeline.settings.parse_block import ParseSettings
@@ -34,16 +33,7 @@ class PortsOfBed:
         return self.bed.clock
 
     def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
-        return ParsePorts(
-            source=IcebergSource(self.bed.lake.handle()),
-            table=self.bed.typed(),
-            rows=IcebergSource(self.bed.typed()),
-            quarantine=self.bed.quarantine(),
-            parser=self.bed.parser,
-            dropped_as="",
-            set_aside=IcebergSource(self.bed.quarantine()),
-            redriver=replace(self.bed.parser, is_redriver=True),
-        )
+        return self.bed.ports()
 
     def close(self) -> None:
         """Nothing was started."""

@@ -1,6 +1,6 @@
-"""The asset and the job that copy a window."""
+"""The asset and the job that copy a window, or replace its rows in a typed table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,21 @@ from assets.names import replay_key
 from pipeline.clock import SystemIds, SystemTimer
 from pipeline.core.proof import ALL
 from pipeline.core.window import ReplayWindow, Word
-from pipeline.lake_ports import LineageTable, ReplayPorts, WindowStore
+from pipeline.lake_ports import LineageTable, ParsePorts, ReplayPorts, WindowStore
+from pipeline.settings.parse_block import ParseSettings
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.files import StandingClock
+from tests.lake.parsings import SETTINGS as PARSE
 from tests.lake.parsings import A, B, good
-from tests.lake.windows import SETTINGS, WindowBed
+from tests.lake.replacements import ReplaceBed
+from tests.lake.windows import SETTINGS
 
 
 @dataclass
 class PortsOfBed:
     """Only what a window needs: no run here reads Kinesis."""
 
-    bed: WindowBed
+    bed: ReplaceBed
     ids = SystemIds()
     timer = SystemTimer()
 
@@ -39,13 +42,16 @@ class PortsOfBed:
     def replaying(self, window: str, _run: str) -> ReplayPorts:
         return self.bed.ports_of(window)
 
+    def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
+        return self.bed.ports()
+
     def close(self) -> None:
         """Nothing was started."""
 
 
 @dataclass
 class Deployment:
-    bed: WindowBed
+    bed: ReplaceBed
     instance: dg.DagsterInstance
     job: dg.JobDefinition
 
@@ -61,16 +67,18 @@ def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: 
         build_definitions,  # its import reads settings, which the fixture provides
     )
 
-    bed = WindowBed(tmp_path / "lake")
+    bed = ReplaceBed(tmp_path / "lake")
     ports: Any = PortsOfBed(bed)
-    job = build_definitions(SETTINGS, ports=ports).resolve_job_def("windows_app_replay")
+    job = build_definitions(replace(SETTINGS, parse=(PARSE,)), ports=ports).resolve_job_def(
+        "windows_app_replay"
+    )
     return Deployment(bed, make_instance(), job)
 
 
 def a_window(deployment: Deployment) -> ReplayWindow:
     deployment.bed.land(A, {1: good(1), 2: good(2)})
     deployment.bed.land(B, {7: good(7)})
-    return deployment.bed.window(ALL)
+    return deployment.bed.windowing().create(ALL, how="a test")
 
 
 def test_a_run_copies_the_window_and_tells_its_rows_and_its_table(deployment: Deployment):
@@ -110,3 +118,18 @@ def test_a_run_of_a_cancelled_window_fails_and_says_how_to_go_on(deployment: Dep
     assert not result.success
     failed = next(event for event in result.all_events if event.is_step_failure)
     assert "--resume" in str(failed.step_failure_data.user_failure_data)
+
+
+def test_a_run_of_a_window_for_a_target_replaces_its_rows_in_the_typed_table(deployment: Deployment):
+    bed = deployment.bed
+    bed.parser.fixes = {good(2): good(102)}
+    a_window(deployment)
+    bed.catch_up()
+    bed.parser.fixes = {}
+    result = deployment.run(bed.window(ALL).id)
+    assert result.success
+    (made,) = result.get_asset_materialization_events()
+    assert made.materialization.metadata["table"].value == "lake.orders"
+    assert made.materialization.metadata["rows"].value == 3
+    assert "lake.orders before still have the older rows" in str(made.materialization.metadata["notes"].value)
+    assert bed.values() == {1: 1, 2: 2, 7: 7}

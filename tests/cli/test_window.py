@@ -22,6 +22,8 @@ application: windows
 streams: [{{name: orders}}]
 aws: {{region: eu-west-1}}
 landing: {{home: {home}}}
+parse:
+  - {{name: orders, table: lake.orders, schema: "name STRING", version: "1"}}
 """
 
 
@@ -94,6 +96,51 @@ def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
     assert copied(bed, window) == [1]
 
 
+def test_a_window_is_parsed_again_into_a_typed_table(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    bed.land(A, {1: good(1), 2: good(2), 3: b'{"id": "three", "name": "n3"}', 4: good(4)})
+    assert main(["parse"]) == 0
+    config = tmp_path / "headrace.yaml"
+    corrected = config.read_text().replace("name STRING", "id BIGINT, name STRING").replace('"1"', '"2"')
+    config.write_text(corrected)
+    capsys.readouterr()
+    created = told(
+        capsys, "create", "--shard", A.shard_id, "--first", "2", "--last", "3", "--replace", "orders"
+    ).splitlines()
+    window = created[0].split()[1].rstrip(":")
+    assert created[2] == (
+        f"`headrace window run {window}` parses these records again, and replaces their rows in lake.orders and lake.orders_quarantine"
+    )
+    assert "replaces rows of orders" in told(capsys, "list")
+    assert main(["window", "run", window]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1:] == [
+        f"{window}: 2 rows parsed again: 1 parsed, 1 set aside, in the place of 2 older rows",
+        "the rows of the window are replaced in lake.orders and lake.orders_quarantine",
+    ]
+    assert "tables that were made of lake.orders before still have the older rows" in said.err
+    rows = {int(row["sequence_number"]): row for row in read.rows(bed.typed()).to_pylist()}
+    assert {number: (row["id"], row["name"]) for number, row in rows.items()} == {
+        1: (None, "n1"),
+        2: (2, "n2"),
+        4: (None, "n4"),
+    }
+    assert [number for _, number, _ in bed.set_aside()] == [3]
+    bed.check()
+    assert told(capsys, "run", window).splitlines()[1] == f"{window}: nothing left to replace"
+    assert "2 rows parsed again for lake.orders" in told(capsys, "show", window)
+    assert main(["lineage", "--window", window]) == 0
+    assert "1 row in 1 range of 1 shard" in capsys.readouterr().out
+    assert main(["lineage", "--sequence", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-4].startswith("orders: parsed: ")
+    assert lines[-2].startswith(
+        f"orders: parsed again, in the place of older rows, for the window {window}: "
+    )
+    assert lines[-1] == "  of the range's rows 1 are in lake.orders, 1 were set aside"
+
+
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
@@ -103,6 +150,10 @@ def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
         (["create", "--from", "2026-01-31", "--to", "2026-01-30"], "a time after --from"),
         (["create", "--run", "nobody"], "No window was made"),
         (["create", "--shard", "shardId-7"], "No window was made"),
+        (
+            ["create", "--shard", "shardId-000000000000", "--replace", "order"],
+            "no target 'order' under `parse`",
+        ),
         (["show", "nobody"], "there is no window 'nobody'"),
         (["run", "nobody"], "there is no window 'nobody'"),
         (["cancel", "nobody"], "there is no window 'nobody'"),

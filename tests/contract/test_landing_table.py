@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.core import redrive_chain
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.position import Origin, Position, Start
@@ -292,7 +293,8 @@ def test_a_replay_lands_rows_and_moves_no_position(landed: Lake):
     """I15 of docs/protocol.md. A replay also doesn't have to begin at the table's position."""
     land(landed, A, 3, [4])
     file = a_file(landed.table.staging_spec(), {A: [2]})
-    landed.table.commit(Proposal((a_range(A, 1, 2, kind=Kind.REPLAY, files=[file]),), (file,)))
+    raised = a_range(redrive_chain.chain_of(A), None, Position(1), kind=Kind.GENERATION)
+    landed.table.commit(Proposal((a_range(A, 1, 2, kind=Kind.REPLAY, files=[file]), raised), (file,)))
     assert landed.table.load().positions.of(A) == at(4)
     assert landed.numbers() == {A.shard_id: [1, 2, 2, 3, 4]}
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pipeline.core.landing import Proposal, decide_landing
 from pipeline.core.lineage import Kind, ParentIs, ParentReason
 from pipeline.core.position import Origin, Position, Positions, Start, is_forward
+from pipeline.core.redrive_chain import chain_of
 from pipeline.core.stream import ShardKey, StreamId
 from tests.core.landings import (
     KEYS,
@@ -202,10 +203,34 @@ def test_a_range_that_goes_back_is_refused_unless_a_person_decided_it():
 def test_a_replay_lands_rows_and_moves_no_position():
     base = base_of({A: Position(5)})
     replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
-    landing = decide_landing(base, Proposal((replay,), (a_file("again", A),)))
-    assert landing.page.ranges == (replay,)
+    raised = landed(chain_of(A), None, Position(1))
+    landing = decide_landing(base, Proposal((replay, raised), (a_file("again", A),)))
+    assert landing.page.ranges == (replay, raised)
     assert len(landing.files) == 1
-    assert landing.positions == base
+    assert landing.positions == base.with_shards({chain_of(A): Position(1)})
+
+
+def test_a_replay_lands_only_if_its_shards_generation_is_raised_by_the_same_commit():
+    """I39: of two replays that were staged at the same time, the second one is refused, also where their range has no row."""
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    raised = landed(chain_of(A), None, Position(1))
+    first = decide_landing(base_of({A: Position(5)}), Proposal((replay, raised)))
+    assert not first.refused
+    second = decide_landing(first.positions, Proposal((replay, raised)))
+    assert {each.range for each in second.refused} == {replay, raised}
+    for alone in (Proposal((replay,)), Proposal((replay, landed(chain_of(B), None, Position(1))))):
+        (refused,) = decide_landing(base_of({A: Position(5)}), alone).refused
+        assert refused.range == replay
+        assert "generation isn't raised" in refused.why
+
+
+@pytest.mark.parametrize("at", [None, Position(2), Position(2, 7)])
+def test_a_replay_of_what_the_table_has_not_reached_is_refused(at: Position | None):
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    raised = landed(chain_of(A), None, Position(1))
+    landing = decide_landing(base_of({A: at}), Proposal((replay, raised), whole=True))
+    assert "before the end 3 of the range" in landing.refused[0].why
+    assert landing.is_empty
 
 
 def test_no_range_lands_for_a_stream_without_an_origin():

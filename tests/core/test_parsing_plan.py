@@ -1,5 +1,6 @@
 """Which rows a wave of a typed table takes, and whether what came back accounts for them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -288,6 +289,13 @@ def test_the_quarantine_table_gets_what_all_later_commits_have_set_aside():
     assert plan_settling(positions(a=at(30)), positions(a=at(30)), iter(())) == ()
     (whole,) = plan_settling(positions(a=at(30)), positions(), pages)
     assert whole.quarantined == 7
+
+
+def test_a_replay_of_the_same_records_is_no_part_of_the_chain_that_the_quarantine_table_follows():
+    (again,) = a_page(None, 30, 9).ranges
+    pages = [LedgerPage((replace(again, kind=Kind.REPLAY),)), a_page(20, 30, 1), a_page(10, 20, 2)]
+    (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
+    assert found.quarantined == 3
 
 
 @pytest.mark.parametrize("quarantine", [positions(a=at(15)), positions(a=at(40)), positions(b=at(1))])

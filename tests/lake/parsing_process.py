@@ -1,6 +1,6 @@
-"""A process that parses new records, or those in quarantine, and that SIGKILL ends at a named place.
+"""A process that parses new records, those in quarantine, or those of the newest window, and that SIGKILL ends at a named place.
 
-python -m tests.lake.parsing_process FOLDER wave|redrive PLACE VERSION python|spark
+python -m tests.lake.parsing_process FOLDER wave|redrive|replace PLACE VERSION python|spark
 """
 
 import os
@@ -12,11 +12,13 @@ from pathlib import Path
 from pipeline.core.batch_context import BatchContext
 from pipeline.duties.parsing import Parsing
 from pipeline.duties.redriving import Redriving
+from pipeline.duties.replacing import Replacing
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.redrive import SparkRedriver
 from pipeline.lake.session import spark_session
 from pipeline.settings.model import SparkSettings
 from tests.lake.parsings import Bed, good
+from tests.lake.replacements import ReplaceBed
 from tests.lake.tables import after_next_swap, before_next_swap
 
 PLACES = ("planned", "staged", "deciding", "decided", "committed", "settling", "settled")
@@ -26,9 +28,9 @@ WRONG = b'{"id": "two", "name": "n2"}'
 """Its id is no number: a schema without the column parses it."""
 
 
-def bed_of(folder: Path, version: str) -> Bed:
+def bed_of(folder: Path, version: str) -> ReplaceBed:
     """Version 1 can't parse `WRONG`, version 2 can, and version 3 gives all records that it can't parse another reason."""
-    bed = Bed(folder)
+    bed = ReplaceBed(folder)
     bed.settings = replace(bed.settings, version=version)
     bed.parser.reason = f"bad for version {version}"
     bed.parser.fixes = {WRONG: good(2)} if version == "2" else {WRONG: b"{"}
@@ -39,15 +41,20 @@ def bed_of(folder: Path, version: str) -> Bed:
 
 def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
     bed = bed_of(Path(folder), version)
-    duty: Parsing | Redriving = bed.parsing() if kind == "wave" else bed.redriving()
+    duty: Parsing | Redriving | Replacing
+    if kind == "replace":
+        duty = bed.replacing(bed.windowing().windows.all()[-1].window)
+    else:
+        duty = bed.parsing() if kind == "wave" else bed.redriving()
     duty = _on_spark(bed, duty) if engine == "spark" else duty
     duty = replace(duty, on_arrow=lambda arrow: _die() if arrow == place else None)
-    catalog = (duty.table if place in {"deciding", "decided"} else duty.settling.quarantine).catalog  # type: ignore[attr-defined]
+    table = duty.ports.table if isinstance(duty, Replacing) else duty.table
+    catalog = (table if place in {"deciding", "decided"} else duty.settling.quarantine).catalog  # type: ignore[attr-defined]
     if place in {"deciding", "settling"}:
         before_next_swap(catalog, _die)
     if place in {"decided", "settled"}:
         after_next_swap(catalog, _die)
-    for done in duty.waves() if isinstance(duty, Parsing) else duty.portions():
+    for done in duty.portions() if isinstance(duty, Redriving) else duty.waves():
         print(done, flush=True)
 
 
@@ -55,7 +62,7 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _on_spark(bed: Bed, duty: Parsing | Redriving) -> Parsing | Redriving:
+def _on_spark(bed: Bed, duty: Parsing | Redriving | Replacing) -> Parsing | Redriving | Replacing:
     session = spark_session(SparkSettings(), "headrace-test")
     parser = SparkRedriver(
         session=lambda _: session,
@@ -67,7 +74,11 @@ def _on_spark(bed: Bed, duty: Parsing | Redriving) -> Parsing | Redriving:
     )
     if isinstance(duty, Parsing):
         return replace(duty, parser=parser)
-    return replace(duty, redriver=replace(parser, source=bed.quarantine()))
+    redriver = replace(parser, source=bed.quarantine())
+    if isinstance(duty, Redriving):
+        return replace(duty, redriver=redriver)
+    typed = replace(duty.ports.typed, leaver=replace(parser, source=bed.typed()))
+    return replace(duty, ports=replace(duty.ports, parser=parser, redriver=redriver, typed=typed))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import LongType, StringType
 
 from pipeline.core.batch import StagedFile
@@ -18,9 +19,17 @@ from pipeline.core.duplicates import Comparison
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
 from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan, Wishes
+from pipeline.core.parse_values import (
+    Bound,
+    Parsed,
+    Piece,
+    SourceFile,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+)
 from pipeline.core.position import Position
-from pipeline.core.redrive_plan import RedrivePlan
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.comparing import Comparing
 from pipeline.duties.parsing import Parsing
@@ -28,12 +37,14 @@ from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
 from pipeline.lake.duplicates import earlier_rows, key_columns, key_names, marked
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.parse_read import read_units, survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from pipeline.lake.quarantine_exchange import copy_unselected
-from pipeline.lake_ports import Redriver, StagingSpec
+from pipeline.lake_ports import ParsePorts, Redriver, StagingSpec, Thinned
 from pipeline.settings.parse_block import ParseSettings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
 from tests.lake.tables import IcebergLake
@@ -55,10 +66,10 @@ def good(number: int) -> bytes:
 
 @dataclass(kw_only=True)
 class InProcess(Redriver):
-    """`keeps`: which rows come back; `again`: which come back twice. `is_redriver`: it reads the quarantine table."""
+    """`keeps`: which rows come back; `again`: which come back twice. `source`: what it reads in the place of the lake table."""
 
     bed: "Bed"
-    is_redriver: bool = False
+    source: Callable[[], IcebergTable] | None = None
     keeps: Callable[[int], bool] = lambda _: True
     again: Callable[[int], bool] = lambda _: False
     reason: str = "bad"
@@ -72,17 +83,17 @@ class InProcess(Redriver):
         return survey(order, order.files, self._source())
 
     def _source(self) -> StagingSpec:
-        return (
-            self.bed.quarantine().staging_spec() if self.is_redriver else self.bed.lake.iceberg.staging_spec()
-        )
+        return (self.source or self.bed.lake.handle)().staging_spec()
 
-    def copy_unselected(self, plan: RedrivePlan, streams: Sequence[StreamId]) -> Parsed:
-        aside = self.bed.quarantine()
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        table = (self.source or self.bed.lake.handle)()
         return copy_unselected(
-            [each.path for each in plan.taken],
-            [each.bound for each in plan.wave.ranges],
-            spec=aside.staging_spec(),
-            schema=aside.file_schema(),
+            [each.path for each in files],
+            selected,
+            spec=table.staging_spec(),
+            schema=schema_to_pyarrow(table.open().schema()),
             streams=streams,
             now=self.bed.clock.now,
         )
@@ -182,6 +193,9 @@ class InProcess(Redriver):
 class Bed:
     """The tables, and the waves that fill them."""
 
+    dropped_as = ""
+    """Why rows may be in neither table; empty where none may be missing."""
+
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
         self.lake.iceberg.commit(ORIGIN)
@@ -245,6 +259,20 @@ class Bed:
         assert not committed.landing.refused
         return files
 
+    def ports(self) -> ParsePorts:
+        typed, aside = self.typed(), self.quarantine()
+        return ParsePorts(
+            source=IcebergSource(self.lake.handle()),
+            table=typed,
+            quarantine=aside,
+            parser=self.parser,
+            dropped_as=self.dropped_as,
+            set_aside=IcebergSource(aside),
+            redriver=replace(self.parser, source=self.quarantine),
+            typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
+            lineage=IcebergLineage(typed),
+        )
+
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
         run = f"run-{next(self._runs)}"
 
@@ -280,7 +308,7 @@ class Bed:
             table=parsing.table,
             settling=parsing.settling,
             source=IcebergSource(self.quarantine()),
-            redriver=replace(self.parser, is_redriver=True),
+            redriver=replace(self.parser, source=self.quarantine),
             dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
             run=parsing.run,

@@ -10,10 +10,12 @@ import pytest
 
 from pipeline.core.accounting import read_accounting
 from pipeline.core.lineage import Kind
+from pipeline.core.window_making import Numbers
 from pipeline.lake import read
 from pipeline.lake.session import DISCOVERY
 from tests.lake.parsing_process import NOWHERE, PLACES, WRONG, bed_of
 from tests.lake.parsings import BAD, A, B, Bed, good
+from tests.lake.replacements import ReplaceBed
 from tests.spark import SparkServer
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,7 @@ def process(folder: Path, kind: str, place: str, version: str, server: SparkServ
     ).returncode
 
 
-def landed(folder: Path) -> Bed:
+def landed(folder: Path) -> ReplaceBed:
     """Tables with a record of each kind in quarantine, and with further records in the lake table."""
     bed = bed_of(folder, "1")
     bed.land(A, {1: good(1), 2: WRONG, 3: BAD})
@@ -99,3 +101,34 @@ def test_a_process_that_parses_on_spark_and_is_killed_loses_and_doubles_nothing(
     spark_server: SparkServer, tmp_path: Path, kind: str, place: str
 ):
     killed_and_carried_on(tmp_path, kind, place, spark_server)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "engine"),
+    [*((place, "python") for place in PLACES), ("staged", "spark"), ("committed", "spark")],
+)
+def test_a_replacement_that_is_killed_anywhere_leaves_the_old_rows_or_the_new_ones(
+    request: pytest.FixtureRequest, tmp_path: Path, place: str, engine: str
+):
+    server = request.getfixturevalue("spark_server") if engine == "spark" else None
+    bed = landed(tmp_path)
+    bed.catch_up()
+    bed.window(Numbers(A.shard_id, 2, 5))
+    typed, aside = bed.parsed(), bed.aside()
+
+    assert process(tmp_path, "replace", place, "2", server) == -signal.SIGKILL
+
+    is_decided = PLACES.index(place) >= PLACES.index("decided")
+    if not is_decided:
+        assert (bed.parsed(), bed.aside()) == (typed, aside)
+    # Another version carries out what was decided, and decides nothing itself: there is no new record.
+    assert process(tmp_path, "wave", NOWHERE, "3") == 0
+    bed.check()
+    versions = {number: version for number, (_, version) in bed.aside().items()}
+    assert versions == ({3: "2", 6: "1", 10: "1", 11: "1"} if is_decided else dict.fromkeys(aside, "1"))
+
+    assert process(tmp_path, "replace", NOWHERE, "2", server) == 0
+    bed.check()
+    assert set(bed.aside()) == {3, 6, 10, 11}
+    assert {number for number, (_, version) in bed.aside().items() if version == "2"} == {3}

@@ -1,0 +1,164 @@
+"""Which rows a replacement may take, how far a window was done, and what the quarantine table has to exchange."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.core.accounting import Accounting
+from pipeline.core.batch import StagedFile
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from pipeline.core.parse_values import Bound, Parsed, Piece, PlannedRange, ShardCount, SourceFile, WavePlan
+from pipeline.core.position import Position, Positions
+from pipeline.core.redrive_chain import chain_of
+from pipeline.core.replace_plan import (
+    Leaving,
+    check_copied,
+    check_covered,
+    check_whole,
+    done_of,
+    for_quarantine,
+    is_carried_out,
+    leaving_of,
+    order_of,
+    why_not_replaced,
+    with_removed,
+)
+from pipeline.core.stream import ShardKey
+from pipeline.core.window import ReplayWindow, WindowRange
+from pipeline.errors import WrongShape
+from tests.lake.files import NOON, a_key
+
+A, B = a_key(0), a_key(1)
+WINDOW = ReplayWindow(
+    id="w",
+    application="app",
+    made=NOON,
+    by="a test",
+    how="a test",
+    ranges=(WindowRange(A, Position(2), Position(9), rows=5), WindowRange(B, None, Position(7), rows=1)),
+    target="orders",
+)
+ENDS = Positions({}, {A: Position(9), B: Position(8)})
+
+
+def a_piece(number: int, *, rows: int = 2, path: str = "one", key: ShardKey = A) -> Piece:
+    text = f"001:{number}:{0:019}"
+    return Piece(key, path, 0, text, text, rows, 0)
+
+
+def a_replay(key: ShardKey, after: int, upto: int, *, window: str = "w", kind: Kind = Kind.REPLAY) -> Range:
+    why = Accounting(0, 0, window=window).text()
+    return Range(kind, key, Position(after), Position(upto), run="r", claim="r", why=why)
+
+
+def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():
+    def entry(number: int, *ranges: Range) -> LedgerEntry:
+        return LedgerEntry(number, number, NOON, LedgerPage(ranges))
+
+    entries: list[LedgerEntry | Lost] = [
+        Lost(1, 1, NOON, "gone"),
+        entry(2, a_replay(A, 2, 4), a_replay(B, 0, 7, window="other")),
+        entry(3, a_replay(A, 4, 6), a_replay(B, 0, 5, kind=Kind.PARSED)),
+    ]
+    assert done_of(entries, WINDOW) == Positions({}, {A: Position(6)})
+    assert done_of([], WINDOW) == Positions({}, {A: Position(2)})
+
+
+def test_what_the_typed_table_or_the_lake_table_has_not_reached_is_in_the_way():
+    assert list(why_not_replaced(WINDOW, ENDS, ENDS)) == []
+    # Of a shard that ended long ago the lake table has no position, and has its rows.
+    assert list(why_not_replaced(WINDOW, Positions(), ENDS)) == []
+    behind = Positions({}, {A: Position(8)})
+    assert [why.split(":")[1] for why in why_not_replaced(WINDOW, behind, ENDS)] == [
+        " the lake table is at 8, before the window's end 9"
+    ]
+    assert [why.split(",")[0] for why in why_not_replaced(WINDOW, ENDS, behind)] == [
+        f"{A}: the typed table is at 8",
+        f"{B}: the typed table is at no position",
+    ]
+
+
+def test_the_quarantine_table_has_to_have_followed_the_typed_table():
+    assert is_carried_out(WINDOW, ENDS, ENDS)
+    decided = ENDS.with_shards({chain_of(A): Position(1)})
+    assert not is_carried_out(WINDOW, decided, ENDS)
+    assert is_carried_out(WINDOW, decided, decided)
+    assert not is_carried_out(WINDOW, ENDS, ENDS.with_shards({A: Position(8)}))
+    # What lies after the window needn't have come into quarantine yet.
+    assert is_carried_out(WINDOW, ENDS.with_shards({B: Position(20)}), ENDS)
+
+
+def test_only_files_that_may_have_rows_of_the_ranges_are_looked_at():
+    def a_file(path: str, low: int, high: int) -> SourceFile:
+        return SourceFile(path, 1, f"001:{low}:{0:019}", f"001:{high}:{0:019}")
+
+    files = [a_file("below", 1, 2), a_file("in", 2, 3), a_file("above", 5, 6), SourceFile("unknown", 1)]
+    order = order_of([(A, Position(2), Position(4))], files, (A.stream,))
+    assert set(order.files) == {"in", "unknown"}
+    assert order.bounds == (Bound(A, f"001:2:{0:019}", "001:4;"),)
+    assert (order.others, order.ceiling) == (False, None)
+
+
+def test_a_file_leaves_with_all_of_its_rows_and_the_others_are_kept():
+    files = [SourceFile("two", 3), SourceFile("one", 7), SourceFile("three", 9)]
+    found = leaving_of(files, [a_piece(3), a_piece(4, path="two"), a_piece(5, key=B)])
+    assert [each.path for each in found.files] == ["one", "two"]
+    assert (found.kept, found.rows_of(A), found.rows_of(B)) == (4, 4, 2)
+    check_copied(found, Parsed(counts=(ShardCount(A, aside=4),)))
+    with pytest.raises(WrongShape, match="4 rows of other records, and 3 were copied"):
+        check_copied(found, Parsed(counts=(ShardCount(A, aside=3),)))
+
+
+def test_a_whole_window_has_to_be_there_as_its_ledgers_state_it():
+    check_whole(WINDOW, [a_piece(3, rows=6)])
+    for rows in (5, 7):
+        with pytest.raises(WrongShape, match="its ledgers state 6"):
+            check_whole(WINDOW, [a_piece(3, rows=rows)])
+    cut = replace(WINDOW, ranges=(replace(WINDOW.ranges[0], is_whole=False),))
+    check_whole(cut, [])
+
+
+@pytest.mark.parametrize(
+    ("typed", "aside", "is_refused"),
+    [
+        ([a_piece(3)], [a_piece(4, rows=1)], False),
+        ([a_piece(3)], [a_piece(4)], True),
+        ([a_piece(2, rows=1)], [], True),
+        ([], [a_piece(2, rows=1)], True),
+        ([], [], False),
+    ],
+)
+def test_no_row_leaves_whose_record_the_lake_table_lacks(
+    typed: list[Piece], aside: list[Piece], *, is_refused: bool
+):
+    plan = WavePlan((PlannedRange(A, None, Position(9), rows=3, first=f"001:3:{0:019}"),))
+    try:
+        check_covered(plan, Leaving(pieces=tuple(typed)), Leaving(pieces=tuple(aside)))
+    except WrongShape:
+        assert is_refused
+    else:
+        assert not is_refused
+
+
+def test_the_accounting_of_a_replacement_tells_its_window_and_the_rows_that_left():
+    told = with_removed(
+        {A: Accounting(3, 3)}, "w", typed=Leaving(pieces=(a_piece(3),)), aside=Leaving(pieces=(a_piece(4),))
+    )
+    assert told == {A: Accounting(3, 3, window="w", removed=(2, 2))}
+
+
+def test_the_quarantine_table_gets_the_new_rows_and_those_that_stay_in_exchange_for_whole_files():
+    def a_staged(path: str, *keys: ShardKey) -> StagedFile:
+        return StagedFile(path, frozenset(keys), 1, 1, b"", "2026-01-31", NOON)
+
+    found = for_quarantine(
+        {A: Accounting(5, 4, 1, aside=("d/new",))},
+        Parsed(aside=(a_staged("t/d/new", A),)),
+        Parsed(aside=(a_staged("t/d/kept", A, B),), counts=(ShardCount(A, aside=2), ShardCount(B, aside=1))),
+        Leaving((SourceFile("t/d/old", 9),)),
+    )
+    assert found == {
+        A: Accounting(3, 0, 3, aside=("d/new", "d/kept"), taken=("d/old",)),
+        B: Accounting(1, 0, 1, aside=("d/kept",), taken=("d/old",)),
+    }
+    assert all(each.is_complete for each in found.values())

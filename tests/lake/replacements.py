@@ -1,0 +1,67 @@
+"""Windows whose rows are replaced in a typed table. What Spark's tasks do is done in this process."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pipeline.core.lineage import LedgerPage
+from pipeline.core.parse_values import WaveLimits
+from pipeline.core.window import ReplayWindow
+from pipeline.core.window_making import Asked
+from pipeline.duties.replacing import Replacing
+from pipeline.lake import read
+from pipeline.lake.window_table import IcebergWindows
+from tests.lake.parsings import Killed
+from tests.lake.windows import WindowBed
+
+
+class ReplaceBed(WindowBed):
+    def window(self, asked: Asked) -> ReplayWindow:
+        return self.windowing().create(asked, how="a test", target=self.settings.name)
+
+    def replacing(
+        self,
+        window: ReplayWindow,
+        *,
+        limits: WaveLimits | None = None,
+        kill: str = "",
+        at: Callable[[str], None] = lambda _: None,
+    ) -> Replacing:
+        def on_arrow(arrow: str) -> None:
+            at(arrow)
+            if arrow == kill:
+                raise Killed(arrow)
+
+        ports, parsing = self.ports(), self.parsing()
+        return Replacing(
+            id=window.id,
+            windows=IcebergWindows(self.lake.handle()),
+            settings=self.settings,
+            ports=ports,
+            settling=replace(parsing.settling, table=ports.table, quarantine=ports.quarantine),
+            limits=limits or parsing.limits,
+            clock=self.clock,
+            run=parsing.run,
+            on_arrow=on_arrow,
+        )
+
+    def replace(self, window: ReplayWindow, **how: Any) -> list[str]:
+        """Replace the window's rows as a whole. Returns what each wave told."""
+        return [f"{wave}" for wave in self.replacing(window, **how).waves()]
+
+    def values(self) -> dict[int, int]:
+        """Sequence number -> the id that the parser read, of each row of the typed table."""
+        rows = read.rows(self.typed(), ("sequence_number", "id")).to_pylist()
+        found = {int(row["sequence_number"]): row["id"] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def aside(self) -> dict[int, tuple[str, str]]:
+        """Sequence number -> reason and version, of each row in quarantine."""
+        rows = read.rows(self.quarantine()).to_pylist()
+        found = {int(row["sequence_number"]): (row["reason"], row["version"]) for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def last_page(self) -> LedgerPage:
+        return next(self.typed().pages())
