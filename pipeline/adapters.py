@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,16 +18,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.core.window import ReplayWindow
 from pipeline.lake_ports import (
     KeptTable,
     LiveTable,
     Pages,
     ParsePorts,
     ProofTable,
+    ProvedTable,
     ReplayPorts,
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
@@ -300,6 +303,40 @@ class Adapters:
 
         session = partial(self.sessions.of, self.settings.workers[0].id)
         return IcebergProof(self.table("prove"), on_spark(session))
+
+    def proved_tables(self) -> Iterator[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them. On the Spark of the first worker in the settings."""
+        user = "prove"
+        for target in self.settings.parse:
+            yield self._proved(self.typed(target, user), self.quarantine(target, user))
+        for each in self.windows().all():
+            yield self._proved(self.window_table(each.window.id, user), window=each.window)
+
+    def _proved(
+        self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
+    ) -> TargetPorts:
+        from pipeline.lake.compare import ShufflingComparer
+        from pipeline.lake.compare import on_spark as shuffled_on_spark
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.prove import IcebergProof, on_spark
+
+        session = partial(self.sessions.of, self.settings.workers[0].id)
+        lake = self.table("prove")
+
+        def proved(of: IcebergTable) -> ProvedTable:
+            return ProvedTable(
+                of.identifier, of.exists, IcebergProof(of, on_spark(session)), IcebergLineage(of)
+            )
+
+        sides = (lake, table) if aside is None else (lake, table, aside)
+        return TargetPorts(
+            table=proved(table),
+            aside=None if aside is None else proved(aside),
+            source=IcebergSource(lake),
+            comparer=ShufflingComparer(shuffled_on_spark(session), [each.staging_spec for each in sides]),
+            window=window,
+        )
 
     def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage

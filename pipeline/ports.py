@@ -35,6 +35,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     WindowStore,
 )
 from pipeline.settings.parse_block import ParseSettings
@@ -350,6 +351,10 @@ class Ports(Protocol):
     def rewriter(self) -> Rewriter: ...
 
     def proof(self) -> ProofTable: ...
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them."""
+        ...
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """`run`: the id of the run that parses, for the tables' history."""

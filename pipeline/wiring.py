@@ -507,6 +507,7 @@ class Wiring:
             source=lambda: ports.source("prove"),
             settings=self.settings.upkeep,
             clock=ports.clock,
+            made=ports.proved_tables,
         )
 
     def adopting(self) -> Adopting:

@@ -1,5 +1,6 @@
 """The ports of an application, made from the Dagster resources that an asset was given."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
@@ -14,6 +15,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     WindowStore,
 )
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
@@ -69,6 +71,9 @@ class ResourcePorts:
 
     def proof(self) -> ProofTable:
         return self.spark.proof()
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        return self.spark.proved_tables()
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         return self.spark.parsing(target, run)

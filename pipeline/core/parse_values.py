@@ -60,6 +60,8 @@ class SourceFile:
     """The lowest and the highest shard id in the file, where they are known."""
     deletes: bool = False
     """Whether another engine has deleted rows of the file by a delete file."""
+    day: str | None = None
+    """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
 
 
 @dataclass(frozen=True, slots=True)

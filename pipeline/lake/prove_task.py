@@ -53,7 +53,7 @@ def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
         {(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(spec.spans)}, spec.spans
     )
     try:
-        for piece in _pieces(file.path, spec.staging):
+        for piece in pieces_of(file.path, spec.staging):
             counter.add(piece)
     except FileNotFoundError:
         return FileCount(file.path, file.day, file.rows, error="the file is gone from the storage")
@@ -92,7 +92,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     keys: list[pa.Array[Any]] = []
     places: list[pa.Array[Any]] = []
     for number, path in enumerate(overlap.files):
-        for piece in _pieces(path, spec.staging):
+        for piece in pieces_of(path, spec.staging):
             sound = piece.filter(is_sound_row(piece))
             of_shard = sound.filter(is_of_shard(sound, wanted))
             found = keys_of(of_shard)
@@ -116,7 +116,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _pieces(path: str, spec: StagingSpec) -> Iterator[pa.Table]:
+def pieces_of(path: str, spec: StagingSpec) -> Iterator[pa.Table]:
     """The rows in pieces, with the columns of `_COLUMNS`, which are found by their ids: a column may have been renamed."""
     files, inside = _place(path, spec)
     ids = {name: str(number).encode() for name, number in spec.field_ids}

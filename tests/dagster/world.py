@@ -83,6 +83,9 @@ class Ports:
     def proof(self) -> Any:
         raise AssertionError("the memory table has no Parquet files that a proof could read")
 
+    def proved_tables(self) -> Any:
+        raise AssertionError("no target is parsed here")
+
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
 

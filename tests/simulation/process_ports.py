@@ -190,6 +190,9 @@ class ProcessPorts:
     def proof(self) -> Any:
         raise AssertionError("the simulator's judges prove its tables")
 
+    def proved_tables(self) -> Any:
+        raise AssertionError("the simulator's judges prove its tables")
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         raise AssertionError("the simulated fleet parses no target")
 
