@@ -88,7 +88,8 @@ def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
     derived = {
         key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
     }
-    return Story(steps, derived, story.replays, story.lost, story.dropped)
+    replays = {key: tuple(map(_as_in_source, its)) for key, its in story.replays.items()}
+    return Story(steps, derived, replays, story.lost, story.dropped)
 
 
 def _as_in_source(step: Step) -> Step:
