@@ -225,6 +225,32 @@ class Comparer(Protocol):
         ...
 
 
+class OtherSide(Protocol):
+    """The output of another consumer of the same stream, and its rows beside those of the lake table."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether payloads are compared."""
+        ...
+
+    def paths(self) -> tuple[str, ...]:
+        """Its data files. Raises BadSetting where there is none that can be read."""
+        ...
+
+    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        """The rows of each file, and those of them that are in none of the spans."""
+        ...
+
+    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other in the lake table's files and in those of the other side."""
+        ...
+
+
 class TableFiles(Protocol):
     """The files of a table, for upkeep. Nothing else deletes files."""
 

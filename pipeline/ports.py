@@ -20,6 +20,7 @@ from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.lease import Lease
 from pipeline.core.position import Start
+from pipeline.core.shadow import OtherRows
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
@@ -28,6 +29,7 @@ from pipeline.lake_ports import (
     LakeTable,
     LineageTable,
     LiveTable,
+    OtherSide,
     Pages,
     ParsePorts,
     ProofTable,
@@ -358,6 +360,10 @@ class Ports(Protocol):
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """`run`: the id of the run that parses, for the tables' history."""
+        ...
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
         ...
 
     def windows(self) -> WindowStore: ...

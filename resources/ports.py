@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.core.shadow import OtherRows
 from pipeline.lake_ports import (
     LakeTable,
     LineageTable,
     LiveTable,
+    OtherSide,
     Pages,
     ParsePorts,
     ProofTable,
@@ -71,6 +73,9 @@ class ResourcePorts:
 
     def proof(self) -> ProofTable:
         return self.spark.proof()
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        return self.spark.other_side(rows, files=files, table=table)
 
     def proved_tables(self) -> Iterable[TargetPorts]:
         return self.spark.proved_tables()

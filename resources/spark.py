@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.lake_ports import ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage, TargetPorts
+from pipeline.core.shadow import OtherRows
+from pipeline.lake_ports import OtherSide, ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage, TargetPorts
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
@@ -35,6 +36,9 @@ class SparkResource(LazyPySparkResource):
 
     def proof(self) -> ProofTable:
         return self.ports.proof()
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        return self.ports.other_side(rows, files=files, table=table)
 
     def proved_tables(self) -> Iterable[TargetPorts]:
         return self.ports.proved_tables()

@@ -142,12 +142,12 @@ class Proof:
 
     def lines(self) -> Iterator[str]:
         """For people: each check with what it found, what isn't proved, and the sentence."""
-        yield from _told(self.checks)
+        yield from told_lines(self.checks)
         yield from self._read()
         yield from _forgotten(self.forgotten)
         for table in self.tables:
             yield f"{table.name}: {table.counts}"
-            yield from _told(table.checks)
+            yield from told_lines(table.checks)
             unchanged = f"; {counted(table.unchanged, 'file')} unchanged" if table.unchanged else ""
             yield f"{counted(table.rows, 'row')} of {counted(table.files, 'file')} read{unchanged}"
             yield from _forgotten(table.forgotten)
@@ -192,7 +192,7 @@ def _text(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
-def _told(checks: Iterable[Check]) -> Iterator[str]:
+def told_lines(checks: Iterable[Check]) -> Iterator[str]:
     checks = tuple(checks)
     for check in checks:
         yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"

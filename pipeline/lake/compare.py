@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline.core.proof_rows import FileCount, ShardSpans
 from pipeline.core.row_patterns import Comparing, Pattern
+from pipeline.core.shadow import OtherRows
 from pipeline.errors import Unreachable
-from pipeline.lake.compare_task import SideFile
+from pipeline.lake.compare_task import SideFile, SideSpec
+from pipeline.lake.prove import RunTasks
 from pipeline.lake.ship import ship
 from pipeline.lake.spark_job import cause_of, is_of_spark
-from pipeline.lake.stage_codec import decode_patterns
+from pipeline.lake.stage_codec import decode_counts, decode_patterns
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import Comparer, OnWaiting, StagingSpec
+from pipeline.lake_ports import Comparer, OnWaiting, OtherSide, StagingSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +58,8 @@ def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> li
 
 
 class ShufflingComparer(Comparer):
-    def __init__(self, shuffle: Shuffle, specs: Sequence[Callable[[], StagingSpec]]) -> None:
-        """`specs`: of the tables on each side."""
+    def __init__(self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]]) -> None:
+        """`specs`: of each side."""
         self._shuffle = shuffle
         self._specs = specs
 
@@ -74,6 +77,52 @@ class ShufflingComparer(Comparer):
         return tuple(each for answer in answers for each in decode_patterns(answer))
 
 
+class OtherFiles(OtherSide):
+    """The other side as files, or as the data files of an Iceberg table."""
+
+    def __init__(
+        self,
+        name: str,
+        list_files: Callable[[], tuple[str, ...]],
+        spec: Callable[[], StagingSpec],
+        rows: OtherRows,
+        *,
+        run: RunTasks,
+        shuffle: Shuffle,
+    ) -> None:
+        """`spec`: that of the lake table."""
+        self._name = name
+        self._list = list_files
+        self._spec = spec
+        self._rows = rows
+        self._run = run
+        self._shuffle = shuffle
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def paths(self) -> tuple[str, ...]:
+        return self._list()
+
+    @property
+    def has_payloads(self) -> bool:
+        return self._rows.columns.data is not None
+
+    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        answers = self._run(len(paths), _counter(tuple(paths), self._there(), tuple(spans)))
+        return tuple(sorted((each for a in answers for each in decode_counts(a)), key=lambda c: c.path))
+
+    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
+        return ShufflingComparer(self._shuffle, [self._here, self._there]).compare([here, there], wanted)
+
+    def _here(self) -> SideSpec:
+        return SideSpec(self._spec(), payload=self.has_payloads)
+
+    def _there(self) -> SideSpec:
+        return SideSpec(self._spec(), other=self._rows)
+
+
 # Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
 # the shipped zip.
 
@@ -85,6 +134,16 @@ def _reader(files: Sequence[SideFile], wanted: Comparing) -> Read:
         return marked_rows(files[number], wanted)
 
     return read
+
+
+def _counter(paths: Sequence[str], spec: SideSpec, spans: Sequence[ShardSpans]) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
+        from pipeline.lake.compare_task import count_other
+        from pipeline.lake.stage_codec import encode_counts
+
+        return encode_counts((count_other(paths[number], spec, spans),))
+
+    return work
 
 
 def _judge(sides: int) -> Judge:

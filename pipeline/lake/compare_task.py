@@ -7,17 +7,22 @@ Nothing here imports Spark or the catalog. Of a row only the columns that say wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.core.proof_rows import FileCount, ShardSpans
+from pipeline.core.rewriting import LiveFile
 from pipeline.core.row_patterns import MOST_NAMED, NO_BUCKET, Comparing, Pattern
+from pipeline.core.shadow import OtherRows
+from pipeline.errors import WrongShape
+from pipeline.lake.other_rows import digests, rows_at
 from pipeline.lake.prove_count import is_sound_row, keys_of, number_in, shards_of
-from pipeline.lake.prove_task import pieces_of
+from pipeline.lake.prove_task import counted_by, counter_of, pieces_of
 from pipeline.lake_ports import StagingSpec
 
 COLUMNS = (
@@ -33,21 +38,58 @@ SCHEMA = pa.schema(COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
+class SideSpec:
+    """How the files of one side are read."""
+
+    staging: StagingSpec
+    payload: bool = False
+    """Whether payloads are compared."""
+    other: OtherRows | None = None
+    """The columns of another consumer's output; None for a table that Headrace has written."""
+
+
+@dataclass(frozen=True, slots=True)
 class SideFile:
-    """A data file of one of the tables."""
+    """A data file of one of the sides."""
 
     side: int
     path: str
-    spec: StagingSpec
+    spec: SideSpec
 
 
 def marked_rows(file: SideFile, wanted: Comparing) -> Iterator[pa.RecordBatch]:
-    """The rows of the file that are compared, with their buckets. A file that can't be read has none: the proof has told that already."""
+    """The rows of the file that are compared, with their buckets. A file that can't be read has none: what counts the rows tells that."""
     try:
-        for piece in pieces_of(file.path, file.spec):
+        for piece in _pieces(file.path, file.spec):
             yield from marked(piece, file.side, wanted)
     except (FileNotFoundError, pa.ArrowInvalid):
         return
+
+
+def _pieces(path: str, spec: SideSpec) -> Iterator[pa.Table]:
+    if spec.other is not None:
+        yield from rows_at(path, spec.staging, spec.other)
+        return
+    for piece in pieces_of(path, spec.staging, payload=spec.payload):
+        if spec.payload:
+            yield piece.append_column("digest", digests(piece["data"].to_pylist()))
+        else:
+            yield piece
+
+
+def count_other(path: str, spec: SideSpec, spans: Sequence[ShardSpans]) -> FileCount:
+    """The rows of a file of another consumer. Its payloads aren't read."""
+    counter, file = counter_of(spans), LiveFile(path, None, 0, 0)
+    other = spec.other
+    rows = None if other is None else replace(other, columns=replace(other.columns, data=None))
+    try:
+        for piece in _pieces(path, replace(spec, other=rows)):
+            counter.add(piece)
+    except FileNotFoundError:
+        return FileCount(path, None, 0, error="the file is gone")
+    except WrongShape as error:
+        return FileCount(path, None, 0, error=str(error))
+    return counted_by(counter, file)
 
 
 def marked(piece: pa.Table, side: int, wanted: Comparing) -> Iterator[pa.RecordBatch]:

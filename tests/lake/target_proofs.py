@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pipeline.core.proof import ALL, Proof, TableProof, Window
 from pipeline.core.window import ReplayWindow
 from pipeline.duties.proving import Proving
 from pipeline.lake.compare import Judge, Read, ShufflingComparer
-from pipeline.lake.compare_task import in_buckets
+from pipeline.lake.compare_task import SideSpec, in_buckets
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
@@ -39,9 +40,13 @@ def _proved(table: IcebergTable) -> ProvedTable:
     )
 
 
+def side(table: IcebergTable) -> SideSpec:
+    return SideSpec(table.staging_spec())
+
+
 def typed_ports(bed: Bed) -> TargetPorts:
     lake, table, aside = bed.lake.handle(), bed.typed(), bed.quarantine()
-    specs = [each.staging_spec for each in (lake, table, aside)]
+    specs = [partial(side, each) for each in (lake, table, aside)]
     return TargetPorts(
         table=_proved(table),
         aside=_proved(aside),
@@ -56,7 +61,7 @@ def window_ports(bed: WindowBed, window: ReplayWindow) -> TargetPorts:
         table=_proved(table),
         aside=None,
         source=IcebergSource(lake),
-        comparer=ShufflingComparer(shuffled, [lake.staging_spec, table.staging_spec]),
+        comparer=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
         window=window,
     )
 

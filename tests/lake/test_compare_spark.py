@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.lake_ports import TargetPorts
 from pipeline.settings.model import SparkSettings
 from tests.lake.parsings import BAD, A, B, Bed, good
-from tests.lake.target_proofs import changed, moved_to, prove, typed_ports, wrong
+from tests.lake.target_proofs import changed, moved_to, prove, side, typed_ports, wrong
 from tests.spark import SparkServer
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def test_spark_finds_the_row_that_took_the_place_of_another(tmp_path: Path, spar
     bed.parsing().wave()
 
     def ports() -> TargetPorts:
-        specs = [each.staging_spec for each in (bed.lake.handle(), bed.typed(), bed.quarantine())]
+        specs = [partial(side, each) for each in (bed.lake.handle(), bed.typed(), bed.quarantine())]
         return replace(typed_ports(bed), comparer=ShufflingComparer(on_spark(lambda _: spark), specs))
 
     assert wrong(prove(bed, ports)[1]) == []
