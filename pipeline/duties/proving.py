@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.proof import ALL, Proof, Window
@@ -44,18 +45,25 @@ class Proving:
         """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier proof."""
         look = self.table.look()
         entries = [each for each in self.lineage.entries() if each.sequence <= look.sequence]
-        proof = self._of_lake(look, entries, window, anew=anew)
+        before = self.table.remembered()
+        proof = self._of_lake(look, entries, before, window, anew=anew)
         story = story_of(entries)
         moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
-        kept_from = first_kept_day(self.clock.now(), self.settings.retention, None)
+        kept_from = self._kept_from(before)
         tables = (
             ProvingTarget(ports=each, moved=moved, kept_from=kept_from).run(window, anew=anew)
             for each in self.made()
         )
         return replace(proof, tables=tuple(each for each in tables if each is not None))
 
-    def _of_lake(self, look: ProofLook, entries: _Entries, window: Window, *, anew: bool) -> Proof:
-        before = self.table.remembered()
+    def _kept_from(self, before: Proved | None) -> date | None:
+        """The first day that the retention keeps."""
+        known = None if before is None else before.kept_from
+        return first_kept_day(self.clock.now(), self.settings.retention, known)
+
+    def _of_lake(
+        self, look: ProofLook, entries: _Entries, before: Proved | None, window: Window, *, anew: bool
+    ) -> Proof:
         seen = self._without_rows(look, entries, window, before)
         may_skip = not anew and window.is_all and before is not None and is_of(before, entries, seen.story)
         with_rows = self._new_rows(seen, before) if before is not None and may_skip else None
@@ -75,8 +83,7 @@ class Proving:
         self, look: ProofLook, entries: _Entries, window: Window, before: Proved | None
     ) -> ProofEvidence:
         story = story_of(entries)
-        known = None if before is None else before.kept_from
-        kept_from = first_kept_day(self.clock.now(), self.settings.retention, known)
+        kept_from = self._kept_from(before)
         listed, unlisted = self._listed(look)
         return ProofEvidence(
             snapshot=look.state.snapshot,
