@@ -9,11 +9,10 @@ records of the same day. Otherwise all rows are read anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.proof import ALL, Proof, Window
 from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
@@ -21,14 +20,12 @@ from pipeline.core.proof_counts import changed_days, overlaps
 from pipeline.core.proof_families import ListedShards
 from pipeline.core.proof_rows import first_kept_day, plan_rows
 from pipeline.core.stream import StreamId
-from pipeline.duties.proof_memory import files_of_days, is_of, proved_now
+from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
 from pipeline.duties.proving_target import ProvingTarget
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved, TargetPorts
 from pipeline.ports import Clock, ShardSource
 from pipeline.settings.upkeep_block import UpkeepSettings
-
-_Entries = Sequence[LedgerEntry | Lost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ class Proving:
         return first_kept_day(self.clock.now(), self.settings.retention, known)
 
     def _of_lake(
-        self, look: ProofLook, entries: _Entries, before: Proved | None, window: Window, *, anew: bool
+        self, look: ProofLook, entries: Entries, before: Proved | None, window: Window, *, anew: bool
     ) -> Proof:
         seen = self._without_rows(look, entries, window, before)
         may_skip = not anew and window.is_all and before is not None and is_of(before, entries, seen.story)
@@ -80,7 +77,7 @@ class Proving:
         return proof
 
     def _without_rows(
-        self, look: ProofLook, entries: _Entries, window: Window, before: Proved | None
+        self, look: ProofLook, entries: Entries, window: Window, before: Proved | None
     ) -> ProofEvidence:
         story = story_of(entries)
         kept_from = self._kept_from(before)
@@ -113,7 +110,7 @@ class Proving:
         unchanged = self.table.look_again([each for each in files if each.path in before.files])
         return replace(seen, plan=plan, counts=counts, unchanged=unchanged, since=before.snapshot)
 
-    def _remember(self, seen: ProofEvidence, entries: _Entries, before: Proved | None) -> None:
+    def _remember(self, seen: ProofEvidence, entries: Entries, before: Proved | None) -> None:
         known = None if seen.since is None else before
         if proved := proved_now(entries, seen.live, seen.counts, known, kept_from=seen.kept_from):
             self.table.remember(proved)

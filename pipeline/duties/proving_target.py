@@ -54,18 +54,30 @@ class ProvingTarget:
         view = source_view(table.look.story, late)
         sides = (table,) if aside is None else (table, aside)
         may_skip = not anew and window.is_all and _may_skip(sides)
-        counted = self._new_rows(view, sides) if may_skip else None
-        plan, read = counted or self._all_rows(view, sides, window)
-        seen = self._compared(plan, read)
-        seen = replace(seen, is_whole=counted is None and window.is_all and not late)
-        proof = target_proof(seen)
+        seen = self._of_new_rows(view, sides) if may_skip else None
+        # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
+        is_new = seen is not None and target_proof(seen[0]).holds
+        if seen is None or not is_new:
+            plan, read = self._all_rows(view, sides, window)
+            seen = replace(self._compared(plan, read), is_whole=window.is_all and not late), read
+        evidence, read = seen
+        proof = target_proof(evidence)
         if not proof.holds or not window.is_all or late:
             return proof
         try:
-            _remember(read, is_new=counted is not None)
+            _remember(read, is_new=is_new)
         except HeadraceError as error:
             return replace(proof, forgotten=str(error))
         return proof
+
+    def _of_new_rows(
+        self, view: Story, sides: tuple[_Side, ...]
+    ) -> tuple[TargetEvidence, tuple[_Side, ...]] | None:
+        found = self._new_rows(view, sides)
+        if found is None:
+            return None
+        plan, read = found
+        return replace(self._compared(plan, read), is_whole=False), read
 
     def _all_rows(
         self, view: Story, sides: tuple[_Side, ...], window: Window

@@ -249,6 +249,16 @@ def test_a_second_proof_reads_only_what_is_new(bed: Bed):
     assert prove(bed, anew=True).rows == 22
 
 
+def test_where_something_new_is_wrong_all_rows_are_read(bed: Bed):
+    prove(bed)
+    bed.land(B, {30: good(30), 31: BAD}, arrival=NOON + DAY)
+    bed.parsing().wave()
+    with removed(bed.typed(), 30):
+        told = prove(bed)
+    assert told.rows == 21
+    assert any(text.endswith(f"in no table: {B.shard_id} 30") for text in wrong(told))
+
+
 def test_a_window_of_time_compares_only_its_ranges(bed: Bed):
     bed.land(B, {40: good(40)}, arrival=NOON + DAY)
     bed.parsing().wave()
