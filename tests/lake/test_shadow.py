@@ -17,8 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
+from pipeline.core.position import Position
 from pipeline.core.proof import ALL, Window
-from pipeline.core.shadow import OtherColumns, OtherRows, PayloadForm, Shadow, stream_of
+from pipeline.core.proof_chains import Story, story_of
+from pipeline.core.row_patterns import comparing
+from pipeline.core.shadow import OtherColumns, OtherRows, PayloadForm, Shadow, plan_shadow, stream_of
 from pipeline.core.stream import StreamId
 from pipeline.duties.shadowing import Shadowing
 from pipeline.errors import BadSetting, Unknown
@@ -243,3 +247,12 @@ def test_the_stream_is_the_newest_life_of_the_one_that_was_asked_for():
         stream_of([*orders, others], None)
     with refused("no records of a stream 'x'"):
         stream_of(orders, "x")
+
+
+def test_a_recorded_gap_is_compared_and_a_range_that_a_kcl_worker_has_read_is_not():
+    def story(kind: Kind) -> Story:
+        gap = Range(kind, A, None, Position(10), run="r", claim="c")
+        return story_of([LedgerEntry(1, 1, NOON, LedgerPage((gap,)))])
+
+    assert not comparing(plan_shadow(story(Kind.SKIPPED), A.stream)).is_empty
+    assert comparing(plan_shadow(story(Kind.FOREIGN), A.stream)).is_empty
