@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipeline.core.proof_rows import CountPlan, ShardSpans
 
-MOST_ROWS = 500_000
+MOST_ROWS = 100_000
 """Rows that the ledgers state for one bucket, unless a single range has more."""
 MOST_NAMED = 5
 """Rows of one pattern that are named, and not only counted."""
