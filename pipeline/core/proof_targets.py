@@ -19,7 +19,7 @@ from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_withou
 from pipeline.core.proof_checks import hidden_rows
 from pipeline.core.proof_counts import strange_rows, wrong_files
 from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, not_replaced, two_generations
-from pipeline.core.redrive_chain import is_chain, shard_of
+from pipeline.core.redrive_chain import chain_of, is_chain, shard_of
 from pipeline.core.rewriting import LiveFiles
 from pipeline.core.row_patterns import Pattern, by_span
 from pipeline.core.stream import ShardKey
@@ -285,13 +285,11 @@ class _Numbers:
 def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
     """What redrives after this sequence number have moved out of quarantine."""
     found = _Numbers()
-    for chain, steps in story.steps.items():
-        if is_chain(chain) and shard_of(chain) == key:
-            for step in steps:
-                account = accounting_of(step)
-                if account is not None and step.sequence > since:
-                    found.parsed += account.parsed
-                    found.dropped += sum(account.dropped.values())
+    for step in story.steps.get(chain_of(key), ()):
+        account = accounting_of(step)
+        if account is not None and step.sequence > since:
+            found.parsed += account.parsed
+            found.dropped += sum(account.dropped.values())
     return found
 
 
