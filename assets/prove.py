@@ -52,6 +52,6 @@ def _metadata(proof: Proof) -> dict[str, dg.MetadataValue]:
         "proof": dg.MarkdownMetadataValue("\n".join(("```", *proof.lines(), "```"))),
         "records proved": number(proof.records if proof.holds else 0),
         "things not proved": number(len(proof.unproved)),
-        "mistakes": number(sum(check.count for check in proof.checks)),
-        "rows read": number(proof.rows),
+        "mistakes": number(sum(check.count for check in proof.all_checks)),
+        "rows read": number(proof.rows + sum(table.rows for table in proof.tables)),
     }

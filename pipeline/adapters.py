@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.core.shadow import OtherRows
+from pipeline.core.window import ReplayWindow
 from pipeline.lake_ports import (
     KeptTable,
     LiveTable,
+    OtherSide,
     Pages,
     ParsePorts,
     ProofTable,
+    ProvedTable,
     ReplayPorts,
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     Thinned,
     WindowStore,
 )
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
     from pipeline.aws.table_layout import KnownPlaces
+    from pipeline.lake.compare_task import SideSpec
     from pipeline.lake.iceberg import IcebergTable
     from pipeline.lake.lineage_table import IcebergLineage
     from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
@@ -311,6 +317,65 @@ class Adapters:
         session = partial(self.sessions.of, self.settings.workers[0].id)
         return IcebergProof(self.table("prove"), on_spark(session))
 
+    def proved_tables(self) -> Iterator[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them. On the Spark of the first worker in the settings."""
+        user = "prove"
+        for target in self.settings.parse:
+            yield self._proved(self.typed(target, user), self.quarantine(target, user))
+        for each in self.windows().all():
+            yield self._proved(self.window_table(each.window.id, user), window=each.window)
+
+    def _proved(
+        self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
+    ) -> TargetPorts:
+        from pipeline.lake.compare import ShufflingComparer
+        from pipeline.lake.compare import on_spark as shuffled_on_spark
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.prove import IcebergProof, on_spark
+
+        session = partial(self.sessions.of, self.settings.workers[0].id)
+        lake = self.table("prove")
+
+        def proved(of: IcebergTable) -> ProvedTable:
+            return ProvedTable(
+                of.identifier, of.exists, IcebergProof(of, on_spark(session)), IcebergLineage(of)
+            )
+
+        sides = (lake, table) if aside is None else (lake, table, aside)
+        return TargetPorts(
+            table=proved(table),
+            aside=None if aside is None else proved(aside),
+            source=IcebergSource(lake),
+            comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
+            window=window,
+        )
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        from pipeline.lake.compare import OtherFiles
+        from pipeline.lake.compare import on_spark as shuffled_on_spark
+        from pipeline.lake.other_rows import files_at
+        from pipeline.lake.other_table import files_of_table
+        from pipeline.lake.prove import on_spark
+
+        session = partial(self.sessions.of, self.settings.workers[0].id)
+        lake = self.table("shadow")
+
+        def paths() -> tuple[str, ...]:
+            if table is not None:
+                return files_of_table(lake.catalog, table)
+            return files_at(files or "", lake.staging_spec())
+
+        return OtherFiles(
+            table or files or "",
+            paths,
+            lake.staging_spec,
+            rows,
+            run=on_spark(session),
+            shuffle=shuffled_on_spark(session),
+        )
+
     def lineage(self, writer: str) -> IcebergLineage:
         from pipeline.lake.lineage_table import IcebergLineage
 
@@ -353,3 +418,9 @@ class Adapters:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]  # type: ignore[return-value] # each name is made by one function
+
+
+def _side(table: IcebergTable) -> SideSpec:
+    from pipeline.lake.compare_task import SideSpec
+
+    return SideSpec(table.staging_spec())

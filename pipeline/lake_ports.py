@@ -23,6 +23,7 @@ from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardS
 from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
+from pipeline.core.row_patterns import Comparing, Pattern
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import Through
@@ -216,6 +217,41 @@ class ProofTable(Protocol):
     def remember(self, proved: Proved) -> None: ...
 
 
+class Comparer(Protocol):
+    """Tables as a proof compares them, row by row. Nothing here changes a table."""
+
+    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files. A file that is gone
+        or isn't Parquet has no rows."""
+        ...
+
+
+class OtherSide(Protocol):
+    """The output of another consumer of the same stream, and its rows beside those of the lake table."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether payloads are compared."""
+        ...
+
+    def paths(self) -> tuple[str, ...]:
+        """Its data files. Raises BadSetting where there is none that can be read."""
+        ...
+
+    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        """The rows of each file, and those of them that are in none of the spans."""
+        ...
+
+    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other in the lake table's files and in those of the other side."""
+        ...
+
+
 class TableFiles(Protocol):
     """The files of a table, for upkeep. Nothing else deletes files."""
 
@@ -346,6 +382,29 @@ class KeptTable:
     live: LiveTable
     rewriter: Callable[[], Rewriter]
     lineage: Callable[[], LineageTable]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedTable:
+    """A typed table, its quarantine table or the table of a window, as a proof reads it."""
+
+    name: str
+    exists: Callable[[], bool]
+    rows: ProofTable
+    lineage: LineageTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPorts:
+    """What the proof of a table needs that was made of the lake table."""
+
+    table: ProvedTable
+    aside: ProvedTable | None
+    """The quarantine table; None for the table of a window."""
+    source: SourceTable
+    comparer: Comparer
+    """Of the lake table, the table, and its quarantine table."""
+    window: ReplayWindow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

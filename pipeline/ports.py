@@ -20,6 +20,7 @@ from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.lease import Lease
 from pipeline.core.position import Start
+from pipeline.core.shadow import OtherRows
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
@@ -28,6 +29,7 @@ from pipeline.lake_ports import (
     LakeTable,
     LineageTable,
     LiveTable,
+    OtherSide,
     Pages,
     ParsePorts,
     ProofTable,
@@ -35,6 +37,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     WindowStore,
 )
 from pipeline.settings.parse_block import ParseSettings
@@ -351,8 +354,16 @@ class Ports(Protocol):
 
     def proof(self) -> ProofTable: ...
 
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them."""
+        ...
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """`run`: the id of the run that parses, for the tables' history."""
+        ...
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
         ...
 
     def windows(self) -> WindowStore: ...

@@ -24,6 +24,7 @@ from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.shadow import OtherColumns, OtherRows
 from pipeline.core.window import ReplayWindow, window_table
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
@@ -49,6 +50,7 @@ from pipeline.duties.replacing import Replacing
 from pipeline.duties.replaying import Replaying
 from pipeline.duties.run import OnWave, Reading, Run
 from pipeline.duties.settling import Settling
+from pipeline.duties.shadowing import Shadowing
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
@@ -566,6 +568,19 @@ class Wiring:
             source=lambda: ports.source("prove"),
             settings=self.settings.upkeep,
             clock=ports.clock,
+            made=ports.proved_tables,
+        )
+
+    def shadowing(
+        self, columns: OtherColumns, *, stream: str | None, files: str | None, table: str | None
+    ) -> Shadowing:
+        """`files` or `table`: where the other consumer's output is."""
+        ports = self.ports
+        return Shadowing(
+            table=ports.proof(),
+            lineage=ports.lineage("shadow"),
+            other=lambda life: ports.other_side(OtherRows(life, columns), files=files, table=table),
+            stream=stream,
         )
 
     def adopting(self) -> Adopting:

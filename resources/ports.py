@@ -1,12 +1,15 @@
 """The ports of an application, made from the Dagster resources that an asset was given."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.core.shadow import OtherRows
 from pipeline.lake_ports import (
     LakeTable,
     LineageTable,
     LiveTable,
+    OtherSide,
     Pages,
     ParsePorts,
     ProofTable,
@@ -14,6 +17,7 @@ from pipeline.lake_ports import (
     Rewriter,
     Stage,
     TableFiles,
+    TargetPorts,
     WindowStore,
 )
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
@@ -69,6 +73,12 @@ class ResourcePorts:
 
     def proof(self) -> ProofTable:
         return self.spark.proof()
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        return self.spark.other_side(rows, files=files, table=table)
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        return self.spark.proved_tables()
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         return self.spark.parsing(target, run)

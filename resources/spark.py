@@ -1,9 +1,12 @@
 """Spark, by the settings of each worker. A run starts it when it first needs it; a sensor never does."""
 
+from collections.abc import Iterable
+
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.lake_ports import ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage
+from pipeline.core.shadow import OtherRows
+from pipeline.lake_ports import OtherSide, ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage, TargetPorts
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
@@ -33,6 +36,12 @@ class SparkResource(LazyPySparkResource):
 
     def proof(self) -> ProofTable:
         return self.ports.proof()
+
+    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+        return self.ports.other_side(rows, files=files, table=table)
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        return self.ports.proved_tables()
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         """The tables of a target, and its parser on the first worker's Spark."""

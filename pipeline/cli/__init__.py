@@ -6,8 +6,9 @@ typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are impor
 and messages about mistyped arguments appear at once.
 
 Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of sysexits.h);
-130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by four commands only: `consume` when
-a shard failed, `demo` when the table doesn't match, `prove` when something is wrong, `status --strict` when something needs a person.
+130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by five commands only: `consume` when
+a shard failed, `demo` when the table doesn't match, `prove` when something is wrong, `shadow` when both sides differ, `status --strict` when
+something needs a person.
 """
 
 import argparse
@@ -34,6 +35,7 @@ COMMANDS = {
     "redrive": "parse records in quarantine again, with the present settings and code",
     "repair": "rebuild the positions of a lake table whose history was cut",
     "reposition": "decide which is right where a lease row and the lake table disagree",
+    "shadow": "compare the lake table with what another consumer made of the same stream, such as a KCL application",
     "skip": "give up records of a shard, and record the gap",
     "status": "show which worker reads which shard, of this or any KCL application",
     "stop": "stop workers cleanly, so that they give up their leases",

@@ -15,7 +15,7 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "prove",
         description="Prove that the lake table holds what its ledgers state: each range's records once, in one chain for each shard, "
-        "children after parents, each hash key read by one shard. Rows that an earlier proof has read aren't read again while their files "
+        "children after parents, each hash key read by one shard. Typed tables, their quarantine tables and the tables of windows are proved with it. Rows that an earlier proof has read aren't read again while their files "
         "are the same. The exit code is 0 if nothing is wrong, and 1 if something is. What can't be proved is named in both cases.",
     )
     add_config(parser)

@@ -64,6 +64,8 @@ class SourceFile:
     """No row of the file arrived later; None where that isn't known."""
     deletes: bool = False
     """Whether another engine has deleted rows of the file by a delete file."""
+    day: str | None = None
+    """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
 
 
 @dataclass(frozen=True, slots=True)

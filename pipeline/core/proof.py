@@ -81,8 +81,32 @@ def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableProof:
+    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or that of a window."""
+
+    name: str
+    checks: tuple[Check, ...]
+    counts: str
+    """How many rows the ledgers tell of, for people."""
+    rows: int = 0
+    """Rows of this table, of its quarantine table and of the lake table that were read for it."""
+    files: int = 0
+    unchanged: int = 0
+    """Data files that an earlier proof had read, and that are there with the size that they had."""
+    forgotten: str = ""
+    """As in Proof."""
+
+    @property
+    def holds(self) -> bool:
+        return not any(check.wrong for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     checks: tuple[Check, ...] = ()
+    """Of the lake table."""
+    tables: tuple[TableProof, ...] = ()
+    """The tables that were made of the lake table."""
     records: int = 0
     """Records of the ranges that are proved, if no check found something wrong."""
     unproved_records: int = 0
@@ -106,23 +130,27 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        return not any(check.wrong for check in self.checks)
+        return not any(check.wrong for check in self.all_checks)
+
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        return (*self.checks, *(check for table in self.tables for check in table.checks))
 
     @property
     def unproved(self) -> tuple[str, ...]:
-        return tuple(text for check in self.checks for text in check.unproved)
+        return tuple(text for check in self.all_checks for text in check.unproved)
 
     def lines(self) -> Iterator[str]:
         """For people: each check with what it found, what isn't proved, and the sentence."""
-        for check in self.checks:
-            yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"
-            yield from (f"       {text}" for text in check.wrong)
-            if check.count > len(check.wrong):
-                yield f"       and {check.count - len(check.wrong):,} more"
-        yield from (f"not proved: {text}" for text in self.unproved)
+        yield from told_lines(self.checks)
         yield from self._read()
-        if self.forgotten:
-            yield f"the next proof reads these rows again, because what this one has read can't be remembered: {self.forgotten}"
+        yield from _forgotten(self.forgotten)
+        for table in self.tables:
+            yield f"{table.name}: {table.counts}"
+            yield from told_lines(table.checks)
+            unchanged = f"; {counted(table.unchanged, 'file')} unchanged" if table.unchanged else ""
+            yield f"{counted(table.rows, 'row')} of {counted(table.files, 'file')} read{unchanged}"
+            yield from _forgotten(table.forgotten)
         yield str(self)
 
     def _read(self) -> Iterator[str]:
@@ -134,9 +162,9 @@ class Proof:
 
     def __str__(self) -> str:
         if not self.holds:
-            failed = [check for check in self.checks if check.wrong]
+            failed = [check for check in self.all_checks if check.wrong]
             return (
-                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
+                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
                 f"in snapshot {self.snapshot}; the first: {failed[0].wrong[0]}"
             )
         if not self.records:
@@ -146,6 +174,9 @@ class Proof:
                 f"proved: {counted(self.records, 'record')} of {counted(self.shards, 'shard')}{self._between()} "
                 f"{'is' if self.records == 1 else 'are'} in the table once each, in snapshot {self.snapshot}"
             )
+        if self.tables:
+            tables = ", ".join(table.name for table in self.tables)
+            proved += f"; each row is accounted for in {tables}"
         beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
         if not self.unproved:
             return proved
@@ -159,3 +190,18 @@ class Proof:
 
 def _text(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def told_lines(checks: Iterable[Check]) -> Iterator[str]:
+    checks = tuple(checks)
+    for check in checks:
+        yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"
+        yield from (f"       {text}" for text in check.wrong)
+        if check.count > len(check.wrong):
+            yield f"       and {check.count - len(check.wrong):,} more"
+    yield from (f"not proved: {text}" for check in checks for text in check.unproved)
+
+
+def _forgotten(why: str) -> Iterator[str]:
+    if why:
+        yield f"the next proof reads these rows again, because what this one has read can't be remembered: {why}"

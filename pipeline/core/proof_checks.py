@@ -85,7 +85,7 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
     yield checked(
         "each data file is there, with the rows that the table's metadata states",
         counted(len(seen.counts) + len(seen.unchanged), "file"),
-        (*wrong_files((*seen.counts, *seen.unchanged)), *_hidden_rows(seen.live)),
+        (*wrong_files((*seen.counts, *seen.unchanged)), *hidden_rows(seen.live)),
     )
     yield checked(
         "each range has as many rows as its ledger states",
@@ -117,7 +117,7 @@ def _hash_keys(seen: ProofEvidence) -> Iterator[Told]:
         )
 
 
-def _hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
+def hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
     if live.obstacle:
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
     if hidden := sum(bool(each.deletes) for each in live.files):

@@ -9,7 +9,7 @@ overlap, and only the sum of those that overlap can be compared.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -131,6 +131,15 @@ class CountPlan:
         if not known or len(known) < len(first) + len(last):
             return None
         return (min(known) - APPROXIMATE).date(), (max(known) + APPROXIMATE).date()
+
+    def may_be_on(self) -> Callable[[str | None], bool]:
+        """Whether a file with the rows of this arrival day may have rows of the ranges that are asked for."""
+        days = self.days()
+
+        def may(day: str | None) -> bool:
+            return days is None or day is None or days[0] <= date.fromisoformat(day) <= days[1]
+
+        return may if self.clusters else lambda _: False
 
 
 def plan_rows(

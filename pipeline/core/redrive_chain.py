@@ -23,6 +23,11 @@ def is_chain(key: ShardKey) -> bool:
     return key.shard_id.endswith(_SUFFIX)
 
 
+def shard_of(chain: ShardKey) -> ShardKey:
+    """The shard that a chain belongs to."""
+    return ShardKey(chain.stream, chain.shard_id.removesuffix(_SUFFIX))
+
+
 def next_link(at: Position | None) -> Position:
     """The position after one more redrive or replacement."""
     return Position(1 if at is None or at.sequence is None else at.sequence + 1)

@@ -9,25 +9,23 @@ records of the same day. Otherwise all rows are read anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.proof import ALL, Proof, Window
 from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
 from pipeline.core.proof_counts import changed_days, overlaps
 from pipeline.core.proof_families import ListedShards
-from pipeline.core.proof_rows import first_kept_day, must_read_all, plan_rows
-from pipeline.core.rewriting import LiveFile
+from pipeline.core.proof_rows import first_kept_day, plan_rows
 from pipeline.core.stream import StreamId
+from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
+from pipeline.duties.proving_target import ProvingTarget
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved
+from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved, TargetPorts
 from pipeline.ports import Clock, ShardSource
 from pipeline.settings.upkeep_block import UpkeepSettings
-
-_Entries = Sequence[LedgerEntry | Lost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +35,34 @@ class Proving:
     source: Callable[[], ShardSource]
     settings: UpkeepSettings
     clock: Clock
+    made: Callable[[], Iterable[TargetPorts]] = tuple
+    """The tables that were made of the lake table."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier proof."""
         look = self.table.look()
         entries = [each for each in self.lineage.entries() if each.sequence <= look.sequence]
         before = self.table.remembered()
+        proof = self._of_lake(look, entries, before, window, anew=anew)
+        story = story_of(entries)
+        moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
+        kept_from = self._kept_from(before)
+        tables = (
+            ProvingTarget(ports=each, moved=moved, kept_from=kept_from).run(window, anew=anew)
+            for each in self.made()
+        )
+        return replace(proof, tables=tuple(each for each in tables if each is not None))
+
+    def _kept_from(self, before: Proved | None) -> date | None:
+        """The first day that the retention keeps."""
+        known = None if before is None else before.kept_from
+        return first_kept_day(self.clock.now(), self.settings.retention, known)
+
+    def _of_lake(
+        self, look: ProofLook, entries: Entries, before: Proved | None, window: Window, *, anew: bool
+    ) -> Proof:
         seen = self._without_rows(look, entries, window, before)
-        may_skip = not anew and window.is_all and before is not None and _is_of(before, entries, seen)
+        may_skip = not anew and window.is_all and before is not None and is_of(before, entries, seen.story)
         with_rows = self._new_rows(seen, before) if before is not None and may_skip else None
         seen = with_rows or self._all_rows(seen)
         seen = replace(seen, doubled=self.table.doubled(overlaps(seen.plan, seen.counts), seen.plan.spans))
@@ -59,11 +77,10 @@ class Proving:
         return proof
 
     def _without_rows(
-        self, look: ProofLook, entries: _Entries, window: Window, before: Proved | None
+        self, look: ProofLook, entries: Entries, window: Window, before: Proved | None
     ) -> ProofEvidence:
         story = story_of(entries)
-        known = None if before is None else before.kept_from
-        kept_from = first_kept_day(self.clock.now(), self.settings.retention, known)
+        kept_from = self._kept_from(before)
         listed, unlisted = self._listed(look)
         return ProofEvidence(
             snapshot=look.state.snapshot,
@@ -79,7 +96,7 @@ class Proving:
         )
 
     def _all_rows(self, seen: ProofEvidence) -> ProofEvidence:
-        files = seen.live.files if seen.window.is_all else _of_window(seen)
+        files = seen.live.files if seen.window.is_all else files_of_days(seen.plan, seen.live)
         return replace(seen, counts=self.table.count(files, seen.plan.spans))
 
     def _new_rows(self, seen: ProofEvidence, before: Proved) -> ProofEvidence | None:
@@ -93,14 +110,10 @@ class Proving:
         unchanged = self.table.look_again([each for each in files if each.path in before.files])
         return replace(seen, plan=plan, counts=counts, unchanged=unchanged, since=before.snapshot)
 
-    def _remember(self, seen: ProofEvidence, entries: _Entries, before: Proved | None) -> None:
-        newest = next((each for each in reversed(entries) if isinstance(each, LedgerEntry)), None)
-        if newest is None:
-            return
-        digests = {each.path: (each.day, each.all) for each in seen.counts}
-        known = {} if before is None or seen.since is None else before.files
-        files = {each.path: digests.get(each.path) or known[each.path] for each in seen.live.files}
-        self.table.remember(Proved(newest.snapshot, newest.sequence, files, seen.kept_from))
+    def _remember(self, seen: ProofEvidence, entries: Entries, before: Proved | None) -> None:
+        known = None if seen.since is None else before
+        if proved := proved_now(entries, seen.live, seen.counts, known, kept_from=seen.kept_from):
+            self.table.remember(proved)
 
     def _listed(self, look: ProofLook) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:
         """What Kinesis lists of each stream, and the streams of which it lists nothing any more, with the reason."""
@@ -119,25 +132,3 @@ class Proving:
             else:
                 unlisted[stream] = f"the stream was deleted, and its name belongs to {present}"
         return found, unlisted
-
-
-def _is_of(before: Proved, entries: _Entries, seen: ProofEvidence) -> bool:
-    """Whether what an earlier proof has read needn't be read again. After a rollback of main it was about another history."""
-    is_of_main = any(
-        (each.snapshot, each.sequence) == (before.snapshot, before.sequence)
-        for each in entries
-        if isinstance(each, LedgerEntry)
-    )
-    return is_of_main and not must_read_all(seen.story, before.sequence)
-
-
-def _of_window(seen: ProofEvidence) -> list[LiveFile]:
-    """The files that may have rows of the ranges that are asked for: each file has the rows of one arrival day."""
-    if not seen.plan.clusters:
-        return []
-    days = seen.plan.days()
-    return [
-        each
-        for each in seen.live.files
-        if days is None or each.day is None or days[0] <= date.fromisoformat(each.day) <= days[1]
-    ]

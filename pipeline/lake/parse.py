@@ -19,9 +19,9 @@ from pipeline.core.json_columns import OBJECT, Fact, Judge, Limits, Struct, grow
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
-from pipeline.lake.compare_frame import keys_ddl, rows_type, side_by_side
 from pipeline.lake.decode import Decoder
 from pipeline.lake.duplicates import key_columns, small_columns
+from pipeline.lake.duplicates_frame import keys_ddl, rows_type, side_by_side
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parse_frame import Frames, columns_of

@@ -27,11 +27,14 @@ class IcebergSource(SourceTable):
         base = self._lake.base()
         with asking(f"the storage of {self._lake.identifier}"):
             live, known = self._manifests.look(base.table)
-        files = tuple(_file(known[each.path], base.table, deletes=bool(each.deletes)) for each in live.files)
+        files = tuple(
+            _file(known[each.path], base.table, deletes=bool(each.deletes), day=each.day)
+            for each in live.files
+        )
         return SourceLook(base.state.positions, files, live.obstacle)
 
 
-def _file(file: DataFile, table: Table, *, deletes: bool) -> SourceFile:
+def _file(file: DataFile, table: Table, *, deletes: bool, day: str | None) -> SourceFile:
     keys = _bounds(file, table, SORT_KEY)
     shards = _bounds(file, table, "shard_id")
     return SourceFile(
@@ -43,6 +46,7 @@ def _file(file: DataFile, table: Table, *, deletes: bool) -> SourceFile:
         oldest=moment_in(file.lower_bounds, table),
         newest=moment_in(file.upper_bounds, table),
         deletes=deletes,
+        day=day,
     )
 
 

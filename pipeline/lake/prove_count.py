@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -44,17 +44,12 @@ class SpanCounter:
         if len(piece) and not pc.all(is_sound).as_py():
             self._strange(piece.filter(pc.invert(is_sound)))
             piece = piece.filter(is_sound)
-        piece = piece.combine_chunks()
-        runs = _runs(piece)
-        if len(runs) > _MOST_RUNS:
-            piece = piece.sort_by([(name, "ascending") for name in _SHARD]).combine_chunks()
-            runs = _runs(piece)
+        piece, runs = _in_runs(piece)
         keys = keys_of(piece)
         sub: Any = piece["sub_sequence_number"].combine_chunks()
         numbers = marks(piece["sequence_number"].combine_chunks(), pc.fill_null(sub, pa.scalar(0)))
         for start, stop in runs:
-            name = tuple(piece[column][start].as_py() for column in _SHARD)
-            place = self.places.get(name)
+            place = self.places.get(_name_at(piece, start))
             if place is None:
                 self._strange(piece.slice(start, stop - start))
             else:
@@ -137,6 +132,26 @@ def text_scalar(value: str) -> Any:
 def keys_of(rows: pa.Table) -> Any:
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     return keys.combine_chunks()
+
+
+def shards_of(rows: pa.Table) -> Iterator[tuple[_Name, pa.Table]]:
+    """The rows by shard. A shard comes more than once where its rows don't stand together."""
+    rows, runs = _in_runs(rows)
+    for start, stop in runs:
+        yield _name_at(rows, start), rows.slice(start, stop - start)
+
+
+def _name_at(rows: pa.Table, at: int) -> Any:
+    return tuple(rows[column][at].as_py() for column in _SHARD)
+
+
+def _in_runs(rows: pa.Table) -> tuple[pa.Table, list[tuple[int, int]]]:
+    rows = rows.combine_chunks()
+    runs = _runs(rows)
+    if len(runs) > _MOST_RUNS:
+        rows = rows.sort_by([(name, "ascending") for name in _SHARD]).combine_chunks()
+        runs = _runs(rows)
+    return rows, runs
 
 
 def _runs(rows: pa.Table) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ task needs tens of megabytes, however large its files are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +49,9 @@ class ProofSpec:
 
 
 def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
-    counter = SpanCounter(
-        {(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(spec.spans)}, spec.spans
-    )
+    counter = counter_of(spec.spans)
     try:
-        for piece in _pieces(file.path, spec.staging):
+        for piece in pieces_of(file.path, spec.staging):
             counter.add(piece)
     except FileNotFoundError:
         return FileCount(file.path, file.day, file.rows, error="the file is gone from the storage")
@@ -61,6 +59,10 @@ def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
         return FileCount(
             file.path, file.day, file.rows, error=f"the file can't be read as Parquet ({_first_line(error)})"
         )
+    return counted_by(counter, file)
+
+
+def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
     return FileCount(
         file.path,
         file.day,
@@ -72,6 +74,10 @@ def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
         strangers=tuple(counter.strangers),
         strangers_count=counter.strangers_count,
     )
+
+
+def counter_of(spans: Sequence[ShardSpans]) -> SpanCounter:
+    return SpanCounter({(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(spans)}, spans)
 
 
 def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
@@ -92,7 +98,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     keys: list[pa.Array[Any]] = []
     places: list[pa.Array[Any]] = []
     for number, path in enumerate(overlap.files):
-        for piece in _pieces(path, spec.staging):
+        for piece in pieces_of(path, spec.staging):
             sound = piece.filter(is_sound_row(piece))
             of_shard = sound.filter(is_of_shard(sound, wanted))
             found = keys_of(of_shard)
@@ -116,21 +122,22 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def _pieces(path: str, spec: StagingSpec) -> Iterator[pa.Table]:
-    """The rows in pieces, with the columns of `_COLUMNS`, which are found by their ids: a column may have been renamed."""
+def pieces_of(path: str, spec: StagingSpec, *, payload: bool = False) -> Iterator[pa.Table]:
+    """The rows in pieces, with the columns of `_COLUMNS`, and `data` where `payload` is true. The columns are found by their ids: a column may have been renamed."""
+    wanted = {**_COLUMNS, "data": pa.binary()} if payload else _COLUMNS
     files, inside = _place(path, spec)
     ids = {name: str(number).encode() for name, number in spec.field_ids}
     with files.open_input_file(inside) as source, pq.ParquetFile(source) as file:
         names = {
             (column.metadata or {}).get(b"PARQUET:field_id"): column.name for column in file.schema_arrow
         }
-        there = {name: names[ids[name]] for name in _COLUMNS if ids.get(name) in names}
+        there = {name: names[ids[name]] for name in wanted if ids.get(name) in names}
         for batch in file.iter_batches(_PIECE, columns=list(there.values())):
             columns = [
                 batch.column(there[name]).cast(kind) if name in there else pa.nulls(len(batch), kind)
-                for name, kind in _COLUMNS.items()
+                for name, kind in wanted.items()
             ]
-            yield pa.table(columns, names=list(_COLUMNS))
+            yield pa.table(columns, names=list(wanted))
 
 
 def _place(path: str, spec: StagingSpec) -> tuple[fs.FileSystem, str]:

@@ -17,6 +17,7 @@ from pipeline.core.json_columns import Fact
 from pipeline.core.parse_values import Parsed, Piece
 from pipeline.core.proof_rows import Doubled, FileCount
 from pipeline.core.rewriting import Rewritten
+from pipeline.core.row_patterns import Pattern
 from pipeline.errors import WrongShape
 
 _VERSION = 1
@@ -64,6 +65,14 @@ def encode_doubled(doubled: Doubled) -> bytes:
 
 def decode_doubled(text: bytes) -> Doubled:
     return _decode(text, Doubled)
+
+
+def encode_patterns(patterns: Sequence[Pattern]) -> bytes:
+    return _encode(tuple(patterns))
+
+
+def decode_patterns(text: bytes) -> tuple[Pattern, ...]:
+    return _decode(text, tuple[Pattern, ...])
 
 
 def encode_pieces(pieces: Sequence[Piece]) -> bytes:

@@ -83,6 +83,12 @@ class Ports:
     def proof(self) -> Any:
         raise AssertionError("the memory table has no Parquet files that a proof could read")
 
+    def other_side(self, _rows: Any, *, files: Any, table: Any) -> Any:
+        raise AssertionError(f"nothing is compared with {files or table} here")
+
+    def proved_tables(self) -> Any:
+        raise AssertionError("no target is parsed here")
+
     def parsing(self, _target: Any, _run: str) -> Any:
         raise AssertionError("no target is parsed here")
 

@@ -190,6 +190,12 @@ class ProcessPorts:
     def proof(self) -> Any:
         raise AssertionError("the simulator's judges prove its tables")
 
+    def other_side(self, rows: Any, *, files: Any, table: Any) -> Any:
+        raise AssertionError(f"the simulator compares {rows} with {files or table} by its judges")
+
+    def proved_tables(self) -> Any:
+        raise AssertionError("the simulator's judges prove its tables")
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         raise AssertionError("the simulated fleet parses no target")
 

@@ -1,0 +1,100 @@
+"""`headrace shadow`: the lake table beside what another consumer made of the same stream."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.cli.options import add_config, load, moment
+from pipeline.cli.telling import tell
+
+if TYPE_CHECKING:
+    from pipeline.cli.options import Subparsers
+
+
+def add(subparsers: "Subparsers") -> None:
+    parser = subparsers.add_parser(
+        "shadow",
+        description="Compare the lake table with what another consumer made of the same stream, such as a KCL application: files of JSON lines, CSV "
+        "or Parquet, or an Iceberg table, with a row for each record. Records that are only on one side, twice, or have other payloads are named. "
+        "Nothing is changed. The exit code is 0 if both sides are equal, and 1 if they differ or have nothing in common.",
+    )
+    add_config(parser)
+    side = parser.add_mutually_exclusive_group(required=True)
+    side.add_argument(
+        "--files",
+        metavar="PATH",
+        help="a file or a folder, on this machine or as s3://; names end in .jsonl, .json, .ndjson, .csv or .parquet",
+    )
+    side.add_argument(
+        "--table",
+        metavar="NAME",
+        help="an Iceberg table in the catalog of the lake table, such as lake.orders",
+    )
+    parser.add_argument(
+        "--stream", metavar="NAME", help="the stream that the other consumer has read (default: the only one)"
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="COLUMN",
+        default="shard_id",
+        help="the column with the shard's id (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--number",
+        metavar="COLUMN",
+        default="sequence_number",
+        help="the column with the sequence number (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sub",
+        metavar="COLUMN",
+        help="the column with the sub-sequence number of user records (default: none; all are 0)",
+    )
+    parser.add_argument(
+        "--data", metavar="COLUMN", help="the column with the payload (default: payloads aren't compared)"
+    )
+    parser.add_argument(
+        "--data-is",
+        choices=("binary", "base64", "hex", "sha256"),
+        default="binary",
+        help="what the payload's column has: the bytes or the text itself (binary), its base64, its hexadecimal digits, or those of its SHA-256 "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="since",
+        type=moment,
+        metavar="TIME",
+        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
+    )
+    parser.add_argument(
+        "--to",
+        dest="until",
+        type=moment,
+        metavar="TIME",
+        help="only ranges with records that arrived before this time",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from pipeline.cli.services import join_spark
+    from pipeline.core.proof import Window
+    from pipeline.core.shadow import OtherColumns, PayloadForm
+    from pipeline.errors import BadSetting
+    from pipeline.wiring import wire
+
+    if args.since is not None and args.until is not None and args.since >= args.until:
+        raise BadSetting(
+            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was read"
+        )
+    columns = OtherColumns(args.shard, args.number, args.sub, args.data, PayloadForm(args.data_is))
+    loaded = load(args)
+    join_spark(Path(loaded.name))
+    wiring = wire(loaded.settings)
+    try:
+        shadowing = wiring.shadowing(columns, stream=args.stream, files=args.files, table=args.table)
+        shadow = shadowing.run(Window(args.since, args.until))
+    finally:
+        wiring.ports.close()
+    tell(*shadow.lines())
+    return 0 if shadow.is_equal else 1

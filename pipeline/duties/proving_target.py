@@ -1,0 +1,166 @@
+"""The proof that a typed table and its quarantine table account for each row of the lake table's ranges, and that the table of a window has
+the rows of its ranges.
+
+    look at the quarantine table, then at the typed table -> count their rows -> compare them with the lake table's -> judge -> remember
+
+The quarantine table is looked at first: then it can only be behind the typed table, never ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pipeline.core.parse_values import SourceFile
+from pipeline.core.proof import TableProof, Window
+from pipeline.core.proof_chains import Story, story_of
+from pipeline.core.proof_counts import changed_days
+from pipeline.core.proof_rows import CountPlan, FileCount, plan_rows
+from pipeline.core.proof_targets import TableLook, TargetEvidence, source_view, target_proof, unsettled_steps
+from pipeline.core.row_patterns import Comparing, comparing
+from pipeline.core.stream import ShardKey
+from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
+from pipeline.errors import HeadraceError
+from pipeline.lake_ports import Proved, ProvedTable, TargetPorts
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A table with what was read of it, and what an earlier proof had read."""
+
+    ports: ProvedTable
+    look: TableLook
+    entries: Entries
+    before: Proved | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvingTarget:
+    ports: TargetPorts
+    moved: frozenset[ShardKey]
+    """Shards of which a person has set the lake table's position."""
+    kept_from: date | None
+    """The first day that the retention of the lake table keeps."""
+
+    def run(self, window: Window, *, anew: bool) -> TableProof | None:
+        """None where the table doesn't exist yet."""
+        if not self.ports.table.exists():
+            return None
+        aside = None if self.ports.aside is None else _looked(self.ports.aside)
+        table = _looked(self.ports.table)
+        late, _ = ((), ()) if aside is None else unsettled_steps(table.look.story, aside.look.positions)
+        view = source_view(table.look.story, late)
+        sides = (table,) if aside is None else (table, aside)
+        may_skip = not anew and window.is_all and _may_skip(sides)
+        seen = self._of_new_rows(view, sides) if may_skip else None
+        # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
+        is_new = seen is not None and target_proof(seen[0]).holds
+        if seen is None or not is_new:
+            plan, read = self._all_rows(view, sides, window)
+            seen = replace(self._compared(plan, read), is_whole=window.is_all and not late), read
+        evidence, read = seen
+        proof = target_proof(evidence)
+        if not proof.holds or not window.is_all or late:
+            return proof
+        try:
+            _remember(read, is_new=is_new)
+        except HeadraceError as error:
+            return replace(proof, forgotten=str(error))
+        return proof
+
+    def _of_new_rows(
+        self, view: Story, sides: tuple[_Side, ...]
+    ) -> tuple[TargetEvidence, tuple[_Side, ...]] | None:
+        found = self._new_rows(view, sides)
+        if found is None:
+            return None
+        plan, read = found
+        return replace(self._compared(plan, read), is_whole=False), read
+
+    def _all_rows(
+        self, view: Story, sides: tuple[_Side, ...], window: Window
+    ) -> tuple[CountPlan, tuple[_Side, ...]]:
+        plan = plan_rows(view, window=window, kept_from=self.kept_from)
+        return plan, tuple(
+            _with(
+                each,
+                each.ports.rows.count(
+                    each.look.live.files if window.is_all else files_of_days(plan, each.look.live), plan.spans
+                ),
+            )
+            for each in sides
+        )
+
+    def _new_rows(self, view: Story, sides: tuple[_Side, ...]) -> tuple[CountPlan, tuple[_Side, ...]] | None:
+        """What came after an earlier proof; None where the files of that proof were replaced by others with other rows."""
+        proved = next(each.before.sequence for each in sides if each.before is not None)
+        plan = plan_rows(view, window=Window(), proved=proved, kept_from=self.kept_from)
+        found: list[_Side] = []
+        for each in sides:
+            known = {} if each.before is None else each.before.files
+            files = each.look.live.files
+            counts = each.ports.rows.count([file for file in files if file.path not in known], plan.spans)
+            if changed_days(known, counts, live=frozenset(file.path for file in files), kept_from=None):
+                return None
+            unchanged = each.ports.rows.look_again([file for file in files if file.path in known])
+            found.append(_with(each, counts, unchanged))
+        return plan, tuple(found)
+
+    def _compared(self, plan: CountPlan, sides: tuple[_Side, ...]) -> TargetEvidence:
+        looks = [each.look for each in sides]
+        wanted = comparing(plan)
+        files = () if wanted.is_empty else _within(self.ports.source.look().files, plan, wanted)
+        paths = ([each.path for each in files], *(_with_parts(look.counts) for look in looks))
+        return TargetEvidence(
+            table=looks[0],
+            aside=looks[1] if len(looks) > 1 else None,
+            plan=plan,
+            patterns=() if wanted.is_empty else self.ports.comparer.compare(paths, wanted),
+            source_rows=sum(each.rows for each in files),
+            source_files=len(files),
+            moved=self.moved,
+            window=self.ports.window,
+        )
+
+
+def _looked(ports: ProvedTable) -> _Side:
+    if not ports.exists():
+        return _Side(ports, TableLook(name=ports.name, exists=False), (), None)
+    look = ports.rows.look()
+    entries = [each for each in ports.lineage.entries() if each.sequence <= look.sequence]
+    told = TableLook(name=ports.name, story=story_of(entries), positions=look.state.positions, live=look.live)
+    return _Side(ports, told, entries, ports.rows.remembered())
+
+
+def _may_skip(sides: Iterable[_Side]) -> bool:
+    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell."""
+    return all(
+        each.before is not None and is_of(each.before, each.entries, each.look.story) for each in sides
+    )
+
+
+def _with(side: _Side, counts: tuple[FileCount, ...], unchanged: tuple[FileCount, ...] = ()) -> _Side:
+    return replace(side, look=replace(side.look, counts=counts, unchanged=unchanged))
+
+
+def _with_parts(counts: Iterable[FileCount]) -> list[str]:
+    """The files that have rows of the ranges that are asked for."""
+    return [each.path for each in counts if each.parts]
+
+
+def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> list[SourceFile]:
+    """The files of the lake table that may have rows of the ranges that are compared."""
+    (low, high), may_have = wanted.reach(), plan.may_be_on()
+    return [
+        each
+        for each in files
+        if (each.high is None or each.high > low) and each.low <= high and may_have(each.day)
+    ]
+
+
+def _remember(sides: Iterable[_Side], *, is_new: bool) -> None:
+    for each in sides:
+        before = each.before if is_new else None
+        if proved := proved_now(each.entries, each.look.live, each.look.counts, before):
+            each.ports.rows.remember(proved)

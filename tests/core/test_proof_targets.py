@@ -1,0 +1,62 @@
+"""Which numbers of rows a proof wants of a typed table whose ranges were replaced."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pipeline.core.accounting import Accounting
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
+from pipeline.core.position import Position, Positions
+from pipeline.core.proof import ALL
+from pipeline.core.proof_chains import story_of
+from pipeline.core.proof_rows import plan_rows
+from pipeline.core.proof_targets import TableLook, TargetEvidence, source_view, target_proof
+from pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing
+from tests.lake.files import a_key
+
+A = a_key(0)
+AT = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def a_range(kind: Kind, upto: int, parsed: int, aside: int, supersedes: tuple[int, ...] = ()) -> Range:
+    told = Accounting(parsed + aside, parsed, aside, aside=("f.parquet",) if aside else ())
+    return Range(
+        kind, A, None, Position(upto), run="r", claim="c", rows=parsed, supersedes=supersedes, why=told.text()
+    )
+
+
+def wrong(patterns: tuple[Pattern, ...], *ranges: Range) -> list[str]:
+    entries = [LedgerEntry(i, i, AT, LedgerPage((each,))) for i, each in enumerate(ranges, start=1)]
+    story = story_of(entries)
+    at = Positions(shards={A: ranges[0].upto})
+    aside = TableLook(name="aside", story=story_of(entries[:1]), positions=at)
+    seen = TargetEvidence(
+        table=TableLook(name="typed", story=story, positions=at),
+        aside=aside,
+        plan=plan_rows(source_view(story), window=ALL),
+        patterns=patterns,
+    )
+    return [text for check in target_proof(seen).checks[3:] for text in check.wrong]
+
+
+def rows_of(parsed: int, aside: int) -> tuple[Pattern, ...]:
+    return (Pattern(0, 1, (1, 1, 0), parsed), Pattern(0, 1, (1, 0, 1), aside))
+
+
+def test_of_a_range_that_was_replaced_only_the_new_generation_counts():
+    old, new = a_range(Kind.PARSED, 10, 8, 2), a_range(Kind.REPLAY, 10, 9, 1, supersedes=(1,))
+    assert wrong(rows_of(9, 1), old, new) == []
+    (told,) = wrong(rows_of(8, 2), old, new)
+    assert "states 9 rows and 1 set aside, and 8 are in typed and 2 in aside" in told
+    assert wrong(rows_of(8, 2), old) == []
+
+
+def test_buckets_have_whole_ranges_up_to_their_rows():
+    ranges = [a_range(Kind.PARSED, 10 * n, 10, 0) for n in range(1, 6)]
+    entries = [
+        LedgerEntry(n, n, AT, LedgerPage((replace(each, after=Position(10 * (n - 1)) if n > 1 else None),)))
+        for n, each in enumerate(ranges, start=1)
+    ]
+    found = comparing(plan_rows(source_view(story_of(entries)), window=ALL, proved=1), most=20)
+    # The first range was proved before.
+    assert found.buckets == ((NO_BUCKET, NO_BUCKET, 0, 0, 1, 1),)
+    assert found.reach()[0].startswith("002:10:")

@@ -1,0 +1,40 @@
+"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/lake/test_compare_spark.py has a real one."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from tests.docs.pages import ROOT
+from tests.docs.reading_table import HOME, make_table
+from tests.lake.proofs import InThisProcess
+from tests.lake.target_proofs import shuffled
+
+PAGE = (ROOT / "docs" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
+
+
+def block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_finds_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.cli.services.join_spark", lambda _: None)
+    monkeypatch.setattr("pipeline.lake.prove.on_spark", lambda _: InThisProcess())
+    monkeypatch.setattr("pipeline.lake.compare.on_spark", lambda _: shuffled)
+    make_table(tmp_path)
+    Path("headrace.yaml").write_text(
+        "application: orders\nstreams: [{name: orders}]\naws: {region: eu-west-1}\n"
+        f"landing: {{table: lake.orders, home: {HOME}}}\n"
+    )
+    Path("output.jsonl").write_text(block("json"))
+    _, *words = shlex.split(block("sh"))
+    assert main(words) == 1
+    told = re.sub(r"snapshot \d+", "snapshot <id>", capsys.readouterr().out)
+    assert told == block("text")

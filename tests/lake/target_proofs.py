@@ -1,0 +1,169 @@
+"""Proofs of typed tables and windows' tables over a real lake table, and the hands that damage them. What Spark does is done in this process."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.accounting import read_accounting
+from pipeline.core.proof import ALL, Proof, TableProof, Window
+from pipeline.core.window import ReplayWindow
+from pipeline.duties.proving import Proving
+from pipeline.lake.compare import Judge, Read, ShufflingComparer
+from pipeline.lake.compare_task import SideSpec, in_buckets
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake.prove import IcebergProof
+from pipeline.lake_ports import ProvedTable, TargetPorts
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.parsings import Bed
+from tests.lake.proofs import InThisProcess, ListedStream
+from tests.lake.windows import WindowBed
+
+
+def shuffled(tasks: int, read: Read, judge: Judge) -> list[bytes]:
+    """What Spark does, in this process."""
+    return [judge(rows) for rows in in_buckets(chain.from_iterable(map(read, range(tasks))))]
+
+
+def _proved(table: IcebergTable) -> ProvedTable:
+    return ProvedTable(
+        table.identifier, table.exists, IcebergProof(table, InThisProcess()), IcebergLineage(table)
+    )
+
+
+def side(table: IcebergTable) -> SideSpec:
+    return SideSpec(table.staging_spec())
+
+
+def typed_ports(bed: Bed) -> TargetPorts:
+    lake, table, aside = bed.lake.handle(), bed.typed(), bed.quarantine()
+    specs = [partial(side, each) for each in (lake, table, aside)]
+    return TargetPorts(
+        table=_proved(table),
+        aside=_proved(aside),
+        source=IcebergSource(lake),
+        comparer=ShufflingComparer(shuffled, specs),
+    )
+
+
+def window_ports(bed: WindowBed, window: ReplayWindow) -> TargetPorts:
+    lake, table = bed.lake.handle(), bed.table_of(window)
+    return TargetPorts(
+        table=_proved(table),
+        aside=None,
+        source=IcebergSource(lake),
+        comparer=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
+        window=window,
+    )
+
+
+def prove(
+    bed: Bed,
+    ports: Callable[[], TargetPorts],
+    window: Window = ALL,
+    *,
+    anew: bool = False,
+    settings: UpkeepSettings | None = None,
+) -> tuple[Proof, TableProof]:
+    """The proof of the lake table with one table that was made of it."""
+    lake = bed.lake.handle()
+    proof = Proving(
+        table=IcebergProof(lake, InThisProcess()),
+        lineage=IcebergLineage(lake),
+        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
+        settings=settings or UpkeepSettings(),
+        clock=bed.clock,
+        made=lambda: [ports()],
+    ).run(window, anew=anew)
+    (table,) = proof.tables
+    return proof, table
+
+
+def wrong(table: TableProof) -> list[str]:
+    return [text for check in table.checks for text in check.wrong]
+
+
+def unproved(table: TableProof) -> list[str]:
+    return [text for check in table.checks for text in check.unproved]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------
+
+Rows = list[dict[str, Any]]
+
+
+@contextmanager
+def changed(table: IcebergTable, number: int, change: Callable[[dict[str, Any]], Rows]) -> Iterator[str]:
+    """The data file with this row has other rows in its place, until the block ends."""
+    live = IcebergLive(table).live()
+    for path in (each.path.removeprefix("file://") for each in live.files):
+        found = pq.read_table(path, partitioning=None)
+        rows = found.to_pylist()
+        if any(row["sequence_number"] == str(number) for row in rows):
+            made = [
+                new
+                for row in rows
+                for new in (change(row) if row["sequence_number"] == str(number) else [row])
+            ]
+            before = Path(path).read_bytes()
+            pq.write_table(pa.Table.from_pylist(made, found.schema), path, compression="zstd")
+            yield Path(path).name
+            Path(path).write_bytes(before)
+            return
+    raise AssertionError(f"no file has the row {number}")
+
+
+def removed(table: IcebergTable, number: int) -> AbstractContextManager[str]:
+    return changed(table, number, lambda _: [])
+
+
+def moved_to(number: int) -> Callable[[dict[str, Any]], Rows]:
+    """In place of a row, a row with this number."""
+    return lambda row: [_renamed(row, number)]
+
+
+def beside(number: int, shard: str | None = None) -> Callable[[dict[str, Any]], Rows]:
+    """Beside a row, a row with this number."""
+    return lambda row: [row, _renamed({**row, "shard_id": shard or row["shard_id"]}, number)]
+
+
+def _renamed(row: dict[str, Any], number: int) -> dict[str, Any]:
+    return {**row, "sequence_number": str(number), "sort_key": f"{len(str(number)):03}:{number}:{0:019}"}
+
+
+@contextmanager
+def changed_ledgers(
+    table: IcebergTable, change: Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+) -> Iterator[None]:
+    """The lineage table has all ledgers, and other rows in place of its own, until the block ends."""
+    lineage = IcebergLineage(table)
+    lineage.record()
+    found = lineage.find()
+    assert found is not None
+    rows = found.scan().to_arrow()
+    changed = [new for row in rows.to_pylist() for new in change(row)]
+    found.overwrite(pa.Table.from_pylist(changed, rows.schema))
+    yield
+    found.refresh().overwrite(rows)
+
+
+def is_range(row: dict[str, Any], shard: str, upto: int) -> bool:
+    if row["entry"] != "range":
+        return False
+    found: tuple[str, str] = row["shard_id"], row["upto"]["sequence_number"]
+    return found == (shard, str(upto))
+
+
+def without(text: str, name: str, by: int) -> str:
+    """The text of an accounting with another count."""
+    known = read_accounting(text)
+    return replace(known, **{name: getattr(known, name) + by}).text()

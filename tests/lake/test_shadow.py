@@ -1,0 +1,258 @@
+"""The lake table beside another consumer's output: what is equal, and that each kind of difference is named."""
+
+import base64
+import csv
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
+from pipeline.core.position import Position
+from pipeline.core.proof import ALL, Window
+from pipeline.core.proof_chains import Story, story_of
+from pipeline.core.row_patterns import comparing
+from pipeline.core.shadow import OtherColumns, OtherRows, PayloadForm, Shadow, plan_shadow, stream_of
+from pipeline.core.stream import StreamId
+from pipeline.duties.shadowing import Shadowing
+from pipeline.errors import BadSetting, Unknown
+from pipeline.lake.compare import OtherFiles
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.other_rows import files_at
+from pipeline.lake.other_table import files_of_table
+from pipeline.lake.prove import IcebergProof
+from tests.lake.files import NOON
+from tests.lake.parsings import A, B, Bed, good
+from tests.lake.proofs import InThisProcess
+from tests.lake.target_proofs import shuffled
+
+BIG = 49590338271490256608559692538361571095921575989136588898
+COLUMNS = OtherColumns("shard_id", "sequence_number", None, "data", PayloadForm.BASE64)
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Bed:
+    """Five records of two shards, and one on the day after."""
+    bed = Bed(tmp_path_factory.mktemp("shadow"))
+    bed.land(A, {1: good(1), 2: good(2)})
+    bed.land(A, {BIG: good(3)})
+    bed.land(B, {7: good(7), 8: b"\xff"})
+    bed.land(B, {9: good(9)}, arrival=NOON + timedelta(days=1))
+    return bed
+
+
+def rows(*, but: Iterable[int] = ()) -> Rows:
+    """What the other consumer has, each payload as base64."""
+    of_a = [(A, 1, good(1)), (A, 2, good(2)), (A, BIG, good(3))]
+    of_b = [(B, 7, good(7)), (B, 8, b"\xff"), (B, 9, good(9))]
+    return [
+        {"shard_id": key.shard_id, "sequence_number": number, "data": base64.b64encode(data).decode()}
+        for key, number, data in (*of_a, *of_b)
+        if number not in but
+    ]
+
+
+def as_json(there: Rows, path: Path) -> None:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in there))
+
+
+def compared(
+    bed: Bed, location: Path, columns: OtherColumns = COLUMNS, window: Window = ALL, table: str = ""
+) -> Shadow:
+    lake = bed.lake.handle()
+
+    def other(stream: StreamId) -> OtherFiles:
+        return OtherFiles(
+            "theirs",
+            partial(files_of_table, lake.catalog, table)
+            if table
+            else partial(files_at, str(location), lake.staging_spec()),
+            lake.staging_spec,
+            OtherRows(stream, columns),
+            run=InThisProcess(),
+            shuffle=shuffled,
+        )
+
+    return Shadowing(
+        table=IcebergProof(lake, InThisProcess()), lineage=IcebergLineage(lake), other=other, stream=None
+    ).run(window)
+
+
+def wrong(shadow: Shadow) -> list[str]:
+    return [text for check in shadow.checks for text in check.wrong]
+
+
+def of_rows(bed: Bed, there: Rows, folder: Path, **how: Any) -> Shadow:
+    as_json(there, folder / "theirs.jsonl")
+    return compared(bed, folder, **how)
+
+
+# --- forms of the other side ------------------------------------------------------------------------------------
+
+
+def _csv(there: Rows, folder: Path) -> None:
+    with (folder / "theirs.csv").open("w") as file:
+        writer = csv.DictWriter(file, list(there[0]))
+        writer.writeheader()
+        writer.writerows(there)
+
+
+def _parquet(there: Rows, folder: Path) -> None:
+    texts = [{**row, "sequence_number": str(row["sequence_number"])} for row in there]
+    pq.write_table(pa.Table.from_pylist(texts), folder / "part-0.parquet")
+    (folder / "_SUCCESS").touch()
+
+
+def _packed(there: Rows, folder: Path) -> None:
+    text = "\n".join(map(json.dumps, there)).encode()
+    (folder / "theirs.jsonl.gz").write_bytes(gzip.compress(text))
+
+
+@pytest.mark.parametrize("write", [_csv, _parquet, _packed])
+def test_the_same_records_are_equal_in_each_form(
+    bed: Bed, tmp_path: Path, write: Callable[[Rows, Path], None]
+):
+    write(rows(), tmp_path)
+    shadow = compared(bed, tmp_path)
+    assert (wrong(shadow), shadow.is_equal, shadow.same) == ([], True, 6)
+    assert str(shadow).startswith("equal: 6 records of 2 shards are the same in theirs and in snapshot ")
+    assert str(shadow).endswith("of the lake table, by number and payload")
+
+
+def test_a_table_of_the_same_catalog_is_compared(bed: Bed, tmp_path: Path):
+    catalog = bed.lake.handle().catalog
+    there = pa.Table.from_pylist(
+        [{**row, "sequence_number": str(row["sequence_number"])} for row in rows(but=[2])]
+    )
+    catalog.create_table("lake.theirs", there.schema).append(there)
+    (told,) = wrong(compared(bed, tmp_path, table="lake.theirs"))
+    assert told.startswith(f"{A.shard_id} 2: only here")
+    with pytest.raises(BadSetting, match="has no such table"):
+        compared(bed, tmp_path, table="lake.nowhere")
+
+
+def test_payloads_may_be_digests_or_left_out(bed: Bed, tmp_path: Path):
+    there = rows()
+    for row in there:
+        row["data"] = hashlib.sha256(base64.b64decode(row["data"])).hexdigest()
+    sha = replace(COLUMNS, form=PayloadForm.SHA256)
+    assert of_rows(bed, there, tmp_path, columns=sha).is_equal
+    there[0]["data"] = "0" * 64
+    assert not of_rows(bed, there, tmp_path, columns=sha).is_equal
+    shadow = of_rows(bed, there, tmp_path, columns=replace(COLUMNS, data=None))
+    assert shadow.is_equal
+    assert str(shadow).endswith("by number, without payloads")
+
+
+# --- differences ------------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_only_here_is_named_with_its_range(bed: Bed, tmp_path: Path):
+    (told,) = wrong(of_rows(bed, rows(but=[BIG]), tmp_path))
+    assert told == (
+        f"{A.shard_id} {BIG}: only here, in the range after 2 up to {BIG} with 1 row here and 0 there"
+    )
+
+
+def test_a_record_that_is_only_there_is_named(bed: Bed, tmp_path: Path):
+    there = [*rows(), {**rows()[0], "sequence_number": 5}]
+    shadow = of_rows(bed, there, tmp_path)
+    (told,) = wrong(shadow)
+    assert told.startswith(f"{A.shard_id} 5: only there, in the range after 2 up to")
+    assert str(shadow).startswith("NOT EQUAL: 1 difference; 6 records of 2 shards are the same")
+
+
+def test_a_record_that_is_twice_there_is_named_also_if_it_is_in_two_files(bed: Bed, tmp_path: Path):
+    as_json(rows()[:1], tmp_path / "again.json")
+    (told,) = wrong(of_rows(bed, rows(), tmp_path))
+    assert told.startswith(f"{A.shard_id} 1: more than once there")
+
+
+@pytest.mark.parametrize("data", [base64.b64encode(b"other").decode(), "no base64", None])
+def test_other_bytes_are_named(bed: Bed, tmp_path: Path, data: str | None):
+    there = rows()
+    there[4]["data"] = data
+    (told,) = wrong(of_rows(bed, there, tmp_path))
+    assert told.startswith(
+        f"{B.shard_id} 8: other bytes there, in the range after the start up to 8 with 2 rows here and 2 there"
+    )
+
+
+def test_rows_in_no_landed_range_are_told_and_not_judged(bed: Bed, tmp_path: Path):
+    later = {**rows()[0], "sequence_number": 10 * BIG}
+    unknown = {**rows()[0], "shard_id": "shardId-9"}
+    shadow = of_rows(bed, [*rows(), later, unknown], tmp_path)
+    assert shadow.is_equal
+    (told,) = shadow.left_out
+    assert "2 rows of" in told
+    assert f"{A.shard_id} {10 * BIG}" in told
+    assert "shardId-9 1 of orders" in told
+    assert str(shadow).endswith("; NOT compared: 1 thing named above")
+
+
+def test_a_time_leaves_other_ranges_out(bed: Bed, tmp_path: Path):
+    shadow = of_rows(bed, rows(but=[9]), tmp_path, window=Window(until=NOON + timedelta(hours=1)))
+    assert (shadow.is_equal, shadow.same) == (True, 5)
+    assert not of_rows(bed, rows(but=[9]), tmp_path).is_equal
+
+
+def test_nothing_in_common_is_not_equal(bed: Bed, tmp_path: Path):
+    shadow = of_rows(bed, rows(), tmp_path, window=Window(since=NOON + timedelta(days=9)))
+    assert not shadow.is_equal
+    assert str(shadow).startswith("nothing to compare")
+
+
+# --- what can't be compared -------------------------------------------------------------------------------------
+
+
+def test_a_file_without_a_column_or_that_isnt_json_is_named(bed: Bed, tmp_path: Path):
+    (told,) = wrong(of_rows(bed, [{"shard_id": A.shard_id}], tmp_path))
+    assert "theirs.jsonl lacks a column that was named: 'sequence_number'" in told
+    (tmp_path / "theirs.jsonl").write_text("{")
+    (told,) = wrong(compared(bed, tmp_path))
+    assert "theirs.jsonl can't be read" in told
+
+
+@contextmanager
+def refused(why: str) -> Iterator[None]:
+    with pytest.raises((BadSetting, Unknown), match=why):
+        yield
+
+
+def test_places_without_readable_files_are_refused(bed: Bed, tmp_path: Path):
+    with refused("there is no file and no folder"):
+        compared(bed, tmp_path / "nowhere")
+    (tmp_path / "theirs.txt").touch()
+    with refused("has another ending than"):
+        compared(bed, tmp_path)
+
+
+def test_the_stream_is_the_newest_life_of_the_one_that_was_asked_for():
+    arn = "arn:aws:kinesis:eu-west-1:000000000000:stream/"
+    orders, others = [StreamId(f"{arn}orders", epoch) for epoch in (1, 2)], StreamId(f"{arn}others", 3)
+    assert stream_of(orders, None) == orders[1]
+    assert stream_of([*orders, others], "orders") == orders[1]
+    with refused("allowed for --stream: orders, others"):
+        stream_of([*orders, others], None)
+    with refused("no records of a stream 'x'"):
+        stream_of(orders, "x")
+
+
+def test_a_recorded_gap_is_compared_and_a_range_that_a_kcl_worker_has_read_is_not():
+    def story(kind: Kind) -> Story:
+        gap = Range(kind, A, None, Position(10), run="r", claim="c")
+        return story_of([LedgerEntry(1, 1, NOON, LedgerPage((gap,)))])
+
+    assert not comparing(plan_shadow(story(Kind.SKIPPED), A.stream)).is_empty
+    assert comparing(plan_shadow(story(Kind.FOREIGN), A.stream)).is_empty
