@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _FINAL = 1000
 """The version of the parser after the faults. It mends most of what was set aside."""
 _LAST_REDRIVES = 25.0
+_MOST_PAUSE = 120.0
+_ALL_ROWS = 1_000_000
 _PIECE = 3
 _DROPPED_AS = "filter"
 
@@ -118,7 +120,7 @@ class TypedFleet:
                 self.world.sim.after(self.rng.expovariate(1.0 / mean), happen)
 
         if mean:
-            self.world.sim.after(self.plan.begins + self.rng.expovariate(1.0 / mean), happen)
+            self.world.sim.after(self.rng.expovariate(1.0 / mean), happen)
 
     def end_faults(self) -> None:
         """From here on the parser is a good one, and redrives bring its rows into the typed tables."""
@@ -128,9 +130,17 @@ class TypedFleet:
             self._redrive_again(target)
 
     def _redrive_again(self, target: Target) -> None:
-        self._redrive(target, ALL)
-        pace = self.world.pace / TICK
-        self.world.sim.after(_LAST_REDRIVES * pace, lambda: self._redrive_again(target))
+        if any(self._mendable(target)):
+            self._redrive(target, ALL)
+        self.world.sim.after(self._paced(_LAST_REDRIVES), lambda: self._redrive_again(target))
+
+    def _mendable(self, target: Target) -> Iterator[TypedRow]:
+        rows = target.watch.aside.values()
+        return (row for row in rows if target.watch.rules(str(_FINAL), row) == "")
+
+    def _paced(self, seconds: float) -> float:
+        """In a quiet stretch runs come less often, as the fleet's do."""
+        return min(seconds * self.world.pace / TICK, _MOST_PAUSE) if self.world.pace > TICK else seconds
 
     def _deploy(self, target: Target) -> None:
         """Runs that are at work go on with the version before."""
@@ -145,8 +155,8 @@ class TypedFleet:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def _launch_next(self, target: Target) -> None:
-        pace = self.world.pace / TICK
-        self.world.sim.after(self.plan.every * (0.5 + self.rng.random()) * pace, lambda: self._launch_next(target))
+        wait = self._paced(self.plan.every * (0.5 + self.rng.random()))
+        self.world.sim.after(wait, lambda: self._launch_next(target))
         self._run("parse", target, self._parse)
 
     def _redrive(self, target: Target, selection: Selection) -> None:
@@ -216,8 +226,7 @@ class TypedFleet:
                 yield name, f"it hasn't parsed all that has landed: {wishes}"
             if not is_settled(at, watch.quarantine.load().positions):
                 yield name, "its quarantine table hasn't followed"
-            rules = watch.rules
-            if left := [row for row in watch.aside.values() if rules(str(_FINAL), row) == ""]:
+            if left := list(self._mendable(target)):
                 yield name, f"{min(left)} could be parsed, and no redrive did so"
 
     def _taken_by(self, target: Target) -> Callable[[StreamId], bool]:
@@ -242,7 +251,9 @@ class _Job:
         world = self.fleet.world
         self.settings = replace(self.target.settings, version=str(self.target.version))
         settings = world.settings(())
-        settings = replace(settings, wave=replace(settings.wave, records=self.fleet.plan.rows))
+        # After the faults a wave takes all that is left: small waves with small pauses between them would never catch up with the traffic.
+        rows = _ALL_ROWS if self.target.version == _FINAL else self.fleet.plan.rows
+        settings = replace(settings, wave=replace(settings.wave, records=rows))
         self.wiring = Wiring(settings, _JobPorts(world, self))
 
     def on_arrow(self, arrow: str) -> None:
