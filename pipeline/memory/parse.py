@@ -75,7 +75,7 @@ class MemoryRows:
         return (self.staged(path),)
 
     def staged(self, path: str) -> StagedFile:
-        rows, day = self.of(path), path.split("arrival_ts_day=")[1].split("/")[0]
+        rows, day = self.of(path), path.split("arrival_ts_day=")[1].split("/", maxsplit=1)[0]
         shards = frozenset(row.key for row in rows)
         return StagedFile(path, shards, len(rows), len(rows), b"", day, self.clock.now())
 

@@ -9,7 +9,16 @@ from tests.simulation.planted import a_bug
 
 def _fleet(**typed: Any) -> dict[str, Any]:
     """Fleets with two targets, whose runs often meet and often die."""
-    often = {"targets": 2, "every": 10.0, "rows": 20, "begins": 0.0, "deploys": 60.0, "redrives": 30.0, "upkeep": 0.0, "cut": 0.1}
+    often = {
+        "targets": 2,
+        "every": 10.0,
+        "rows": 20,
+        "begins": 0.0,
+        "deploys": 60.0,
+        "redrives": 30.0,
+        "upkeep": 0.0,
+        "cut": 0.1,
+    }
     return {"retention": 86_400.0, "quiet": 0.0, "hosts_off": 0.0, "puts_every": 1.0, "typed": often | typed}
 
 
@@ -43,7 +52,7 @@ TYPED: Final = (
             "        look = self.source.look()\n        wishes = self._wishes(look.positions)\n",
             "        look = self.source.look()\n        wishes = self._wishes(self.source.look().positions)\n",
         ),
-        among=_fleet(),
+        among=_fleet(every=5.0),
     ),
     a_bug(
         "position-of-the-lake",
@@ -56,25 +65,13 @@ TYPED: Final = (
         among=_fleet(rows=5),
     ),
     a_bug(
-        "landed-in-part",
-        "of a wave that another run was faster with, the other shards' ranges land, although the files set aside have rows of all shards",
-        ("duties.parsing", "wishes.origins, whole=True, also=parsed.aside", "wishes.origins, also=parsed.aside"),
-        among=_fleet(every=4.0),
-    ),
-    a_bug(
-        "child-before-parent",
-        "rows of a shard are parsed before those of its parents",
-        (
-            "core.parsing_plan",
-            "    return any(not target.has_ended(parent) for parent in known)\n",
-            "    return False\n",
-        ),
-        among=_fleet(rows=5) | {"troubles": {"split": 40.0, "merge": 60.0}},
-    ),
-    a_bug(
         "wrong-parser-unheeded",
         "a parser that fails everything sets everything aside, in spite of stop_above",
-        ("core.parse_account", "    if judged < _LEAST_JUDGED or aside <= stop_above * judged:\n", "    if True:\n"),
+        (
+            "core.parse_account",
+            "    if judged < _LEAST_JUDGED or aside <= stop_above * judged:\n",
+            "    if True:\n",
+        ),
         among=_fleet(rows=1_000_000, begins=300.0, deploys=40.0),
     ),
     a_bug(

@@ -150,7 +150,9 @@ class TypedFleet:
 
     def _selection(self) -> Selection:
         shards = sorted(key.shard_id for key in self.world.truth.shards)
-        return self.rng.choice((ALL, ALL, Selection(shard=self.rng.choice(shards)), Selection(reason="bad 6")))
+        return self.rng.choice(
+            (ALL, ALL, Selection(shard=self.rng.choice(shards)), Selection(reason="bad 6"))
+        )
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -167,9 +169,7 @@ class TypedFleet:
         self._run("redrive", target, work)
 
     def _parse(self, job: _Job) -> Iterator[object]:
-        yield from replace(
-            job.wiring.parsing(job.settings, job.process.name), on_arrow=job.on_arrow
-        ).waves()
+        yield from replace(job.wiring.parsing(job.settings, job.process.name), on_arrow=job.on_arrow).waves()
 
     def _upkeep(self, target: Target) -> None:
         def work(job: _Job) -> Iterator[object]:

@@ -129,9 +129,7 @@ class TypedWatch:
     def _aside_path(self, name: str) -> str:
         return f"{self.quarantine.staging_spec().location}/{name}"
 
-    def _judge_parsed(
-        self, each: Range, told: Accounting, good: list[TypedRow], bad: list[TypedRow]
-    ) -> None:
+    def _judge_parsed(self, each: Range, told: Accounting, good: list[TypedRow], bad: list[TypedRow]) -> None:
         key, found = each.key, {row.number for row in chain(good, bad)}
         low, high = key_of(each.after), end_of(each.upto)
 
@@ -141,16 +139,24 @@ class TypedWatch:
         if len(found) < len(good) + len(bad):
             raise self._broken(f"a row of {key} is twice in one commit", key)
         if strange := sorted(found - self.ever(key)) or [n for n in sorted(found) if not is_within(n)]:
-            raise self._broken(f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key)
+            raise self._broken(
+                f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key
+            )
         if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
             raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
         # The rest of an aggregate may land after the wave has looked, where the position was adopted inside of it.
         stop = key_of(each.upto)
-        missing = [n for n in sorted(self.landed(key) - found) if is_within(n) and self._key_of(key, n) <= stop]
+        missing = [
+            n for n in sorted(self.landed(key) - found) if is_within(n) and self._key_of(key, n) <= stop
+        ]
         for number in missing:
             if self.rules(told.version, TypedRow(key, number)) is not None:
                 raise self._broken(f"row {number} of {key} was passed over", key)
-        if (told.rows, told.parsed, told.quarantined) != (len(good) + len(bad) + len(missing), len(good), len(bad)):
+        if (told.rows, told.parsed, told.quarantined) != (
+            len(good) + len(bad) + len(missing),
+            len(good),
+            len(bad),
+        ):
             raise self._broken(f"the accounting of {key} is wrong: {told.text()}", key)
         for row in chain(good, bad):
             if row.version != told.version or self.rules(row.version, row) != row.reason:
@@ -173,7 +179,9 @@ class TypedWatch:
         if gone := sorted(set(taken) - self.aside.keys()):
             raise self._broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
         rows = [*chain(*good.values()), *chain(*bad.values())]
-        if differs := sorted(((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)):
+        if differs := sorted(
+            ((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)
+        ):
             raise self._broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
         for row in chain(*bad.values()):
             if row != self.aside[row[:2]] and self.rules(row.version, row) != row.reason:
@@ -192,13 +200,17 @@ class TypedWatch:
         for name in self._world.truth.shards[each.key].parents:
             parent = ShardKey(each.key.stream, name)
             if left := sorted(n for n in self.landed(parent) if not self.is_told(parent, n)):
-                raise Violation("I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name)
+                raise Violation(
+                    "I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name
+                )
 
     def _judge_stop(self, told: Iterable[Accounting]) -> None:
         told = [each for each in told if not each.taken]
         aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
         if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
-            raise self._broken(f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above")
+            raise self._broken(
+                f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above"
+            )
 
     def _judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
         """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
@@ -207,8 +219,12 @@ class TypedWatch:
         for key in sorted({*below.shards, *made.positions.shards}):
             was, now, each = below.of(key), made.positions.of(key), moved.get(key)
             if now is None or _token(was) != _token(each.after if each else was):
-                raise Violation("I4", f"{self.name}: a range of {key} begins elsewhere than at {was}", key.shard_id)
-            if now.token != _token(each.upto if each else was) or (was is not None and _order(now) < _order(was)):
+                raise Violation(
+                    "I4", f"{self.name}: a range of {key} begins elsewhere than at {was}", key.shard_id
+                )
+            if now.token != _token(each.upto if each else was) or (
+                was is not None and _order(now) < _order(was)
+            ):
                 raise Violation("I4", f"{self.name}: {key} goes from {was} to {now}", key.shard_id)
 
     def _judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
@@ -224,7 +240,9 @@ class TypedWatch:
         if number < 0:
             raise self._broken(f"{by}: the quarantine table has positions that the typed table never had")
         if number < self._settled:
-            raise self._broken(f"{by}: the quarantine table goes back to an earlier commit of the typed table")
+            raise self._broken(
+                f"{by}: the quarantine table goes back to an earlier commit of the typed table"
+            )
         self._settled = number
         self._compare(wanted, by)
 
@@ -233,7 +251,9 @@ class TypedWatch:
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
             if differs:
                 row = min(differs)
-                raise self._broken(f"{by}: the quarantine table {how} {row} against the typed table's decision", row.key)
+                raise self._broken(
+                    f"{by}: the quarantine table {how} {row} against the typed table's decision", row.key
+                )
 
     # -- all of it -----------------------------------------------------------------------------------------------
 
@@ -254,11 +274,15 @@ class TypedWatch:
         return self._ever.get(key, set())
 
     def require_accounted(self, takes: Callable[[ShardKey], bool]) -> None:
-        """At the end each row of the lake table is in one place, and both tables have the rows of the account."""
+        """At the end each row of the lake table is in one place, and both tables have the rows of the account.
+
+        A repair keeps no former lives of a stream: rows of a life without an origin aren't parsed any more.
+        """
         table = self._world.table
+        lives = table.load().positions.origins
         for file in table.files_at(table.head):
             for key, number in self._world.stage.rows[file.path]:
-                if takes(key) and not self.is_told(key, number):
+                if takes(key) and key.stream in lives and not self.is_told(key, number):
                     raise self._broken(f"row {number} of {key} is in neither table", key)
         typed = Counter(row[:2] for row in _rows(self.table, self.typed_rows))
         if typed != Counter(row for row, what in self.done.items() if what == "parsed"):

@@ -46,8 +46,8 @@ from tests.simulation.streams import Streams
 from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
-from tests.simulation.typed_fleet import TypedFleet
 from tests.simulation.truth import History, ShardTruth, Truth, Violation
+from tests.simulation.typed_fleet import TypedFleet
 from tests.simulation.worker_watch import WatchedWorkers
 
 NAMES = ("orders", "orders-b", "orders-c")
