@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -106,12 +107,11 @@ class TypedFleet:
 
     def start(self) -> None:
         for target in self.targets:
-            self.world.sim.after(max(1.0, self.plan.begins), lambda its=target: self._launch_next(its))
-            self._now_and_then(self.plan.deploys, lambda its=target: self._deploy(its))
-            self._now_and_then(self.plan.redrives, lambda its=target: self._redrive(its, self._selection()))
-            self._now_and_then(self.plan.upkeep, lambda its=target: self._upkeep(its))
-        if self.targets:
-            self.faults.are_on = True
+            self.world.sim.after(max(1.0, self.plan.begins), partial(self._launch_next, target))
+            self._now_and_then(self.plan.deploys, partial(self._deploy, target))
+            self._now_and_then(self.plan.redrives, partial(self._redrive_some, target))
+            self._now_and_then(self.plan.upkeep, partial(self._upkeep, target))
+        self.faults.are_on = bool(self.targets)
 
     def _now_and_then(self, mean: float, act: Callable[[], None]) -> None:
         def happen() -> None:
@@ -160,6 +160,9 @@ class TypedFleet:
         wait = self._paced(self.plan.every * (0.5 + self.rng.random()))
         self.world.sim.after(wait, lambda: self._launch_next(target))
         self._run("parse", target, self._parse)
+
+    def _redrive_some(self, target: Target) -> None:
+        self._redrive(target, self._selection())
 
     def _redrive(self, target: Target, selection: Selection) -> None:
         def work(job: _Job) -> Iterator[object]:
