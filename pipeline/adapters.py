@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.core.window import ReplayWindow
 from pipeline.lake_ports import (
     KeptTable,
@@ -351,7 +351,7 @@ class Adapters:
             window=window,
         )
 
-    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
         from pipeline.lake.compare import OtherFiles
         from pipeline.lake.compare import on_spark as shuffled_on_spark

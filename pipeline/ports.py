@@ -20,7 +20,7 @@ from pipeline.core.due import RunVerdict
 from pipeline.core.election import LockRow
 from pipeline.core.lease import Lease
 from pipeline.core.position import Start
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
@@ -362,7 +362,7 @@ class Ports(Protocol):
         """`run`: the id of the run that parses, for the tables' history."""
         ...
 
-    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
         ...
 

@@ -24,14 +24,14 @@ from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
-from pipeline.core.shadow import OtherColumns, OtherRows
+from pipeline.core.shadow import ConsumerRows, OtherColumns
 from pipeline.core.window import ReplayWindow, window_table
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
 from pipeline.duties.compacting import Compacting
-from pipeline.duties.comparing import Comparing
+from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.deleting import Deleting
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.expiring import Expiring
@@ -135,10 +135,12 @@ class NoDagster:
         return RunOutcome()
 
 
-def _comparing(target: ParseSettings, parts: ParsePorts) -> Comparing | None:
+def _deduplicating(target: ParseSettings, parts: ParsePorts) -> Deduplicating | None:
     within = target.unique.within
     return (
-        Comparing(table=parts.typed.table, name=target.table, within=within) if within is not None else None
+        Deduplicating(table=parts.typed.table, name=target.table, within=within)
+        if within is not None
+        else None
     )
 
 
@@ -459,7 +461,7 @@ class Wiring:
             settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
             parser=parts.parser,
             dropped_as=parts.dropped_as,
-            comparing=_comparing(target, parts),
+            deduplicating=_deduplicating(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             expiring=tuple(map(self._expiring_of, parts.kept)),
@@ -487,7 +489,7 @@ class Wiring:
             source=parts.set_aside,
             redriver=parts.redriver,
             dropped_as=parts.dropped_as,
-            comparing=_comparing(target, parts),
+            deduplicating=_deduplicating(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
             code=parts.code,
@@ -579,7 +581,7 @@ class Wiring:
         return Shadowing(
             table=ports.proof(),
             lineage=ports.lineage("shadow"),
-            other=lambda life: ports.other_side(OtherRows(life, columns), files=files, table=table),
+            other=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
             stream=stream,
         )
 

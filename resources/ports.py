@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.lake_ports import (
     LakeTable,
     LineageTable,
@@ -74,7 +74,7 @@ class ResourcePorts:
     def proof(self) -> ProofTable:
         return self.spark.proof()
 
-    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         return self.spark.other_side(rows, files=files, table=table)
 
     def proved_tables(self) -> Iterable[TargetPorts]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.lake_ports import OtherSide, ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage, TargetPorts
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
@@ -37,7 +37,7 @@ class SparkResource(LazyPySparkResource):
     def proof(self) -> ProofTable:
         return self.ports.proof()
 
-    def other_side(self, rows: OtherRows, *, files: str | None, table: str | None) -> OtherSide:
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         return self.ports.other_side(rows, files=files, table=table)
 
     def proved_tables(self) -> Iterable[TargetPorts]:

@@ -48,7 +48,7 @@ class OtherColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRows:
+class ConsumerRows:
     """What is known of the other side: all its rows are of one stream."""
 
     stream: StreamId

@@ -23,7 +23,7 @@ from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Positions
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.words import counted
-from pipeline.duties.comparing import Comparing
+from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
@@ -69,7 +69,7 @@ class Parsing:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
-    comparing: Comparing | None = None
+    deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
     """Of the typed table, and of the quarantine table."""
@@ -124,7 +124,7 @@ class Parsing:
         if not plan.ranges:
             return ParsedWave(settled=settled, notes=wishes.notes)
         self.on_arrow("planned")
-        comparison = self.comparing.plan(plan) if self.comparing else None
+        comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
         self.on_arrow("staged")
         accounts = account(

@@ -30,7 +30,7 @@ from pipeline.core.redrive_plan import (
 )
 from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
-from pipeline.duties.comparing import Comparing
+from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.settling import Settling
 from pipeline.errors import Transient, WrongShape
 from pipeline.lake_ports import ParsedTable, Redriver, SourceLook, SourceTable
@@ -72,7 +72,7 @@ class Redriving:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
-    comparing: Comparing | None = None
+    deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a portion."""
@@ -107,7 +107,7 @@ class Redriving:
     def _portion(self, plan: RedrivePlan, at: Positions, *, dry_run: bool) -> Redriven:
         streams = tuple(sorted({key.stream for key in at.shards}))
         self.on_arrow("planned")
-        comparison = self.comparing.plan(plan.wave) if self.comparing else None
+        comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
         copied = (
             self.redriver.copy_unselected(plan.taken, [each.bound for each in plan.wave.ranges], streams)

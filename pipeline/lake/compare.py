@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.core.proof_rows import FileCount, ShardSpans
 from pipeline.core.row_patterns import Comparing, Pattern
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.errors import Unreachable
 from pipeline.lake.compare_task import SideFile, SideSpec
 from pipeline.lake.prove import RunTasks
@@ -85,7 +85,7 @@ class OtherFiles(OtherSide):
         name: str,
         list_files: Callable[[], tuple[str, ...]],
         spec: Callable[[], StagingSpec],
-        rows: OtherRows,
+        rows: ConsumerRows,
         *,
         run: RunTasks,
         shuffle: Shuffle,

@@ -7,7 +7,7 @@ Nothing here imports Spark or the catalog. Of a row only the columns that say wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pipeline.core.proof_rows import FileCount, ShardSpans
 from pipeline.core.rewriting import LiveFile
 from pipeline.core.row_patterns import MOST_NAMED, NO_BUCKET, Comparing, Pattern
-from pipeline.core.shadow import OtherRows
+from pipeline.core.shadow import ConsumerRows
 from pipeline.errors import WrongShape
 from pipeline.lake.other_rows import digests, rows_at
 from pipeline.lake.prove_count import is_sound_row, keys_of, number_in, shards_of
@@ -44,7 +44,7 @@ class SideSpec:
     staging: StagingSpec
     payload: bool = False
     """Whether payloads are compared."""
-    other: OtherRows | None = None
+    other: ConsumerRows | None = None
     """The columns of another consumer's output; None for a table that Headrace has written."""
 
 
@@ -188,10 +188,3 @@ def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
         )
         for row in found.sort_by([(name, "ascending") for name in alike]).to_pylist()
     )
-
-
-def in_buckets(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows of each bucket: what Spark's shuffle does, for few rows in one process."""
-    rows = pa.Table.from_batches(list(batches), SCHEMA)
-    for number in pc.unique(rows["bucket"]).to_pylist():
-        yield rows.filter(pc.equal(rows["bucket"], pa.scalar(number, pa.int32())))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.lake.duplicates import ARRIVAL, FRESH, key_names
+from pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names
 from pipeline.lake.parse_read import RECORD_DDL
 from pipeline.lake.parse_write import own_columns
 
@@ -41,7 +41,7 @@ def rows_type(columns: pa.Schema) -> StructType:
 
 
 def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
-    """All rows with a key in one task, sorted as `pipeline.lake.duplicates` needs them."""
+    """All rows with a key in one task, sorted as `pipeline.lake.duplicates_task` needs them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     names = key_names(len(by))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv, fs
 
-from pipeline.core.shadow import OtherRows, PayloadForm
+from pipeline.core.shadow import ConsumerRows, PayloadForm
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake.stage_place import file_system
 from pipeline.lake_ports import StagingSpec
@@ -58,7 +58,7 @@ def _kind(path: str) -> str | None:
     return None
 
 
-def rows_at(path: str, spec: StagingSpec, rows: OtherRows) -> Iterator[pa.Table]:
+def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows) -> Iterator[pa.Table]:
     """The rows with the columns that say which record a row is, and with the digest of the payload where that is compared."""
     files, inside = file_system(replace(spec, location=path, private=False))
     columns = rows.columns
@@ -112,7 +112,7 @@ def _of_parquet(files: fs.FileSystem, path: str, names: list[str]) -> Iterator[M
             yield {name: batch.column(name) for name in names}
 
 
-def _as_ours(piece: Mapping[str, Any], of: OtherRows) -> pa.Table:
+def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
     columns, stream = of.columns, of.stream
     number = _as_text(piece[columns.number])
     rows = len(number)

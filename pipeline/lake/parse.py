@@ -20,8 +20,8 @@ from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
 from pipeline.lake.decode import Decoder
-from pipeline.lake.duplicates import key_columns, small_columns
 from pipeline.lake.duplicates_frame import keys_ddl, rows_type, side_by_side
+from pipeline.lake.duplicates_task import key_columns, small_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
 from pipeline.lake.parse_frame import Frames, columns_of
@@ -344,7 +344,7 @@ def _reading_keys(
     since, until = comparison.since, comparison.until
 
     def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.duplicates import earlier_rows
+        from pipeline.lake.duplicates_task import earlier_rows
 
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
@@ -356,7 +356,7 @@ def _reading_keys(
 
 def _marking(keys: int, within: timedelta) -> _Task:
     def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.duplicates import marked
+        from pipeline.lake.duplicates_task import marked
 
         return marked(batches, keys=keys, within=within)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from typing import Any
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.rewriting import (
@@ -82,9 +83,10 @@ class MemoryLive(LiveTable):
 
 
 class MemoryRewriter(Rewriter):
-    """`rows` has the rows of each file by its path, as `MemoryStage` keeps them. `spoil` may change what is written."""
+    """`rows` has the rows of each file by its path: tuples of `Row`, or of `pipeline.memory.parse.TypedRow`. `spoil` may change what is
+    written."""
 
-    def __init__(self, rows: dict[str, tuple[Row, ...]], clock: Clock) -> None:
+    def __init__(self, rows: dict[str, Any], clock: Clock) -> None:
         self.spoil: Callable[[tuple[Row, ...]], tuple[Row, ...]] = lambda rows: rows
         self._rows = rows
         self._clock = clock
@@ -105,8 +107,8 @@ class MemoryRewriter(Rewriter):
 
 
 def digest(rows: Sequence[Row]) -> tuple[ShardDigest, ...]:
-    found: Mapping[ShardKey, list[int]] = {key: [] for key, _ in rows}
-    for key, sequence in rows:
+    found: Mapping[ShardKey, list[int]] = {key: [] for key, *_ in rows}
+    for key, sequence, *_ in rows:
         found[key].append(sequence)
     return tuple(
         sorted(

@@ -1,6 +1,7 @@
 """AWS clients are made from the settings, which hold no secrets."""
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -97,5 +98,6 @@ def test_clients_share_the_descriptions_of_services_and_no_credentials(monkeypat
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
     second = dynamodb_client(SETTINGS)
     assert first.meta.service_model.metadata is second.meta.service_model.metadata
-    keys = [client._request_signer._credentials.access_key for client in (first, second)]  # no public name
+    clients: list[Any] = [first, second]
+    keys = [client._request_signer._credentials.access_key for client in clients]  # no public name
     assert keys == ["first", "second"]

@@ -31,12 +31,12 @@ from pipeline.core.parse_values import (
 )
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.comparing import Comparing
+from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.parsing import Parsing
 from pipeline.duties.redriving import Redriving
 from pipeline.duties.settling import Settling
 from pipeline.lake import read
-from pipeline.lake.duplicates import earlier_rows, key_columns, key_names, marked
+from pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.parse_read import read_units, survey
@@ -291,15 +291,15 @@ class Bed:
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=run,
-            comparing=self.comparing(table),
+            deduplicating=self.deduplicating(table),
             on_arrow=on_arrow,
         )
 
-    def comparing(self, table: IcebergTyped) -> Comparing | None:
+    def deduplicating(self, table: IcebergTyped) -> Deduplicating | None:
         within = self.settings.unique.within
         if within is None:
             return None
-        return Comparing(table=IcebergSource(table), name=self.settings.table, within=within)
+        return Deduplicating(table=IcebergSource(table), name=self.settings.table, within=within)
 
     def redriving(self, *, limits: WaveLimits | None = None, kill: str = "") -> Redriving:
         parsing = self.parsing(kill=kill)
@@ -312,7 +312,7 @@ class Bed:
             dropped_as="",
             limits=limits or WaveLimits(1_000_000, 2**30),
             run=parsing.run,
-            comparing=parsing.comparing,
+            deduplicating=parsing.deduplicating,
             on_arrow=parsing.on_arrow,
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.core.accounting import read_accounting
@@ -16,7 +17,7 @@ from pipeline.core.proof import ALL, Proof, TableProof, Window
 from pipeline.core.window import ReplayWindow
 from pipeline.duties.proving import Proving
 from pipeline.lake.compare import Judge, Read, ShufflingComparer
-from pipeline.lake.compare_task import SideSpec, in_buckets
+from pipeline.lake.compare_task import SCHEMA, SideSpec
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
@@ -30,8 +31,10 @@ from tests.lake.windows import WindowBed
 
 
 def shuffled(tasks: int, read: Read, judge: Judge) -> list[bytes]:
-    """What Spark does, in this process."""
-    return [judge(rows) for rows in in_buckets(chain.from_iterable(map(read, range(tasks))))]
+    """What Spark does, in this process: the rows of each bucket come together."""
+    rows = pa.Table.from_batches(list(chain.from_iterable(map(read, range(tasks)))), SCHEMA)
+    buckets: list[Any] = pc.unique(rows["bucket"]).to_pylist()
+    return [judge(rows.filter(pc.equal(rows["bucket"], pa.scalar(each, pa.int32())))) for each in buckets]
 
 
 def _proved(table: IcebergTable) -> ProvedTable:

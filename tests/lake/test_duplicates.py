@@ -16,7 +16,7 @@ from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.compacting import Compacting
 from pipeline.errors import Transient, WrongShape
 from pipeline.lake import read
-from pipeline.lake.duplicates import marked
+from pipeline.lake.duplicates_task import marked
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.settings.parse_block import UniqueSettings

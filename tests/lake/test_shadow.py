@@ -22,7 +22,7 @@ from pipeline.core.position import Position
 from pipeline.core.proof import ALL, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.row_patterns import comparing
-from pipeline.core.shadow import OtherColumns, OtherRows, PayloadForm, Shadow, plan_shadow, stream_of
+from pipeline.core.shadow import ConsumerRows, OtherColumns, PayloadForm, Shadow, plan_shadow, stream_of
 from pipeline.core.stream import StreamId
 from pipeline.duties.shadowing import Shadowing
 from pipeline.errors import BadSetting, Unknown
@@ -79,7 +79,7 @@ def compared(
             if table
             else partial(files_at, str(location), lake.staging_spec()),
             lake.staging_spec,
-            OtherRows(stream, columns),
+            ConsumerRows(stream, columns),
             run=InThisProcess(),
             shuffle=shuffled,
         )

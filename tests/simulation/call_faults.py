@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from pipeline.errors import HeadraceError, Throttled, Unreachable
+from pipeline.memory.table import LostOnTheWay
 from tests.simulation.scheduler import Process, Scheduler
 
 TIMEOUT = 4.0
@@ -162,6 +163,40 @@ class CallFaults:
                 self.happened[kind] += 1
                 return how
         return None
+
+    def at_swap(self, process: Process, swap: Callable[[], bool], script: Callable[[], None]) -> bool:
+        """Swap a table's metadata, as a process does whose request takes time, arrives late, or not at all."""
+        sim, rng = self.sim, self.rng
+        sim.pause(0.01 + 0.1 * rng.random())
+        script()
+        if self.occurs("frozen_at_commit"):
+            self.freeze(process, "the swap", lambda: None)
+        if self.occurs("killed"):
+            self.note_fault(process, "the swap", "the process is killed")
+            if rng.random() < 0.5:
+                swap()
+            sim.die()
+        if self.occurs("swap_lost"):
+            self.note_fault(process, "the swap", "the request is lost")
+            sim.pause(2.0)
+            raise LostOnTheWay
+        if self.occurs("swap_late"):
+            delay = rng.uniform(0.5, 60.0)
+            self.note_fault(process, "the swap", f"the request arrives {delay:.1f} s late")
+
+            def arrive() -> None:
+                self.note(process.name, "its late swap arrives")
+                swap()
+
+            sim.after(delay, arrive)
+            sim.pause(2.0)
+            raise LostOnTheWay
+        done = swap()
+        if self.occurs("swap_unanswered"):
+            self.note_fault(process, "the swap", "applied, but the answer is lost")
+            sim.pause(2.0)
+            raise LostOnTheWay
+        return done
 
     def note_fault(self, process: Process, what: str, how: str) -> None:
         self.last_fault = self.met[process] = self.sim.now

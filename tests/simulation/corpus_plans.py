@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.settings.choices import Heartbeat, InitialPosition, Mode
 from tests.simulation.call_faults import Mix
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Plan, TypedPlan
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 
@@ -30,6 +30,7 @@ def read_plan(text: str) -> Plan:
         "position": InitialPosition(said["position"]),
         "heartbeat": Heartbeat(said["heartbeat"]),
         "mode": Mode(said.get("mode", Mode.OWN)),
+        "typed": TypedPlan(**said.get("typed", {})),
     }
     return Plan(**(said | named))
 

@@ -66,6 +66,26 @@ them that a seed may draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TypedPlan:
+    """The typed tables that runs of their own make beside the fleet that lands. All times are means, in seconds; 0 is never."""
+
+    targets: int = 0
+    every: float = 15.0
+    """Between two runs of a target. A run doesn't wait for the one before it."""
+    rows: int = 1_000_000
+    """The most rows of a wave."""
+    begins: float = 0.0
+    """When the first run starts. A backlog is there by then."""
+    deploys: float = 0.0
+    """Between two deployments of a parser that takes other records for wrong ones."""
+    redrives: float = 0.0
+    upkeep: float = 0.0
+    """Between two compactions of a typed table and its quarantine table."""
+    cut: float = 0.0
+    """The share of the arrows at which a run is killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that is drawn from a seed before its fleet starts."""
 
@@ -118,6 +138,7 @@ class Plan:
     """Seconds with few records, between the end of the faults and the traffic that follows (see `stretches.py`)."""
     fault_seconds: float = 600.0
     """Seconds during which faults happen; after them no new fault happens."""
+    typed: TypedPlan = field(default_factory=TypedPlan)
     settle_seconds: float = 300.0
     """Seconds after the faults by which everything must have been read."""
 
@@ -139,7 +160,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 
@@ -172,7 +193,8 @@ def a_plan(seed: int) -> Plan:
     plan = kept(plan, Random(f"kept {seed}"))
     plan = tidied(plan, Random(f"tidied {seed}"))
     plan = untold(plan, Random(f"untold {seed}"))
-    return aggregated(plan, Random(f"aggregated {seed}"))
+    plan = aggregated(plan, Random(f"aggregated {seed}"))
+    return typed(plan, Random(f"typed {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -290,6 +312,25 @@ def untold(plan: Plan, rng: Random) -> Plan:
 def aggregated(plan: Plan, rng: Random) -> Plan:
     """Let producers aggregate, more often where KCL's checkpoints are adopted, which may be inside an aggregate."""
     return replace(plan, aggregates=rng.random() < (0.7 if plan.adopted else 0.2))
+
+
+def typed(plan: Plan, rng: Random) -> Plan:
+    """Add typed tables, drawn from a random generator of their own: they change nothing of what is landed."""
+    # A typed table counts on what holds for Kinesis, where no retention is shorter than a day.
+    return replace(plan, typed=parsed(rng)) if rng.random() < 0.15 and plan.retention > 3600.0 else plan
+
+
+def parsed(rng: Random) -> TypedPlan:
+    return TypedPlan(
+        targets=rng.choice((1, 1, 2)),
+        every=rng.uniform(6.0, 40.0),
+        rows=rng.choice((5, 20, 1_000_000)),
+        begins=rng.choice((0.0, 0.0, rng.uniform(60.0, 400.0))),
+        deploys=rng.choice((0.0, rng.uniform(20.0, 120.0), rng.uniform(20.0, 120.0))),
+        redrives=rng.choice((0.0, rng.uniform(10.0, 120.0), rng.uniform(10.0, 120.0))),
+        upkeep=rng.choice((0.0, rng.uniform(20.0, 120.0))),
+        cut=rng.choice((0.0, _between(rng, 0.01, 0.2), _between(rng, 0.01, 0.2))),
+    )
 
 
 def _named_elsewhere(plan: Plan, rng: Random) -> Plan:

@@ -9,6 +9,7 @@ from tests.simulation.kept_bugs import KEPT
 from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
 from tests.simulation.rewriting_bugs import REWRITING
+from tests.simulation.typed_bugs import TYPED
 
 _CHECKPOINT_WRITE: Final = """f"landed up to {at}",
         holder=me,
@@ -450,5 +451,6 @@ BUGS: Final = {
         *ONCE_UNSEEN,
         *REWRITING,
         *AGGREGATES,
+        *TYPED,
     )
 }

@@ -39,6 +39,7 @@ def unsettled(world: World) -> Iterator[tuple[str, str]]:
             yield row.key, f"its row still carries the claim of the dead run {row.run_claim}"
         if row.checkpoint_owner is not None:
             yield row.key, f"its handover from {row.checkpoint_owner} to {row.owner} isn't over"
+    yield from world.typed.unsettled()
     key, holder, at = world.leases.moved
     if holder in living and world.sim.now - at < _REST:
         yield key, f"it was taken from the living worker {holder} only {world.sim.now - at:.0f} s ago (I6)"
@@ -129,3 +130,4 @@ def require_settled(world: World) -> None:
         )
     for about, sentence in _unaccounted_records(world):
         raise Violation("I1", f"{about}: {sentence}", about)
+    world.typed.require_accounted()

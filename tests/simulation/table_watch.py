@@ -15,7 +15,7 @@ from pipeline.core.repair_plan import LastRow, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.lake_ports import TableState
 from pipeline.memory.clock import START
-from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot
+from pipeline.memory.table import MemoryTable, Snapshot
 from pipeline.settings.choices import InitialPosition
 from tests.simulation.state_watch import StateWatch
 from tests.simulation.truth import ShardTruth, Violation, number_of
@@ -46,39 +46,15 @@ class WatchedTable(MemoryTable):
         task = world.sim.current
         if task is None:
             return self.swap_now(made, "a person")
-        process, faults = task.process, world.call_faults
+        process = task.process
         self._made[made.id] = world.clock.now(), process.loaded
         self._judge_sending(made)
-        world.sim.pause(0.01 + 0.1 * world.rng.random())
-        if world.script is not None:
-            world.script(process, "table.swap", (made,))
-        if faults.occurs("frozen_at_commit"):
-            faults.freeze(process, "the swap", lambda: None)
-        if faults.occurs("killed"):
-            faults.note_fault(process, "the swap", "the process is killed")
-            if world.rng.random() < 0.5:
-                self.swap_now(made, process.name)
-            world.sim.die()
-        if faults.occurs("swap_lost"):
-            faults.note_fault(process, "the swap", "the request is lost")
-            world.sim.pause(2.0)
-            raise LostOnTheWay
-        if faults.occurs("swap_late"):
-            delay = world.rng.uniform(0.5, 60.0)
-            faults.note_fault(process, "the swap", f"the request arrives {delay:.1f} s late")
-            world.sim.after(delay, lambda: self._swap_late(made, process.name))
-            world.sim.pause(2.0)
-            raise LostOnTheWay
-        done = self.swap_now(made, process.name)
-        if faults.occurs("swap_unanswered"):
-            faults.note_fault(process, "the swap", "applied, but the answer is lost")
-            world.sim.pause(2.0)
-            raise LostOnTheWay
-        return done
 
-    def _swap_late(self, made: Snapshot, by: str) -> None:
-        self._world.note(by, "its late swap arrives")
-        self.swap_now(made, by)
+        def script() -> None:
+            if world.script is not None:
+                world.script(process, "table.swap", (made,))
+
+        return world.call_faults.at_swap(process, lambda: self.swap_now(made, process.name), script)
 
     def swap_now(self, made: Snapshot, by: str) -> bool:
         base = self.head

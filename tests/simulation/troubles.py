@@ -34,6 +34,7 @@ class Troubles:
         world = self.world
         world.call_faults.are_on = False
         world.call_faults.down.clear()
+        world.typed.end_faults()
         world.source.denied.clear()
         world.note("world", "no new faults happen from here on")
         if not any(d.is_up for d in world.deployments):

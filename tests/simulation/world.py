@@ -47,6 +47,7 @@ from tests.simulation.stretches import TICK, AllHostsOff
 from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
 from tests.simulation.truth import History, ShardTruth, Truth, Violation
+from tests.simulation.typed_fleet import TypedFleet
 from tests.simulation.worker_watch import WatchedWorkers
 
 NAMES = ("orders", "orders-b", "orders-c")
@@ -113,6 +114,7 @@ class World:
             self.create_stream(name)
         self.hosts = [Host(f"h{i + 1}", self.sim, self._offset()) for i in range(plan.hosts)]
         self.deployments = self._deployments()
+        self.typed = TypedFleet(self)
 
     def _offset(self) -> float:
         return self.rng.uniform(-60.0, 60.0) if self.plan.skewed else 0.0
@@ -328,6 +330,7 @@ class World:
             Streams(self).start()
         if self.plan.hosts_off:
             AllHostsOff(self).start()
+        self.typed.start()
         self.sim.after(1.0, self.produce)
 
     def produce(self) -> None:

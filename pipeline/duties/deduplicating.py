@@ -12,7 +12,7 @@ from pipeline.lake_ports import SourceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparing:
+class Deduplicating:
     table: SourceTable
     """The typed table."""
     name: str

@@ -1,0 +1,249 @@
+"""Typed tables and their quarantine tables in memory: a file is a list of rows. The contract tests check these ports and the ones on
+Iceberg in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+from pipeline.core.batch import StagedFile
+from pipeline.core.duplicates import Comparison
+from pipeline.core.lineage import LedgerPage
+from pipeline.core.parse_account import aside_name, joined
+from pipeline.core.parse_values import (
+    Bound,
+    Parsed,
+    Piece,
+    ReadUnit,
+    ShardCount,
+    SourceFile,
+    SurveyOrder,
+    WavePlan,
+    Wishes,
+    key_of,
+    record_in,
+)
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.errors import WrongShape
+from pipeline.lake_ports import Exchange, ParsedTable, QuarantineTable, Redriver, SourceLook, SourceTable
+from pipeline.memory.table import MemoryTable
+from pipeline.ports import Clock
+
+
+class TypedRow(NamedTuple):
+    """A row of a typed table or of its quarantine table. Its first two values are those of a row of the lake table in memory."""
+
+    key: ShardKey
+    number: int
+    """The sequence number + the sub-sequence number."""
+    reason: str = ""
+    """In the quarantine table: why the row couldn't be parsed."""
+    version: str = ""
+    """The version of the parser that decided about the row."""
+
+
+@dataclass
+class MemoryRows:
+    """The rows of the files of one table, by the files' paths."""
+
+    clock: Clock
+    rows: dict[str, Any] = field(default_factory=dict)
+    """Tuples of `TypedRow`; of the lake table, those of `MemoryStage.rows`."""
+    sub: Callable[[ShardKey, int], int] = lambda _key, _number: 0
+    """Sub-sequence number of a row, where it isn't 0."""
+    _names: Iterator[int] = field(default_factory=count)
+
+    def of(self, path: str) -> list[TypedRow]:
+        return [TypedRow(*row) for row in self.rows[path]]
+
+    def sort_key(self, row: TypedRow) -> str:
+        sub = self.sub(row.key, row.number)
+        return key_of(Position(row.number - sub, sub))
+
+    def write(self, location: str, rows: Iterable[TypedRow]) -> tuple[StagedFile, ...]:
+        """Stage a file. No file is made of no rows."""
+        rows = tuple(sorted(rows))
+        if not rows:
+            return ()
+        now = self.clock.now()
+        day = f"{now:%Y-%m-%d}"
+        path = f"{location}/arrival_ts_day={day}/{next(self._names)}.parquet"
+        self.rows[path] = rows
+        return (self.staged(path),)
+
+    def staged(self, path: str) -> StagedFile:
+        rows, day = self.of(path), path.split("arrival_ts_day=")[1].split("/", maxsplit=1)[0]
+        shards = frozenset(row.key for row in rows)
+        return StagedFile(path, shards, len(rows), len(rows), b"", day, self.clock.now())
+
+
+class MemoryTyped(MemoryTable, ParsedTable):
+    def pages(self) -> Iterator[LedgerPage]:
+        for snapshot in self.walk(self.head):
+            if snapshot.ours:
+                yield snapshot.page
+
+
+class MemoryQuarantine(MemoryTyped, QuarantineTable):
+    def __init__(self, clock: Clock, location: str, rows: MemoryRows) -> None:
+        super().__init__(clock, location)
+        self._rows = rows
+        self._place = location
+
+    def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        path = f"{self._place}/{name}"
+        if path not in self._rows.rows or path in self.removed:
+            raise WrongShape(f"{path} has rows that a commit of the typed table has set aside, and is gone")
+        file = self._rows.staged(path)
+        return StagedFile(path, shards, file.rows, file.size, b"", file.partition, file.staged_at)
+
+    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
+        live = {file.path for file in self.files_at(self.head)}
+        gone = [path for path in sorted(live) if aside_name(path) in taken]
+        missing = taken - {aside_name(path) for path in gone}
+        lost = {row[:2] for name in missing for row in self._rows.of(f"{self._place}/{name}")}
+        added: list[StagedFile] = []
+        for path in sorted(live.difference(gone)):
+            rows = self._rows.of(path)
+            stays = [row for row in rows if row[:2] not in lost]
+            if len(stays) < len(rows):
+                gone.append(path)
+                added += self._rows.write(self._place, stays)
+        return Exchange(
+            tuple(gone),
+            tuple(StagedFile(f.path, shards, f.rows, f.size, b"", f.partition, f.staged_at) for f in added),
+        )
+
+
+class MemorySourceTable(SourceTable):
+    """A table as a typed table, or a redrive, reads it."""
+
+    def __init__(self, table: MemoryTable, rows: MemoryRows) -> None:
+        self._table = table
+        self._rows = rows
+        self._known: dict[str, SourceFile] = {}
+
+    def exists(self) -> bool:
+        return self._table.exists()
+
+    def look(self) -> SourceLook:
+        state = self._table.load()
+        return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))))
+
+    def _file(self, file: StagedFile) -> SourceFile:
+        if file.path not in self._known:
+            rows = self._rows.of(file.path)
+            keys = [self._rows.sort_key(row) for row in rows]
+            shards = [row.key.shard_id for row in rows]
+            self._known[file.path] = SourceFile(
+                file.path, len(rows), min(keys), max(keys), (min(shards), max(shards))
+            )
+        return self._known[file.path]
+
+
+Verdict = Callable[[TypedRow], str | None]
+"""Why a row can't be parsed: an empty text where it can be parsed, None where it belongs into neither table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryParser(Redriver):
+    """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table."""
+
+    source: MemoryRows
+    typed: MemoryRows
+    aside: MemoryRows
+    table: MemoryTyped
+    quarantine: MemoryQuarantine
+    verdict: Verdict
+    version: str
+    piece: int = 1_000
+    """A piece has at most so many rows, and the rest of its last Kinesis record."""
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        return tuple(piece for path in order.files for piece in self._pieces(path, order))
+
+    def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
+        wanted = {each.key: each for each in order.bounds}
+        for key, rows in self._by_shard(path):
+            is_other = order.others and key.stream in order.streams
+            bound = wanted.get(key, Bound(key) if is_other else None)
+            if bound is None or key in order.closed or key.stream not in order.streams:
+                continue
+            keys = [
+                self.source.sort_key(row)
+                for row in self._within(rows, bound)
+                if order.ceiling is None or self.source.sort_key(row) < order.ceiling
+            ]
+            yield from _pieces(keys, key, path, self.piece)
+
+    def _by_shard(self, path: str) -> list[tuple[ShardKey, list[TypedRow]]]:
+        found: dict[ShardKey, list[TypedRow]] = {}
+        for row in sorted(self.source.of(path)):
+            found.setdefault(row.key, []).append(row)
+        return list(found.items())
+
+    def _within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
+        return [
+            row
+            for row in rows
+            if bound.reason in (None, row.reason)
+            and self.source.sort_key(row) > bound.low
+            and (bound.high is None or self.source.sort_key(row) < bound.high)
+        ]
+
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        if comparison is not None:
+            raise ValueError("rows in memory have no keys by which they could be compared")
+        bounds = {each.key: each.bound for each in plan.ranges}
+        return joined(self._parse(unit, bounds) for unit in plan.units), 0
+
+    def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
+        """What one Spark task does: the rows of one file."""
+        its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
+        rows = [row for each, bound in its for row in self._within(each, bound)]
+        if len(rows) != unit.rows:
+            raise WrongShape(f"{unit.path} has other rows than were counted")
+        told = [(row, self.verdict(row)) for row in rows]
+        good = [TypedRow(*row[:2], version=self.version) for row, why in told if why == ""]
+        bad = [TypedRow(*row[:2], why, self.version) for row, why in told if why]
+        return Parsed(
+            self.typed.write(self.table.staging_spec().location, good),
+            self.aside.write(self.quarantine.staging_spec().location, bad),
+            _counts(good, bad),
+            tuple((unit.first + n, 1) for n, (_, why) in enumerate(told) if why is not None),
+        )
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        chosen = {each.key: each for each in selected}
+
+        def stays(row: TypedRow) -> bool:
+            return row.key not in chosen or not self._within([row], chosen[row.key])
+
+        rows = [row for each in files for row in self.source.of(each.path) if stays(row)]
+        (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
+        made = self.source.write(location, rows)
+        return Parsed((), made, _counts((), rows))
+
+
+def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterator[Piece]:
+    start = 0
+    for end in range(1, len(keys) + 1):
+        is_whole = end == len(keys) or record_in(keys[end]) != record_in(keys[end - 1])
+        if is_whole and (end == len(keys) or end - start >= most):
+            yield Piece(key, path, 0, keys[start], keys[end - 1], rows=end - start, bytes=end - start)
+            start = end
+
+
+def _counts(good: Collection[TypedRow], bad: Collection[TypedRow]) -> tuple[ShardCount, ...]:
+    keys = {row.key for row in (*good, *bad)}
+    return tuple(
+        ShardCount(key, sum(row.key == key for row in good), sum(row.key == key for row in bad))
+        for key in sorted(keys)
+    )

@@ -1,0 +1,258 @@
+"""What every implementation of the ports of typed tables promises. On Iceberg, Spark's work is done in this process."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.batch import StagedFile
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind
+from pipeline.core.parse_account import aside_name
+from pipeline.core.parse_values import (
+    Bound,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+    end_of,
+    key_of,
+)
+from pipeline.core.parsing_plan import plan_wishes
+from pipeline.core.position import Position
+from pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
+from pipeline.core.stream import ShardKey
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.next_wave import plan_next
+from pipeline.duties.parsing import Parsing
+from pipeline.duties.settling import Settling
+from pipeline.errors import WrongShape
+from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake_ports import LiveTable, Redriver, Rewriter, SourceTable
+from pipeline.memory.live import MemoryLive, MemoryRewriter
+from pipeline.memory.parse import MemoryParser, MemoryQuarantine, MemoryRows, MemorySourceTable, MemoryTyped
+from pipeline.memory.table import MemoryTable
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.compactions import InProcess as InProcessRewriter
+from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
+from tests.lake.parsings import BAD, SETTINGS, A, B, Bed, good
+
+ALL = WaveLimits(1_000, 2**30)
+
+
+class OnIceberg:
+    def __init__(self, folder: Path) -> None:
+        self._bed = Bed(folder)
+        self.clock: StandingClock = self._bed.clock
+        self.source: SourceTable = IcebergSource(self._bed.lake.iceberg)
+        table = self._bed.typed()
+        table.ensure(create=True)
+        iceberg = self._bed.quarantine()
+        iceberg.ensure(create=True)
+        self.table, self.quarantine = table, iceberg
+        self.set_aside: SourceTable = IcebergSource(iceberg)
+        self.parser: Redriver = self._bed.parser
+        self.redriver: Redriver = replace(self._bed.parser, source=self._bed.quarantine)
+        self.live: LiveTable = IcebergLive(iceberg)
+        self.rewriter: Rewriter = InProcessRewriter(iceberg)
+
+    def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
+        self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
+
+    def remove(self, path: str) -> None:
+        Path(path.removeprefix("file://")).unlink()
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self.clock = StandingClock()
+        landed, typed, aside = (MemoryRows(self.clock) for _ in range(3))
+        self._lake, self._landed = MemoryTable(self.clock), landed
+        self._lake.commit(ORIGIN)
+        self._wrong: set[int] = set()
+        self.table = MemoryTyped(self.clock, "typed")
+        self.quarantine = MemoryQuarantine(self.clock, "aside", aside)
+        self.source: SourceTable = MemorySourceTable(self._lake, landed)
+        self.set_aside: SourceTable = MemorySourceTable(self.quarantine, aside)
+        parser = MemoryParser(
+            source=landed,
+            typed=typed,
+            aside=aside,
+            table=self.table,
+            quarantine=self.quarantine,
+            verdict=lambda row: "bad" if row.number in self._wrong else "",
+            version="1",
+        )
+        self.parser: Redriver = parser
+        self.redriver: Redriver = replace(parser, source=aside)
+        self.live: LiveTable = MemoryLive(self.quarantine)
+        self.rewriter: Rewriter = MemoryRewriter(aside.rows, self.clock)
+
+    def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
+        self._wrong |= {number for number, fits in records.items() if not fits}
+        path = f"memory/{len(self._landed.rows)}"
+        self._landed.rows[path] = tuple((key, number) for number in sorted(records))
+        day = f"{self.clock.at:%Y-%m-%d}"
+        file = StagedFile(path, frozenset({key}), len(records), 1, b"", day, self.clock.at)
+        after = self._lake.load().positions.of(key)
+        upto = Position(max(records), arrival=NOON)
+        self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
+
+    def remove(self, path: str) -> None:
+        self.quarantine.removed.add(path)
+
+
+Made = OnIceberg | InMemory
+
+
+@pytest.fixture(params=["memory", "iceberg"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
+    made: Made = InMemory() if request.param == "memory" else OnIceberg(tmp_path)
+    made.land(A, {1: True, 2: False, 3: True})
+    made.land(B, {10: False, 11: False})
+    return made
+
+
+def key(number: int) -> str:
+    return key_of(Position(number))
+
+
+def planned(made: Made) -> tuple[WavePlan, Wishes]:
+    look = made.source.look()
+    wishes = plan_wishes(look.positions, made.table.load().positions, takes=lambda _: True)
+    return plan_next(wishes, look, surveyor=made.parser, limits=ALL), wishes
+
+
+def wave(made: Made) -> None:
+    Parsing(
+        settings=SETTINGS,
+        source=made.source,
+        table=made.table,
+        settling=Settling(table=made.table, quarantine=made.quarantine, run="run"),
+        parser=made.parser,
+        dropped_as="",
+        limits=ALL,
+        clock=made.clock,
+        run="run",
+    ).wave()
+
+
+def in_quarantine(made: Made) -> list[tuple[str, str, int]]:
+    """The first and the last row of each shard in quarantine, and how many there are."""
+    look = made.set_aside.look()
+    pieces = made.redriver.survey(plan_look(look.files, look.positions, Selection())) if look.files else ()
+    keys = {p.key for p in pieces}
+    own = [[p for p in pieces if p.key == key] for key in sorted(keys)]
+    return [(min(p.first for p in its), max(p.last for p in its), sum(p.rows for p in its)) for its in own]
+
+
+def test_a_look_has_the_files_with_their_bounds_and_the_positions_of_the_same_snapshot(made: Made):
+    look = made.source.look()
+    assert sorted((f.rows, f.low, f.high, f.shards) for f in look.files) == [
+        (2, key(10), key(11), (B.shard_id, B.shard_id)),
+        (3, key(1), key(3), (A.shard_id, A.shard_id)),
+    ]
+    assert {k: p.sequence for k, p in look.positions.shards.items()} == {A: 3, B: 11}
+
+
+SURVEYS: list[
+    tuple[tuple[Bound, ...], set[ShardKey], str | None, bool, list[tuple[ShardKey, int, int, int]]]
+] = [
+    ((Bound(A, key(1), end_of(Position(2))),), {B}, None, True, [(A, 2, 2, 1)]),
+    ((Bound(A, key(1)),), set(), None, True, [(A, 2, 3, 2), (B, 10, 11, 2)]),
+    ((Bound(A, key(1)),), set(), None, False, [(A, 2, 3, 2)]),
+    ((Bound(A), Bound(B)), set(), key(11), True, [(A, 1, 3, 3), (B, 10, 10, 1)]),
+]
+
+
+def test_a_survey_finds_the_rows_within_its_bounds(made: Made):
+    files = tuple(file.path for file in made.source.look().files)
+    for bounds, closed, ceiling, others, found in SURVEYS:
+        order = SurveyOrder(files, bounds, frozenset(closed), (STREAM,), ceiling, others=others)
+        pieces = sorted((p.key, p.first, p.last, p.rows) for p in made.parser.survey(order))
+        assert pieces == [(k, key(first), key(last), rows) for k, first, last, rows in found]
+
+
+def test_what_is_parsed_is_told_row_by_row_and_is_in_no_table_yet(made: Made):
+    plan, wishes = planned(made)
+    parsed, _ = made.parser.parse(plan, wishes)
+    assert [(c.key, c.parsed, c.aside) for c in parsed.counts] == [(A, 2, 1), (B, 0, 2)]
+    numbers = sorted(n for first, length in parsed.numbers for n in range(first, first + length))
+    assert numbers == list(range(5))
+    assert sum(file.rows for file in parsed.files) == 2
+    assert sum(file.rows for file in parsed.aside) == 3
+    assert made.table.load().snapshot is None
+    assert in_quarantine(made) == []
+
+
+def staged_aside(made: Made) -> tuple[StagedFile, ...]:
+    plan, wishes = planned(made)
+    return made.parser.parse(plan, wishes)[0].aside
+
+
+def test_a_staged_file_is_found_by_its_name_alone_and_refused_once_it_is_gone(made: Made):
+    for file in staged_aside(made):
+        found = made.quarantine.staged(aside_name(file.path), file.shards)
+        assert (found.path, found.rows, found.partition) == (file.path, file.rows, file.partition)
+        assert found.shards == file.shards
+        made.remove(file.path)
+        with pytest.raises(WrongShape, match="set aside"):
+            made.quarantine.staged(aside_name(file.path), file.shards)
+
+
+def test_the_pages_of_the_ledgers_come_newest_first(made: Made):
+    wave(made)
+    made.land(A, {4: True, 5: False})
+    wave(made)
+    told = [[(r.key, r.kind, r.upto.sequence) for r in page.ranges] for page in made.table.pages()]
+    assert told[0] == [(A, Kind.PARSED, 5)]
+    assert sorted(told[1]) == [(A, Kind.PARSED, 3), (B, Kind.PARSED, 11)]
+    assert len(list(made.quarantine.pages())) == 2
+
+
+def compacted(made: Made) -> list[str]:
+    """Bring rows of five waves into quarantine and compact its files. Returns the names that the first wave's files had."""
+    wave(made)
+    first: list[str] = [aside_name(file.path) for file in made.set_aside.look().files]
+    for number in range(20, 28, 2):
+        made.land(A, {number: False})
+        wave(made)
+    made.clock.at += timedelta(hours=2)
+    done = Compacting(
+        table=made.live, rewriter=lambda: made.rewriter, settings=UpkeepSettings(), clock=made.clock
+    ).run()
+    assert done.done
+    return first
+
+
+def test_after_a_compaction_a_redrive_copies_and_removes_the_right_rows(made: Made):
+    names = compacted(made)
+    rows_that_are_not_selected_are_copied(made)
+    live = [file.path for file in made.set_aside.look().files]
+    exchange = made.quarantine.without(frozenset(names), frozenset({A, B}))
+    assert exchange.gone
+    assert set(exchange.gone) <= set(live)
+    assert sum(file.rows for file in exchange.added) == 4
+    assert {file.shards for file in exchange.added} == {frozenset({A, B})}
+    whole = made.quarantine.without(frozenset(map(aside_name, live)), frozenset({A, B}))
+    assert (sorted(whole.gone), whole.added) == (sorted(live), ())
+
+
+def rows_that_are_not_selected_are_copied(made: Made) -> None:
+    look = made.set_aside.look()
+    for selection, kept in (
+        (Selection(shard=A.shard_id), [(B, 2)]),
+        (Selection(shard=B.shard_id), [(A, 5)]),
+        (Selection(reason="bad"), []),
+    ):
+        pieces = made.redriver.survey(plan_look(look.files, look.positions, selection))
+        plan = plan_redrive(look.files, pieces, limits=ALL, reason=selection.reason)
+        copied = made.redriver.copy_unselected(
+            plan.taken, [each.bound for each in plan.wave.ranges], [STREAM]
+        )
+        assert [(c.key, c.aside) for c in copied.counts] == kept
+        assert sum(file.rows for file in copied.aside) == plan.kept
+    assert made.redriver.survey(plan_look(look.files, look.positions, Selection(reason="another"))) == ()

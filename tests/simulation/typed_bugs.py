@@ -1,0 +1,97 @@
+"""Planted bugs of typed tables (I38): what is parsed, set aside and redriven."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.simulation.planted import a_bug
+
+
+def _fleet(**typed: Any) -> dict[str, Any]:
+    """Fleets with two targets, whose runs often meet and often die."""
+    often = {
+        "targets": 2,
+        "every": 10.0,
+        "rows": 20,
+        "begins": 0.0,
+        "deploys": 60.0,
+        "redrives": 30.0,
+        "upkeep": 0.0,
+        "cut": 0.1,
+    }
+    return {"retention": 86_400.0, "quiet": 0.0, "hosts_off": 0.0, "puts_every": 1.0, "typed": often | typed}
+
+
+TYPED: Final = (
+    a_bug(
+        "set-aside-first",
+        "the rows of the quarantine table are committed before the typed table's commit, and a killed run's successor decides anew",
+        (
+            "duties.parsing",
+            "        # All or nothing: the files of the quarantine table have rows of several shards, too.\n",
+            "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, wishes.origins, whole=True))\n",
+        ),
+        among=_fleet(),
+    ),
+    a_bug(
+        "only-the-newest-settled",
+        "of two commits that the quarantine table lacks, only the newer one is carried out: the older one was a killed run's",
+        (
+            "core.settling_plan",
+            "                before = _token(each.after)\n",
+            "                before = ends[each.key]\n",
+        ),
+        ("duties.parsing", "        settled = self.settling.settle()\n", "        settled = 0\n"),
+        among=_fleet(),
+    ),
+    a_bug(
+        "newer-positions",
+        "a wave goes up to positions of a later look than the files that it reads",
+        (
+            "duties.parsing",
+            "        look = self.source.look()\n        wishes = self._wishes(look.positions)\n",
+            "        look = self.source.look()\n        wishes = self._wishes(self.source.look().positions)\n",
+        ),
+        among=_fleet(every=5.0),
+    ),
+    a_bug(
+        "position-of-the-lake",
+        "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
+        (
+            "core.parsing_plan",
+            "        upto = _upto(each, own) if is_whole else _cut(own)\n",
+            "        upto = _upto(each, own)\n",
+        ),
+        among=_fleet(rows=5),
+    ),
+    a_bug(
+        "wrong-parser-unheeded",
+        "a parser that fails everything sets everything aside, in spite of stop_above",
+        (
+            "core.parse_account",
+            "    if judged < _LEAST_JUDGED or aside <= stop_above * judged:\n",
+            "    if True:\n",
+        ),
+        among=_fleet(rows=1_000_000, begins=300.0, deploys=40.0),
+    ),
+    a_bug(
+        "mended-and-kept",
+        "rows that a redrive has mended stay in the quarantine table",
+        (
+            "duties.settling",
+            "        redriven = [each for each in plan if each.taken]\n",
+            "        redriven: list[Unsettled] = []\n",
+        ),
+        among=_fleet(),
+    ),
+    a_bug(
+        "redriven-twice",
+        "a redrive compares the count of redrives with that of the moment of its commit, and not with that of its look",
+        (
+            "duties.redriving",
+            "        planned = {each.key: each for each in plan.wave.ranges}\n",
+            "        planned = {each.key: each for each in plan.wave.ranges}\n        at = self.table.load().positions\n",
+        ),
+        among=_fleet(redrives=6.0),
+    ),
+)

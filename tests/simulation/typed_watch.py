@@ -1,0 +1,310 @@
+"""A typed table and its quarantine table, and the judge of their commits (I38): is each row of the lake table in exactly one place?
+
+The judge keeps an account of its own, from the files that commits name. It asks the lake table which rows a parsed range has to have, and the
+rules of the simulated parser which of them may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pipeline.core.accounting import Accounting, read_accounting
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.parse_values import end_of, key_of
+from pipeline.core.position import Position, Positions
+from pipeline.core.redrive_chain import is_chain
+from pipeline.core.stream import ShardKey
+from pipeline.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
+from pipeline.memory.table import MemoryTable, Snapshot
+from pipeline.ports import Clock
+from tests.simulation.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.typed_fleet import TypedFleet
+
+_LEAST_JUDGED = 100
+_Row = tuple[ShardKey, int]
+Rules = Callable[[str, TypedRow], str | None]
+"""What the parser of a version says of a row, as `pipeline.memory.parse.Verdict`."""
+
+
+class WatchedTyped(MemoryTyped):
+    def __init__(self, watch: TypedWatch, clock: Clock, location: str) -> None:
+        super().__init__(clock, location)
+        self._watch = watch
+        self.is_there = False
+
+    def _swap(self, made: Snapshot) -> bool:
+        return self._watch.swap(made, super()._swap, self._watch.judge_typed)
+
+
+class WatchedQuarantine(MemoryQuarantine):
+    def __init__(self, watch: TypedWatch, clock: Clock, location: str, rows: MemoryRows) -> None:
+        super().__init__(clock, location, rows)
+        self._watch = watch
+        self.is_there = False
+
+    def _swap(self, made: Snapshot) -> bool:
+        return self._watch.swap(made, super()._swap, self._watch.judge_quarantine)
+
+
+class TypedWatch:
+    """Both tables of a target, and what their commits have said of each row so far."""
+
+    def __init__(self, fleet: TypedFleet, name: str, rules: Rules, stop_above: float) -> None:
+        self._fleet = fleet
+        self._world = fleet.world
+        self.name = name
+        self.rules = rules
+        self._stop_above = stop_above
+        clock, sub = self._world.clock, self._sub
+        self.landed_rows = MemoryRows(clock, self._world.stage.rows, sub)
+        self.typed_rows, self.aside_rows = MemoryRows(clock, sub=sub), MemoryRows(clock, sub=sub)
+        self.table = WatchedTyped(self, clock, f"{name}/data")
+        self.quarantine = WatchedQuarantine(self, clock, f"{name}_quarantine/data", self.aside_rows)
+        self.done: dict[_Row, str] = {}
+        """The rows that commits have parsed or dropped, with the word for it."""
+        self.aside: dict[_Row, TypedRow] = {}
+        """The rows that commits have decided to be in quarantine."""
+        self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
+        """By the positions of the typed table: the number of the commit, and what belongs into the quarantine table then."""
+        self._settled = 0
+        """The number of the commit up to which the quarantine table has followed."""
+        self._ever: dict[ShardKey, set[int]] = {}
+        """All rows that the lake table ever had; a rollback may have taken some from it."""
+        self._seen = 0
+        """How many snapshots of the lake table `_ever` has."""
+
+    def swap(
+        self, made: Snapshot, swap: Callable[[Snapshot], bool], judge: Callable[[Snapshot, str], None]
+    ) -> bool:
+        task = self._world.sim.current
+
+        def now() -> bool:
+            by = "a late request" if task is None else task.process.name
+            if not swap(made):
+                self._world.note(by, f"swap of {self.name} refused")
+                return False
+            judge(made, by)
+            return True
+
+        return now() if task is None else self._fleet.faults.at_swap(task.process, now, lambda: None)
+
+    def _sub(self, key: ShardKey, number: int) -> int:
+        return self._world.truth.shards[key].subs.get(number, 0)
+
+    def _broken(self, why: str, key: ShardKey | None = None) -> Violation:
+        return Violation("I38", f"{self.name}: {why}", "" if key is None else key.shard_id)
+
+    # -- the typed table -----------------------------------------------------------------------------------------
+
+    def judge_typed(self, made: Snapshot, by: str) -> None:
+        self._judge_positions(self.table, made)
+        if made.replaced:
+            self._judge_rewrite(self.typed_rows, made)
+            return
+        good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
+        told = {each.key: read_accounting(each.why) for each in made.page.ranges}
+        names = sorted({name for each in told.values() for name in each.aside})
+        bad = _by_key(row for name in names for row in self.aside_rows.of(self._aside_path(name)))
+        parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
+        for each in parsed:
+            self._judge_parsed(each, told[each.key], good.pop(each.key, []), bad.pop(each.key, []))
+        if len(parsed) < len(made.page.ranges):
+            self._judge_redriven(list(told.values()), good, bad)
+            good, bad = {}, {}
+        if lost := sorted({*good, *bad}):
+            raise self._broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
+        for each in parsed:
+            self._judge_parents(each)
+        self._judge_stop(told.values())
+        tokens = _tokens(made.positions)
+        if tokens not in self._states:
+            self._states[tokens] = len(self._states), Counter(self.aside.values())
+        self._world.note(by, f"{self.name}: {len(self.done)} rows done, {len(self.aside)} set aside")
+
+    def _aside_path(self, name: str) -> str:
+        return f"{self.quarantine.staging_spec().location}/{name}"
+
+    def _judge_parsed(self, each: Range, told: Accounting, good: list[TypedRow], bad: list[TypedRow]) -> None:
+        key, found = each.key, {row.number for row in chain(good, bad)}
+        low, high = key_of(each.after), end_of(each.upto)
+
+        def is_within(number: int) -> bool:
+            return low < self._key_of(key, number) < high
+
+        if len(found) < len(good) + len(bad):
+            raise self._broken(f"a row of {key} is twice in one commit", key)
+        if strange := sorted(found - self.ever(key)) or [n for n in sorted(found) if not is_within(n)]:
+            raise self._broken(
+                f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key
+            )
+        if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
+            raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
+        # The rest of an aggregate may land after the wave has looked, where the position was adopted inside of it.
+        stop, there = key_of(each.upto), self.landed(key)
+        rest = sorted(n for n in self.ever(key) - found if is_within(n) and self._key_of(key, n) <= stop)
+        dropped = [n for n in rest if self.rules(told.version, TypedRow(key, n)) is None]
+        if lost := sorted(there.intersection(rest).difference(dropped)):
+            raise self._broken(f"row {lost[0]} of {key} was passed over", key)
+        # A row that a rollback took from the lake table may have been there when the wave looked, or not.
+        least, most = len(there.intersection(dropped)), len(dropped)
+        counts = (told.parsed, told.quarantined) == (len(good), len(bad))
+        if not counts or not least <= sum(told.dropped.values()) <= most or not told.is_complete:
+            raise self._broken(f"the accounting of {key} is wrong: {told.text()}", key)
+        for row in chain(good, bad):
+            if row.version != told.version or self.rules(row.version, row) != row.reason:
+                raise self._broken(f"version {told.version} decides otherwise about {row}", key)
+        self.done.update(((key, row.number), "parsed") for row in good)
+        self.done.update(((key, number), "dropped") for number in dropped)
+        self.aside.update(((key, row.number), row) for row in bad)
+
+    def _key_of(self, key: ShardKey, number: int) -> str:
+        return self.landed_rows.sort_key(TypedRow(key, number))
+
+    def _judge_redriven(
+        self,
+        told: list[Accounting],
+        good: dict[ShardKey, list[TypedRow]],
+        bad: dict[ShardKey, list[TypedRow]],
+    ) -> None:
+        names = sorted({name for each in told for name in each.taken})
+        taken = [row[:2] for name in names for row in self.aside_rows.of(self._aside_path(name))]
+        if gone := sorted(set(taken) - self.aside.keys()):
+            raise self._broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
+        rows = [*chain(*good.values()), *chain(*bad.values())]
+        if differs := sorted(
+            ((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)
+        ):
+            raise self._broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
+        for row in chain(*bad.values()):
+            if row != self.aside[row[:2]] and self.rules(row.version, row) != row.reason:
+                raise self._broken(f"version {row.version} decides otherwise about {row}", row.key)
+            self.aside[row[:2]] = row
+        for row in chain(*good.values()):
+            if self.rules(row.version, row) != "":
+                raise self._broken(f"version {row.version} doesn't mend {row}", row.key)
+            del self.aside[row[:2]]
+            self.done[row[:2]] = "parsed"
+
+    def _judge_parents(self, each: Range) -> None:
+        """I3: no row of a shard comes before one of its parents."""
+        if each.after is not None or not each.rows or is_chain(each.key):
+            return
+        for name in self._world.truth.shards[each.key].parents:
+            parent = ShardKey(each.key.stream, name)
+            if left := sorted(n for n in self.landed(parent) if not self.is_told(parent, n)):
+                raise Violation(
+                    "I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name
+                )
+
+    def _judge_stop(self, told: Iterable[Accounting]) -> None:
+        told = [each for each in told if not each.taken]
+        aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
+        if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
+            raise self._broken(
+                f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above"
+            )
+
+    def _judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
+        """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
+        below = Positions() if made.parent is None else table.snapshots[made.parent].positions
+        moved = {each.key: each for each in made.page.ranges}
+        for key in sorted({*below.shards, *made.positions.shards}):
+            was, now, each = below.of(key), made.positions.of(key), moved.get(key)
+            if now is None or _token(was) != _token(each.after if each else was):
+                raise Violation(
+                    "I4", f"{self.name}: a range of {key} begins elsewhere than at {was}", key.shard_id
+                )
+            if now.token != _token(each.upto if each else was) or (
+                was is not None and _order(now) < _order(was)
+            ):
+                raise Violation("I4", f"{self.name}: {key} goes from {was} to {now}", key.shard_id)
+
+    def _judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
+        before = Counter(row for path in made.replaced for row in rows.of(path))
+        if before != Counter(row for file in made.files for row in rows.of(file.path)):
+            raise Violation("I35", f"{self.name}: a compaction changes rows")
+
+    # -- the quarantine table ------------------------------------------------------------------------------------
+
+    def judge_quarantine(self, made: Snapshot, by: str) -> None:
+        self._judge_positions(self.quarantine, made)
+        number, wanted = self._states.get(_tokens(made.positions), (-1, Counter()))
+        if number < 0:
+            raise self._broken(f"{by}: the quarantine table has positions that the typed table never had")
+        if number < self._settled:
+            raise self._broken(
+                f"{by}: the quarantine table goes back to an earlier commit of the typed table"
+            )
+        self._settled = number
+        self._compare(wanted, by)
+
+    def _compare(self, wanted: Counter[TypedRow], by: str) -> None:
+        found = Counter(_rows(self.quarantine, self.aside_rows))
+        for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
+            if differs:
+                row = min(differs)
+                raise self._broken(
+                    f"{by}: the quarantine table {how} {row} against the typed table's decision", row.key
+                )
+
+    # -- all of it -----------------------------------------------------------------------------------------------
+
+    def is_told(self, key: ShardKey, number: int) -> bool:
+        return (key, number) in self.done or (key, number) in self.aside
+
+    def landed(self, key: ShardKey) -> set[int]:
+        table, rows = self._world.table, self._world.stage.rows
+        return {n for file in table.files_at(table.head) for k, n in rows[file.path] if k == key}
+
+    def ever(self, key: ShardKey) -> set[int]:
+        # In the order in which they were committed.
+        for snapshot in list(self._world.table.snapshots.values())[self._seen :]:
+            for file in snapshot.files:
+                for its, number in self._world.stage.rows[file.path]:
+                    self._ever.setdefault(its, set()).add(number)
+            self._seen += 1
+        return self._ever.get(key, set())
+
+    def require_accounted(self, takes: Callable[[ShardKey], bool]) -> None:
+        """At the end each row of the lake table is in one place, and both tables have the rows of the account.
+
+        A repair keeps no former lives of a stream: rows of a life without an origin aren't parsed any more.
+        """
+        table = self._world.table
+        lives = table.load().positions.origins
+        for file in table.files_at(table.head):
+            for key, number in self._world.stage.rows[file.path]:
+                if takes(key) and key.stream in lives and not self.is_told(key, number):
+                    raise self._broken(f"row {number} of {key} is in neither table", key)
+        typed = Counter(row[:2] for row in _rows(self.table, self.typed_rows))
+        if typed != Counter(row for row, what in self.done.items() if what == "parsed"):
+            raise self._broken("the typed table has other rows than its commits have told")
+        self._compare(Counter(self.aside.values()), "at the end")
+
+
+def _by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:
+    found: dict[ShardKey, list[TypedRow]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
+
+
+def _rows(table: MemoryTable, rows: MemoryRows) -> list[TypedRow]:
+    return [row for file in table.files_at(table.head) for row in rows.of(file.path)]
+
+
+def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if at is None else at.token
+
+
+def _order(at: Position) -> tuple[int, int, bool]:
+    return -1 if at.sequence is None else at.sequence, at.sub, at.ended
+
+
+def _tokens(positions: Positions) -> frozenset[object]:
+    return frozenset((key, at.token) for key, at in positions.shards.items())
