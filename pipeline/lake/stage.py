@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pipeline.core.batch import Batch, BatchLimits, Manifest
+from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from pipeline.lake.kept_iterators import KeptIterators
@@ -88,8 +89,10 @@ class SparkStage:
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         if not batches:
             return Manifest(())
-        packed = pack(self._iterators.given_to(batches), self._tasks)
-        work = _work(_tasks(packed, limits), self._pages, spec, self._threads)
+        packed = pack(self._iterators.given_to(batches), min(self._tasks, tasks_within(limits)))
+        shares = shares_of(packed, limits)
+        tasks = tuple(_Task(encode_batches(each), share) for each, share in zip(packed, shares, strict=True))
+        work = _work(tasks, self._pages, spec, self._threads)
         session = self._running = self._session(warn)
         try:
             manifests = run_tasks(session, len(packed), work)
@@ -133,15 +136,20 @@ def _weight(batch: Batch) -> float:
     return max(batch.weight, _LEAST_WEIGHT)
 
 
-def _tasks(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> tuple[_Task, ...]:
-    """Each task with its part of the wave's limits on records and bytes, by weight. The time limit is the same for all."""
-    total = sum(_weight(batch) for task in packed for batch in task)
-    out = []
-    for task in packed:
-        part = sum(map(_weight, task)) / total
-        share = BatchLimits(math.ceil(limits.records * part), math.ceil(limits.bytes * part), limits.seconds)
-        out.append(_Task(encode_batches(task), share))
-    return tuple(out)
+def tasks_within(limits: BatchLimits) -> int:
+    """How many tasks the limits of a wave have room for: at least half of the limits stays after `shares_of` has left its pages out."""
+    return 1 + min(limits.records // (2 * MOST_RECORDS), limits.bytes // (2 * MOST_BYTES))
+
+
+def shares_of(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> list[BatchLimits]:
+    """Each task's part of the wave's limits on records and bytes, by weight. The time limit is the same for all."""
+    # A task may read one page more than its part. All tasks but one get that page less, so that the wave as a whole reads at most one
+    # page more than its limits.
+    others = len(packed) - 1
+    records, bytes_ = limits.records - others * MOST_RECORDS, limits.bytes - others * MOST_BYTES
+    weights = [sum(map(_weight, task)) for task in packed]
+    parts = [weight / sum(weights) for weight in weights]
+    return [BatchLimits(math.ceil(records * p), math.ceil(bytes_ * p), limits.seconds) for p in parts]
 
 
 def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Callable[[int], bytes]:

@@ -233,10 +233,14 @@ class AwsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveSettings:
     records: int = knob(
-        1_000_000, doc="The most records of one wave, over all its shards.", kcl="maxRecords (per call there)"
+        1_000_000,
+        doc="The most records of one wave, over all its shards. Its last page may add up to 10,000.",
+        kcl="maxRecords (per call there)",
     )
     bytes: int = knob(
-        256 * 1024 * 1024, doc="The most payload bytes of one wave, over all its shards.", unit="bytes"
+        256 * 1024 * 1024,
+        doc="The most payload bytes of one wave, over all its shards. Its last page may add up to 10 MiB.",
+        unit="bytes",
     )
     seconds: timedelta = knob(
         timedelta(seconds=60), doc="The longest time that one wave reads, before it lands what it has read."

@@ -6,13 +6,16 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from pipeline.core.batch import BatchLimits, HostLoad, Manifest, Staged
+from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
 from pipeline.core.position import Position
 from pipeline.errors import BadSetting, MissingPackage, Transient
 from pipeline.lake.session import spark_session
-from pipeline.lake.stage import SparkStage, pack
+from pipeline.lake.stage import SparkStage, pack, shares_of, tasks_within
 from pipeline.lake.stage_codec import encode_manifest
 from pipeline.lake_ports import OnWaiting
 from pipeline.settings.model import SparkSettings
@@ -60,6 +63,28 @@ def test_the_number_of_tasks_depends_on_the_amount_of_work(weights: list[float],
 
     assert len(packed) == tasks
     assert sorted(b.key for task in packed for b in task) == [a_key(n) for n in range(len(weights))]
+
+
+@given(
+    weights=st.lists(st.floats(0, 100), min_size=1, max_size=12),
+    most=st.integers(1, 8),
+    records=st.integers(1, 200_000),
+    size=st.integers(1, 2**28),
+)
+def test_all_tasks_together_read_at_most_one_page_more_than_the_waves_limits(
+    weights: list[float], most: int, records: int, size: int
+):
+    limits = BatchLimits(records, size, 60.0)
+    packed = pack([a_batch(n, weight=w) for n, w in enumerate(weights)], min(most, tasks_within(limits)))
+
+    shares = shares_of(packed, limits)
+
+    # A task begins its last page with at least one record and one byte of its share left.
+    assert all(share.records > 0 and share.bytes > 0 for share in shares)
+    assert sum(share.records for share in shares) * 2 >= records
+    assert sum(share.bytes for share in shares) * 2 >= size
+    assert sum(share.records - 1 + MOST_RECORDS for share in shares) <= records + MOST_RECORDS
+    assert sum(share.bytes - 1 + MOST_BYTES for share in shares) <= size + MOST_BYTES
 
 
 def test_without_batches_no_session_is_made():
