@@ -45,7 +45,9 @@ def _ignore(_key: ShardKey, _rows: object) -> None:
     """Instead of the files of a task."""
 
 
-@pytest.mark.parametrize(("share", "record"), [(0.3, 100_000), (0.8, 1_000), (1.0, 100_000)])
+@pytest.mark.parametrize(
+    ("share", "record"), [pytest.param(0.3, 100_000, marks=pytest.mark.slow), (0.8, 1_000), (1.0, 100_000)]
+)
 def test_a_reader_without_neighbours_uses_its_share_and_is_never_refused(share: float, record: int):
     world = a_backlog(40, record=record)
     began = world.aws.clock()
@@ -166,6 +168,7 @@ def test_the_pause_of_a_small_share_leaves_the_patience_for_troubles():
     assert len(numbers_of(read)) == sum(page.rows for page in read)
 
 
+@pytest.mark.slow
 def test_an_iterator_that_expires_while_neighbours_use_up_the_limit_loses_and_doubles_nothing():
     world = World(throttle=True)
     numbers = [n for _ in range(30) for n in world.put(*[b"x" * 1000] * 900)]

@@ -91,8 +91,10 @@ def until(lines: Iterable[str], wanted: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("output", "number"),
-    [(os.openpty, signal.SIGHUP), (os.pipe, signal.SIGTERM)],
-    ids=["a closed terminal", "a pipe that nobody reads"],
+    [
+        pytest.param(os.openpty, signal.SIGHUP, marks=pytest.mark.slow, id="a closed terminal"),
+        pytest.param(os.pipe, signal.SIGTERM, id="a pipe that nobody reads"),
+    ],
 )
 def test_dagster_is_stopped_though_its_output_can_no_longer_be_written(
     folder: Path, aws: LocalAws, output: Callable[[], tuple[int, int]], number: int
@@ -142,6 +144,7 @@ def test_headrace_dev_lets_a_run_end_by_itself_before_it_stops_dagster(
     assert status(instance, run) is DagsterRunStatus.SUCCESS
 
 
+@pytest.mark.slow
 def test_a_run_that_is_still_at_work_is_canceled_before_it_is_interrupted(
     folder: Path, aws: LocalAws, a_run: tuple[DagsterInstance, DagsterRun]
 ):

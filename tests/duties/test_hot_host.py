@@ -25,7 +25,7 @@ SHARDS = 8
 WORKERS = ("w1", "w2")
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
+@pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     made = World(workers=WORKERS, shards=SHARDS)
     made.stage = MeasuringStage(made.stage)  # type: ignore[assignment]

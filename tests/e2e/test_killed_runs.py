@@ -16,7 +16,7 @@ from tests.eventually import eventually
     [
         pytest.param(Arrow.CLAIMED, marks=pytest.mark.slow),
         Arrow.STAGED,
-        Arrow.COMMITTED,
+        pytest.param(Arrow.COMMITTED, marks=pytest.mark.slow),
         pytest.param(Arrow.CHECKPOINTED, marks=pytest.mark.slow),
     ],
 )

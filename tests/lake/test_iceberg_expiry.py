@@ -434,6 +434,7 @@ def test_after_an_expiry_a_commit_writes_as_little_as_in_a_young_table(lake: Ice
     assert after < young + 200 * 220
 
 
+@pytest.mark.slow
 def test_with_upkeep_the_cost_of_a_commit_does_not_grow(lake: IcebergLake):
     expiring = an_expiring(lake)
     sizes = []

@@ -155,6 +155,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.slow
 def test_a_bomb_of_a_gigabyte_of_zeros_takes_no_more_memory_than_its_limit():
     told = run([executable, "-c", BOMB], capture_output=True, text=True, check=True)
     assert int(told.stdout) < 100
