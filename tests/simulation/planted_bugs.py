@@ -86,7 +86,7 @@ _TABLE_BUGS: Final = (
         "a range lands whatever the table's position of the shard is",
         (
             "core.landing",
-            "if each.moves and (found.token if found else None) != (each.after.token if each.after else None):",
+            "if each.moves and _token(found) != _token(each.after):",
             "if False:",
         ),
     ),
