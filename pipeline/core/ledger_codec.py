@@ -160,7 +160,7 @@ def _range_out(
         _time_out(r.last_arrival),
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
-        list(r.supersedes),
+        [],  # of no meaning: the form has it, and earlier versions read it
         *_extras_out(r),
     ]
 
@@ -177,7 +177,7 @@ def _extras_out(r: Range) -> list[Json]:
 
 
 def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
-    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, supersedes, *extras = row
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, _, *extras = row
     more: list[Json] = ["", rows, 0]
     more[: len(extras)] = extras
     why, records, unpacked = more
@@ -194,7 +194,6 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         last_arrival=_time_in(last),
         files=tuple(files[i] for i in named),
         parents=tuple(_parent_in(p) for p in parents),
-        supersedes=tuple(supersedes),
         why=why,
         records=records,
         unpacked=bool(unpacked),

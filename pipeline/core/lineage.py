@@ -78,8 +78,6 @@ class Range:
     """Names, without folders, of the data files that hold the range's rows."""
     parents: tuple[ParentReason, ...] = ()
     """All parents of the shard in its first range; empty in later ranges."""
-    supersedes: tuple[int, ...] = ()
-    """Of a replay: ids of the snapshots whose rows it replaces."""
     why: str = ""
     """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
     that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""

@@ -104,7 +104,8 @@ def _range_out(each: Range) -> Row:
         "claim": each.claim,
         "files": list(each.files),
         "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
-        "supersedes": list(each.supersedes),
+        # Of no meaning: the table has the column, and earlier versions of Headrace read it.
+        "supersedes": [],
         "why": each.why,
         "records": each.records,
         "unpacked": each.unpacked,
@@ -125,7 +126,6 @@ def _range_in(row: Row) -> Range:
         last_arrival=row["last_arrival"],
         files=tuple(row["files"]),
         parents=tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in row["parents"]),
-        supersedes=tuple(row["supersedes"]),
         why=row["why"],
         # Null where an earlier version wrote the row: each Kinesis record was one row then.
         records=row["rows"] if (records := row.get("records")) is None else records,

@@ -16,8 +16,6 @@ from pipeline.core.proof_rows import (
     Doubled,
     FileCount,
     may_be_dropped,
-    not_replaced,
-    two_generations,
 )
 from pipeline.core.rewriting import LiveFiles
 from pipeline.core.stream import StreamId
@@ -90,7 +88,7 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
     yield checked(
         "each range has as many rows as its ledger states",
         counted(len(seen.plan.clusters), "range"),
-        (*wrong_counts(seen.plan, seen.counts), *two_generations(story), *_dropped(dropped)),
+        (*wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
     )
     yield checked(
         "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
@@ -102,7 +100,7 @@ def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:
     """The ranges with records that are asked for, and those of which the retention may have removed records."""
     proved: list[Step] = []
     dropped: list[Step] = []
-    for step in not_replaced(list(seen.story.all())):
+    for step in seen.story.all():
         if step.range.rows and seen.window.has(step.range.first_arrival, step.range.last_arrival):
             (dropped if may_be_dropped(step, seen.kept_from) else proved).append(step)
     return proved, dropped

@@ -2,8 +2,8 @@
 
     ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
 
-The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back: then ranges
-overlap, and only the sum of those that overlap can be compared.
+The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back, or rows of a typed
+table were replaced: then ranges overlap, and only the sum of those that overlap can be compared.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from datetime import date, datetime, timedelta
 
 from pipeline.core.lineage import Kind
 from pipeline.core.lineage_rows import order_text
-from pipeline.core.proof import Window, Wrong
+from pipeline.core.proof import Window
 from pipeline.core.proof_chains import Step, Story
-from pipeline.core.stream import ShardKey
 from pipeline.core.valid_through import APPROXIMATE
 
 NOT_ASKED = -1
@@ -142,6 +141,16 @@ class CountPlan:
         return may if self.clusters else lambda _: False
 
 
+def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
+    """About how many rows each span of the cluster has: those of a range, spread evenly over its spans."""
+    found = dict.fromkeys(cluster.spans, 0.0)
+    for step in cluster.steps:
+        spans = spans_of(plan.spans[cluster.shard].ends, step)
+        for span in spans:
+            found[span] += step.range.rows / len(spans)
+    return found
+
+
 def plan_rows(
     story: Story, *, window: Window, proved: int | None = None, kept_from: date | None = None
 ) -> CountPlan:
@@ -157,8 +166,8 @@ def plan_rows(
             is_derived = any(step in story.derived.get(key, ()) for step in group)
             is_asked = not is_derived and _is_asked(group, window, proved)
             _mark(wanted, ends, group, is_asked=is_asked)
-            if is_asked and (rows := _stated(group)):
-                spread = [_reach(ends, step) for step in group]
+            if is_asked and (rows := sum(step.range.rows for step in group)):
+                spread = [spans_of(ends, step) for step in group]
                 reach = range(min(each.start for each in spread), max(each.stop for each in spread))
                 is_dropped = any(may_be_dropped(step, kept_from) for step in group)
                 clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
@@ -171,7 +180,7 @@ def plan_rows(
 def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], *, is_asked: bool) -> None:
     for step in group:
         if step.range.rows:
-            for i in _reach(ends, step):
+            for i in spans_of(ends, step):
                 wanted[i] = wanted[i] + 1 if is_asked else NOT_ASKED
 
 
@@ -179,7 +188,7 @@ def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]
     """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
     for step in steps:
         if step.range.kind is Kind.REPAIR:
-            for i in _reach(ends, step):
+            for i in spans_of(ends, step):
                 wanted[i] = wanted[i] or NOT_ASKED
 
 
@@ -195,8 +204,8 @@ def _ends(steps: Iterable[Step]) -> list[str]:
     return sorted({text for step in steps if _low(step) < _high(step) for text in (_low(step), _high(step))})
 
 
-def _reach(ends: Sequence[str], step: Step) -> range:
-    """The spans of a range."""
+def spans_of(ends: Sequence[str], step: Step) -> range:
+    """The spans of a range. `ends`: those of its shard."""
     return range(bisect_left(ends, _low(step)) + 1, bisect_left(ends, _high(step)) + 1)
 
 
@@ -213,28 +222,6 @@ def _overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
         group.append(step)
     if group:
         yield tuple(group)
-
-
-def _stated(group: Sequence[Step]) -> int:
-    return sum(step.range.rows for step in not_replaced(group))
-
-
-def not_replaced(steps: Sequence[Step]) -> list[Step]:
-    """The ranges whose rows no replay says it has replaced."""
-    replaced = {(snapshot, step.range.key) for step in steps for snapshot in step.range.supersedes}
-    return [step for step in steps if (step.snapshot, step.range.key) not in replaced]
-
-
-def two_generations(story: Story) -> Iterator[Wrong]:
-    """Ranges that two replays say they have replaced."""
-    by: dict[tuple[int, ShardKey], Step] = {}
-    for step in story.all():
-        for snapshot in step.range.supersedes:
-            before = by.setdefault((snapshot, step.range.key), step)
-            if before is not step:
-                yield Wrong(
-                    f"the rows of snapshot {snapshot} were replaced twice: by {before}, and by {step}"
-                )
 
 
 def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool:

@@ -3,6 +3,9 @@
     ledgers of the typed table   rows in = parsed + set aside + dropped, for each range
     rows of the three tables     for each range the numbers that its ledger states, and no row in both tables, twice, or from nowhere
 
+A replacement reads rows of these ranges again. What it parses and sets aside is added to what the ranges under it state, and what it has
+removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often rows were replaced.
+
 The table of a window is judged as a typed table that parses every row: it has no quarantine table.
 """
 
@@ -18,7 +21,7 @@ from pipeline.core.proof import Check, TableProof, Told, Unproved, Wrong, checke
 from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
 from pipeline.core.proof_checks import hidden_rows
 from pipeline.core.proof_counts import strange_rows, wrong_files
-from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, not_replaced, two_generations
+from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, spans_of
 from pipeline.core.redrive_chain import chain_of, is_chain, shard_of
 from pipeline.core.rewriting import LiveFiles
 from pipeline.core.row_patterns import Pattern, by_span
@@ -74,17 +77,18 @@ def accounting_of(step: Step) -> Accounting | None:
 
 
 def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
-    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there. Ranges whose rows
-    the quarantine table doesn't have yet (`unsettled`) can't be compared, nor can those of a shard with such a redrive."""
+    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there, and the rows of a
+    replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
+    nor can those of a shard with such a redrive or replacement."""
     late = set(unsettled)
-    redriven = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
+    decided_anew = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     left_out: dict[ShardKey, tuple[Step, ...]] = {}
     for key, its in story.steps.items():
         if not is_chain(key):
             view = [(each, _as_in_source(each)) for each in its]
-            left_out[key] = tuple(v for each, v in view if each in late or key in redriven)
-            steps[key] = tuple(v for each, v in view if each not in late and key not in redriven)
+            left_out[key] = tuple(v for each, v in view if each in late or key in decided_anew)
+            steps[key] = tuple(v for each, v in view if each not in late and key not in decided_anew)
     derived = {
         key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
     }
@@ -93,6 +97,8 @@ def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
 
 
 def _as_in_source(step: Step) -> Step:
+    if step.range.kind is Kind.REPLAY:
+        return replace(step, range=replace(step.range, rows=0))
     account = accounting_of(step)
     return step if account is None else replace(step, range=replace(step.range, rows=account.rows))
 
@@ -129,15 +135,10 @@ def _looks(seen: TargetEvidence) -> tuple[TableLook, ...]:
 
 
 def _told_counts(seen: TargetEvidence) -> str:
-    steps = not_replaced(list(seen.table.story.all()))
-    told = [(is_chain(step.range.key), found) for step in steps if (found := accounting_of(step))]
-    parsed = sum(each.parsed for _, each in told)
+    told = _sum(seen.table.story.all())
     if seen.aside is None:
-        return f"{counted(parsed, 'row')} copied"
-    dropped = sum(sum(each.dropped.values()) for _, each in told)
-    redriven = sum(each.rows - each.quarantined for is_redrive, each in told if is_redrive)
-    aside = sum(each.quarantined for is_redrive, each in told if not is_redrive) - redriven
-    return f"{counted(parsed, 'row')} parsed, {aside:,} in quarantine, {dropped:,} dropped"
+        return f"{counted(told.parsed, 'row')} copied"
+    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {told.dropped:,} dropped"
 
 
 def _checks(seen: TargetEvidence) -> Iterator[Check]:
@@ -160,7 +161,7 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
         if seen.aside
         else f"{of}: each range has a ledger",
         counted(sum(len(steps) for steps in story.steps.values()), "range"),
-        (*_wrong_accounts(story), *two_generations(story), *_wrong_settlings(seen)),
+        (*_wrong_accounts(story), *_wrong_replacements(story), *_wrong_settlings(seen)),
     )
     yield checked(
         f"{of}: each data file is there, with the rows that the table's metadata states",
@@ -225,7 +226,7 @@ def _behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
         yield Unproved(told) if table.story.lost else Wrong(told)
     if late and not lost:
         yield Unproved(
-            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet that {table.name} has set aside or mended; the next parsing "
+            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet that {table.name} has set aside, mended or replaced; the next parsing "
             f"brings them. The first of these ranges: {late[0]}"
         )
 
@@ -239,6 +240,23 @@ def _wrong_accounts(story: Story) -> Iterator[Wrong]:
             yield Wrong(
                 f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, {account.quarantined:,} set aside and "
                 f"{sum(account.dropped.values()):,} dropped, and of {step.range.rows:,} in the typed table"
+            )
+
+
+def _wrong_replacements(story: Story) -> Iterator[Wrong]:
+    raised = {
+        (step.snapshot, shard_of(key)) for key, its in story.steps.items() if is_chain(key) for step in its
+    }
+    for step in (each for its in story.replays.values() for each in its):
+        if (step.snapshot, step.range.key) not in raised:
+            yield Wrong(
+                f"rows were replaced, and the same commit hasn't raised the generation of the shard, so that two replacements may have landed: {step}"
+            )
+        account = accounting_of(step)
+        if account is not None and not (min(account.removed) >= 0 and sum(account.removed) <= account.rows):
+            yield Wrong(
+                f"{step}: the ledger states that {account.removed[0]:,} rows left the typed table and {account.removed[1]:,} the quarantine table, "
+                f"and that the range has {counted(account.rows, 'row')}"
             )
 
 
@@ -275,37 +293,53 @@ class _Numbers:
     missing: list[str] = field(default_factory=list)
     """Rows of the lake table that are in neither table: the first of them."""
 
-    def add(self, account: Accounting) -> None:
-        self.rows += account.rows
+    def add(self, step: Step, account: Accounting) -> None:
+        """What the commit with this range has changed in the tables."""
+        dropped = sum(account.dropped.values())
         self.parsed += account.parsed
+        self.dropped += dropped
+        if is_chain(step.range.key):
+            self.aside -= account.parsed + dropped
+            return
         self.aside += account.quarantined
-        self.dropped += sum(account.dropped.values())
+        if step.range.kind is not Kind.REPLAY:
+            self.rows += account.rows
+            return
+        typed, aside = account.removed
+        self.parsed -= typed
+        self.aside -= aside
+        # The other rows that were read again had been dropped.
+        self.dropped -= account.rows - typed - aside
+
+
+def _sum(steps: Iterable[Step]) -> _Numbers:
+    found = _Numbers()
+    for step in steps:
+        account = accounting_of(step)
+        if account is not None:
+            found.add(step, account)
+    return found
 
 
 def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
     """What redrives after this sequence number have moved out of quarantine."""
-    found = _Numbers()
-    for step in story.steps.get(chain_of(key), ()):
-        account = accounting_of(step)
-        if account is not None and step.sequence > since:
-            found.parsed += account.parsed
-            found.dropped += sum(account.dropped.values())
-    return found
+    return _sum(step for step in story.steps.get(chain_of(key), ()) if step.sequence > since)
 
 
 def _wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
     story, found = seen.table.story, by_span(seen.patterns)
-    redrives = {shard_of(key) for key in story.steps if is_chain(key)}
+    redrives = {shard_of(each.range.key) for each in story.all() if each.range.kind is Kind.REDRIVEN}
     totals: dict[ShardKey, tuple[_Numbers, _Numbers]] = {}
     for cluster in seen.plan.clusters:
         key = cluster.steps[0].range.key
-        stated, there = _stated(cluster), _counted(cluster, found)
-        since = max(step.sequence for step in cluster.steps)
+        # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
+        stated, there = _sum(cluster.steps), _counted(cluster, found)
+        since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
             yield Wrong(_miscount(seen, cluster, stated, there, moved))
         elif there.rows != stated.rows and not (cluster.is_dropped and there.rows < stated.rows):
-            told = f"{cluster.steps[0]}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
+            told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
             yield Unproved(told) if key in seen.moved else Wrong(told)
         if key in redrives:
             sums = totals.setdefault(key, (_Numbers(), _Numbers()))
@@ -320,17 +354,6 @@ def _is_off(stated: _Numbers, there: _Numbers, moved: _Numbers) -> bool:
     """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of the shard's rows."""
     gone = stated.parsed + stated.aside - there.parsed - there.aside
     return not (stated.parsed <= there.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
-
-
-def _stated(cluster: Cluster) -> _Numbers:
-    # The one place where a range that was replaced later is left out of what a typed table's ledgers state.
-    found = _Numbers()
-    for step in not_replaced(cluster.steps):
-        # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
-        account = accounting_of(step)
-        if account is not None:
-            found.add(account)
-    return found
 
 
 def _counted(cluster: Cluster, found: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:
@@ -354,22 +377,34 @@ def _times(each: Pattern) -> tuple[int, int, int]:
 def _miscount(
     seen: TargetEvidence, cluster: Cluster, stated: _Numbers, there: _Numbers, moved: _Numbers
 ) -> str:
-    step = cluster.steps[0]
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
-    missing = "" if stated.dropped or moved.dropped else _names(step.range.key, there.missing)
+    missing = "" if stated.dropped or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
     aside = "" if seen.aside is None else f" and {stated.aside:,} set aside"
     beside = "" if seen.aside is None else f" and {there.aside:,} in {seen.aside.name}"
     return (
-        f"{step}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {there.parsed:,} {'is' if there.parsed == 1 else 'are'} in "
+        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {there.parsed:,} {'is' if there.parsed == 1 else 'are'} in "
         f"{seen.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
     )
+
+
+def _named(cluster: Cluster) -> str:
+    first, *others = (step for step in cluster.steps if step.range.moves)
+    more = f" and {counted(len(others), 'range')} beside it" if others else ""
+    replays = [step for step in cluster.steps if not step.range.moves]
+    return f"{first}{more}{f', with rows replaced by {_snapshots(replays)}' if replays else ''}"
+
+
+def _snapshots(replays: Sequence[Step]) -> str:
+    """The newest of them."""
+    found = [f"snapshot {step.snapshot}" for step in sorted(replays, key=lambda step: -step.sequence)]
+    return f"{', '.join(found[:3])}{f' and {len(found) - 3:,} more' if found[3:] else ''}"
 
 
 def _wrong_totals(story: Story, totals: Mapping[ShardKey, tuple[_Numbers, _Numbers]]) -> Iterator[Wrong]:
     """Where redrives have moved another number of a shard's rows than their ledgers state."""
     for key, (stated, there) in totals.items():
         moved = _redriven(story, key, since=-1)
-        parsed, aside = stated.parsed + moved.parsed, stated.aside - moved.parsed - moved.dropped
+        parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside
         if (there.parsed, there.aside) != (parsed, aside):
             yield Wrong(
                 f"{key}: with its redrives the ledger states {parsed:,} rows in the typed table and {aside:,} in quarantine, and {there.parsed:,} and "
@@ -386,6 +421,7 @@ def _wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
         if cluster.is_dropped
         for span in cluster.spans
     }
+    replays = _replays_by_span(seen.plan)
     for each in seen.patterns:
         rows, parsed, set_aside = _times(each)
         may_lack = (each.shard, each.span) in dropped
@@ -400,7 +436,18 @@ def _wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
         of = seen.plan.spans[each.shard]
         names = ", ".join(each.first)
         more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
-        yield Wrong(f"{of.shard_id} {names}{more}: {where}")
+        generations = replays.get((each.shard, each.span))
+        replaced = f"; this range was replaced by {_snapshots(generations)}" if generations else ""
+        yield Wrong(f"{of.shard_id} {names}{more}: {where}{replaced}")
+
+
+def _replays_by_span(plan: CountPlan) -> Mapping[tuple[int, int], Sequence[Step]]:
+    found: dict[tuple[int, int], list[Step]] = {}
+    for cluster in plan.clusters:
+        for step in (each for each in cluster.steps if not each.range.moves):
+            for span in spans_of(plan.spans[cluster.shard].ends, step):
+                found.setdefault((cluster.shard, span), []).append(step)
+    return found
 
 
 def _names(key: ShardKey, numbers: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.core.proof_rows import CountPlan, ShardSpans
+from pipeline.core.proof_rows import CountPlan, ShardSpans, rows_by_span
 
 MOST_ROWS = 100_000
 """Rows that the ledgers state for one bucket, unless a single range has more."""
@@ -62,12 +62,13 @@ class Comparing:
 def comparing(plan: CountPlan, *, most: int = MOST_ROWS) -> Comparing:
     """All ranges of the plan, in buckets of so many rows."""
     buckets = [[NO_BUCKET] * len(each.ends) for each in plan.spans]
-    number = rows = 0
+    number, rows = 0, 0.0
     for cluster in plan.clusters:
-        if rows and rows + cluster.rows > most:
-            number, rows = number + 1, 0
-        rows += cluster.rows
-        for span in cluster.spans:
+        # Replacements that cut ranges may join all ranges of a shard to one cluster.
+        for span, its in rows_by_span(plan, cluster).items():
+            if rows and rows + its > most:
+                number, rows = number + 1, 0.0
+            rows += its
             buckets[cluster.shard][span] = number
     return Comparing(plan.spans, tuple(map(tuple, buckets)))
 

@@ -136,7 +136,7 @@ def plan_shadow(story: Story, stream: StreamId, window: Window = ALL) -> CountPl
 
 def _with_a_row(step: Step) -> Step:
     # A range without rows is compared as well: the other side may have rows there.
-    return replace(step, range=replace(step.range, rows=max(1, step.range.rows), supersedes=()))
+    return replace(step, range=replace(step.range, rows=max(1, step.range.rows)))
 
 
 def shadow_of(seen: ShadowEvidence) -> Shadow:

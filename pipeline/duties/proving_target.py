@@ -134,7 +134,8 @@ def _looked(ports: ProvedTable) -> _Side:
 
 
 def _may_skip(sides: Iterable[_Side]) -> bool:
-    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell."""
+    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell; after a
+    replacement all rows are read."""
     return all(
         each.before is not None and is_of(each.before, each.entries, each.look.story) for each in sides
     )

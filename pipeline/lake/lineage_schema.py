@@ -101,7 +101,7 @@ SCHEMA = Schema(
         "files", _list(_TEXT), "Names of the data files that landed; compaction may have replaced them since"
     ),
     _field("parents", _list(_PARENT), "In a shard's first range: why no parent was in the way"),
-    _field("supersedes", _list(_LONG), "Of a replay: the snapshots whose rows it replaces"),
+    _field("supersedes", _list(_LONG), "Of no meaning, and always empty"),
     _field("why", _TEXT, "The reason for an entry that isn't a landed range"),
     _field("origin", _ORIGIN, "Where the reading of the stream starts"),
     _field(

@@ -71,7 +71,6 @@ RANGES = st.builds(
     last_arrival=st.none() | MOMENTS,
     files=st.lists(NAMES, max_size=3, unique=True).map(tuple),
     parents=st.lists(PARENTS, max_size=2).map(tuple),
-    supersedes=st.lists(st.integers(0, 2**63 - 1), max_size=2).map(tuple),
     why=st.text(max_size=10),
     records=st.integers(0, 2**40),
     unpacked=st.booleans(),

@@ -1,7 +1,7 @@
 """Which numbers of rows a proof wants of a typed table whose ranges were replaced."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pipeline.core.accounting import Accounting
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
@@ -17,11 +17,12 @@ A = a_key(0)
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 
 
-def a_range(kind: Kind, upto: int, parsed: int, aside: int, supersedes: tuple[int, ...] = ()) -> Range:
-    told = Accounting(parsed + aside, parsed, aside, aside=("f.parquet",) if aside else ())
-    return Range(
-        kind, A, None, Position(upto), run="r", claim="c", rows=parsed, supersedes=supersedes, why=told.text()
-    )
+def a_range(
+    kind: Kind, upto: int, parsed: int, aside: int, *, after: int | None = None, **told: Any
+) -> Range:
+    account = Accounting(parsed + aside, parsed, aside, aside=("f.parquet",) if aside else (), **told)
+    begin = None if after is None else Position(after)
+    return Range(kind, A, begin, Position(upto), run="r", claim="c", rows=parsed, why=account.text())
 
 
 def wrong(patterns: tuple[Pattern, ...], *ranges: Range) -> list[str]:
@@ -42,21 +43,35 @@ def rows_of(parsed: int, aside: int) -> tuple[Pattern, ...]:
     return (Pattern(0, 1, (1, 1, 0), parsed), Pattern(0, 1, (1, 0, 1), aside))
 
 
-def test_of_a_range_that_was_replaced_only_the_new_generation_counts():
-    old, new = a_range(Kind.PARSED, 10, 8, 2), a_range(Kind.REPLAY, 10, 9, 1, supersedes=(1,))
+def test_of_rows_that_were_replaced_only_the_new_generation_counts():
+    old = a_range(Kind.PARSED, 10, 8, 2)
+    new = a_range(Kind.REPLAY, 10, 9, 1, window="w", removed=(8, 2))
     assert wrong(rows_of(9, 1), old, new) == []
     (told,) = wrong(rows_of(8, 2), old, new)
-    assert "states 9 rows and 1 set aside, and 8 are in typed and 2 in aside" in told
+    assert (
+        "with rows replaced by snapshot 2: the ledger states 9 rows and 1 set aside, and 8 are in typed"
+        in told
+    )
     assert wrong(rows_of(8, 2), old) == []
 
 
 def test_buckets_have_whole_ranges_up_to_their_rows():
-    ranges = [a_range(Kind.PARSED, 10 * n, 10, 0) for n in range(1, 6)]
-    entries = [
-        LedgerEntry(n, n, AT, LedgerPage((replace(each, after=Position(10 * (n - 1)) if n > 1 else None),)))
-        for n, each in enumerate(ranges, start=1)
-    ]
+    ranges = [a_range(Kind.PARSED, 10 * n, 10, 0, after=10 * (n - 1) or None) for n in range(1, 6)]
+    entries = [LedgerEntry(n, n, AT, LedgerPage((each,))) for n, each in enumerate(ranges, start=1)]
     found = comparing(plan_rows(source_view(story_of(entries)), window=ALL, proved=1), most=20)
     # The first range was proved before.
     assert found.buckets == ((NO_BUCKET, NO_BUCKET, 0, 0, 1, 1),)
     assert found.reach()[0].startswith("002:10:")
+
+
+def test_replacements_that_join_all_ranges_of_a_shard_dont_join_the_buckets():
+    ranges = [a_range(Kind.PARSED, 10 * n, 10, 0, after=10 * (n - 1) or None) for n in range(1, 6)]
+    replays = [
+        a_range(Kind.REPLAY, n + 10, 10, 0, after=n, window="w", removed=(10, 0)) for n in (5, 15, 25, 35)
+    ]
+    entries = [LedgerEntry(n, n, AT, LedgerPage((each,))) for n, each in enumerate(ranges + replays, start=1)]
+    plan = plan_rows(source_view(story_of(entries)), window=ALL)
+    (cluster,) = plan.clusters
+    assert cluster.rows == 50
+    # Each range is cut once: ten spans of about five rows.
+    assert comparing(plan, most=20).buckets == ((NO_BUCKET, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2),)
