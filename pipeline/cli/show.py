@@ -20,10 +20,21 @@ from pipeline.cli.services import (
 )
 from pipeline.cli.watching import Watch, require_alive
 from pipeline.core.words import counted
-from pipeline.demo.home import APPLICATION, STREAM, Home, surroundings
+from pipeline.demo.evidence import replayed_shard
+from pipeline.demo.home import (
+    APPLICATION,
+    FIRST,
+    NEW_COLUMN,
+    SECOND,
+    STREAM,
+    TARGET,
+    TYPED,
+    Home,
+    surroundings,
+)
 from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
 from pipeline.demo.progress import DemoProgress, Stillness, progress
-from pipeline.demo.reading import the_table, write_puts, write_shards
+from pipeline.demo.reading import read_puts, the_table, write_puts, write_shards
 from pipeline.demo.reshards import Reshards, is_active
 from pipeline.errors import HeadraceError, ProcessDied
 from pipeline.local.endpoint import READY, LocalAws
@@ -36,7 +47,7 @@ _TELL_EVERY = 2.0
 _LOOK_EVERY = 1.0
 _STAND_IN_STARTS_WITHIN = 30.0
 
-_PARSE_TRIES = 5
+_TRIES = 5
 
 _BEGAN = time.monotonic()
 
@@ -88,12 +99,31 @@ class Show:
         """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every 30 s. Where Dagster's run has
         just committed the same records, the command is to be tried again.
         """
-        for _ in range(_PARSE_TRIES):
-            code, said = self._command("parse")
-            if code != os.EX_TEMPFAIL:
-                break
+        code, said = self._insist("parse")
         for line in said:
             say(line)
+        return code
+
+    def replay(self) -> int:
+        """Give the typed table's schema one more column, and parse the records of one shard again, so that their rows have it: the work of
+        `headrace window create` and `headrace window run`. Returns an exit code.
+        """
+        shard = replayed_shard(read_puts(self._home.puts))
+        if shard is None:
+            return 1
+        self._home.write_settings(self._aws.endpoint, SECOND)
+        say(
+            f"the schema of {TYPED} gets the column {NEW_COLUMN}; a window of the records of {shard} is parsed again, so that their rows have it"
+        )
+        code, said = self._insist("window", "create", "--shard", shard, "--replace", TARGET)
+        if code == 0:
+            window = said[0].removeprefix("window ").split(":")[0]
+            code, said = self._insist("window", "run", window)
+            for line in said:
+                if line.startswith(f"{window}: "):
+                    say(f"window {line}")
+        if code:
+            say(f"the window wasn't replayed as a whole; the log: {self._home.log('window')}")
         return code
 
     def prove(self) -> int:
@@ -107,12 +137,20 @@ class Show:
         print(*(f"  {line}" for line in said), "", sep="\n", flush=True)
         return code
 
-    def _command(self, name: str) -> tuple[int, list[str]]:
+    def _insist(self, *command: str) -> tuple[int, list[str]]:
+        """Run a command, and again for some times as long as its exit code says to try later."""
+        for _ in range(_TRIES):
+            code, said = self._command(*command)
+            if code != os.EX_TEMPFAIL:
+                break
+        return code, said
+
+    def _command(self, name: str, *more: str) -> tuple[int, list[str]]:
         """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its exit code and its lines."""
         env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
         with self._home.log(name).open("ab") as log:
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "pipeline.cli", name],
+                [sys.executable, "-P", "-m", "pipeline.cli", name, *more],
                 env=env,
                 cwd=self._home.folder,
                 stdout=subprocess.PIPE,
@@ -139,7 +177,7 @@ class Show:
 
     def _dagster(self, aws: LocalAws, port: int) -> None:
         """Start Spark and Dagster at the same time, so that no run has to wait for Spark."""
-        self._home.write_settings(aws.endpoint)
+        self._home.write_settings(aws.endpoint, FIRST)
         workspace = prepare_dagster_home(self._home.dagster)
         base = surroundings(aws.endpoint)
         self._start(WARM, base, name="spark")

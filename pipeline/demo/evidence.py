@@ -67,6 +67,8 @@ class Typed:
     """The ids of its rows."""
     set_aside: tuple[tuple[str | None, str], ...]
     """The id and the reason of each row of its quarantine table."""
+    again: tuple[str | None, ...]
+    """The id of each row, in both tables, that the second version of the schema has made."""
 
 
 @dataclass(frozen=True)  # no slots: cached_property keeps its values in the instance's dictionary
@@ -103,6 +105,11 @@ class DemoEvidence:
     def snapshot_of(self, put: Put) -> int | None:
         """The snapshot whose ledger says that it landed this record."""
         return next((s for s, r in self.ranges.get(put.shard_id, ()) if holds(r, put.sequence)), None)
+
+
+def replayed_shard(puts: Mapping[str, Put]) -> str | None:
+    """The shard whose records the demo's window has: that of the first record. None where nothing was put."""
+    return next((put.shard_id for put in puts.values()), None)
 
 
 def holds(landed: Range, sequence: int) -> bool:

@@ -18,6 +18,20 @@ _MARKER = ".headrace-demo"
 APPLICATION, STREAM = "demo", "orders"
 TARGET, TYPED = "orders", "lake.orders"
 """The typed table, and its name in the settings."""
+NEW_COLUMN = "shop"
+"""Each payload has this field. The first version of the typed table's schema lacks it, and the second one has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParserVersion:
+    """What the settings say about the typed table at a time."""
+
+    version: str
+    schema: str
+
+
+FIRST = ParserVersion("1", "id STRING, customer STRING, cents BIGINT")
+SECOND = ParserVersion("2", f"{FIRST.schema}, {NEW_COLUMN} STRING")
 _SETTINGS = """\
 # Written by `headrace demo`.
 application: {application}
@@ -25,7 +39,7 @@ streams: [{{name: {stream}}}]
 workers: [{{id: w1}}, {{id: w2}}]
 landing: {{home: {lake}}}
 aws: {{region: us-east-1, endpoint: {endpoint}}}
-parse: [{{name: {target}, table: {typed}, schema: "id STRING, customer STRING, cents BIGINT"}}]
+parse: [{{name: {target}, table: {typed}, version: "{version}", schema: "{schema}"}}]
 wave: {{every: 1s}}  # the default of 10 s makes fewer snapshots, which a lasting table needs
 times: {{materialize: 15s}}  # so that the UI shows progress during a short demo
 """
@@ -59,12 +73,22 @@ class Home:
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def write_settings(self, endpoint: str) -> None:
+    def write_settings(self, endpoint: str, parser: ParserVersion) -> None:
+        """Replace the file as a whole, because Dagster's processes may read it meanwhile."""
         lake, address = (json.dumps(text) for text in (str(self.lake), endpoint))
         text = _SETTINGS.format(
-            application=APPLICATION, stream=STREAM, lake=lake, endpoint=address, target=TARGET, typed=TYPED
+            application=APPLICATION,
+            stream=STREAM,
+            lake=lake,
+            endpoint=address,
+            target=TARGET,
+            typed=TYPED,
+            version=parser.version,
+            schema=parser.schema,
         )
-        self.settings.write_text(text, encoding="utf-8")
+        new = self.settings.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(self.settings)
 
 
 @contextmanager

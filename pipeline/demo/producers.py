@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from pipeline.demo.aggregate import aggregated
 from pipeline.demo.evidence import Put
+from pipeline.demo.home import NEW_COLUMN
 from pipeline.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
 _BACKOFF = 0.2
 """Seconds before what Kinesis refused is put again."""
 _CUSTOMERS = 997
+_SHOPS = 7
 _TOGETHER = 10
 """User records of one aggregate."""
 
@@ -126,7 +128,12 @@ def _kinesis_record(producer: int, numbers: Sequence[int], odd: int) -> _Kinesis
     ids = tuple(f"p{producer}-{number:06d}" for number in numbers)
     customer = f"customer-{numbers[0] * 7919 % _CUSTOMERS}"
     payloads = [
-        {"id": name, "customer": customer, "cents": "unknown" if number == odd else number * 31 % 10_000}
+        {
+            "id": name,
+            "customer": customer,
+            "cents": "unknown" if number == odd else number * 31 % 10_000,
+            NEW_COLUMN: f"shop-{number % _SHOPS}",
+        }
         for name, number in zip(ids, numbers, strict=True)
     ]
     encoded = [json.dumps(payload).encode() for payload in payloads]

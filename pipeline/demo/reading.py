@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline.clock import SystemClock
 from pipeline.core.shard import Shard
 from pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
-from pipeline.demo.home import TYPED
+from pipeline.demo.home import NEW_COLUMN, SECOND, TYPED
 from pipeline.lake import read
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
@@ -33,9 +33,18 @@ def read_typed(lake: Path) -> Typed | None:
     catalog = the_table(lake).catalog
     if not catalog.table_exists(TYPED):
         return None
-    parsed = catalog.load_table(TYPED).scan(selected_fields=("id",)).to_arrow().to_pydict()
-    aside = catalog.load_table(f"{TYPED}_quarantine").scan(selected_fields=("data", "reason")).to_arrow()
-    return Typed(tuple(parsed["id"]), tuple((id_in(row["data"]), row["reason"]) for row in aside.to_pylist()))
+    parsed = catalog.load_table(TYPED).scan().to_arrow().to_pylist()
+    quarantine = catalog.load_table(f"{TYPED}_quarantine")
+    aside = quarantine.scan(selected_fields=("data", "reason", "version")).to_arrow().to_pylist()
+    return Typed(
+        tuple(row["id"] for row in parsed),
+        tuple((id_in(row["data"]), row["reason"]) for row in aside),
+        (
+            # The column isn't in the table as long as nothing was parsed by the second version.
+            *(row["id"] for row in parsed if row.get(NEW_COLUMN) is not None),
+            *(id_in(row["data"]) for row in aside if row["version"] == SECOND.version),
+        ),
+    )
 
 
 def read_evidence(

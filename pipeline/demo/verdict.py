@@ -6,6 +6,7 @@ chain              each range of a shard begins where the range before it ended,
 ledger             the rows that a commit's ledger states are the rows in the commit's files
 families           no record of a child shard landed before its parents were read to their ends
 typed              each landed record is in the typed table or in its quarantine table, once
+replayed           each record of the window has one row of the second version of the schema, and no other record has one
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import pairwise
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
 from pipeline.core.words import counted
-from pipeline.demo.evidence import DemoEvidence, File, Row, holds
+from pipeline.demo.evidence import DemoEvidence, File, Row, holds, replayed_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,12 @@ def judge(evidence: DemoEvidence) -> DemoVerdict:
             "each landed record is in the typed table or set aside with a reason, once",
             _typed_rows(evidence),
             _wrongly_parsed,
+        ),
+        (
+            "wrongly replayed",
+            "exactly the window's records were parsed again, and each of them has one new row",
+            _replayed_rows(evidence),
+            _wrongly_replayed,
         ),
     )
     findings = tuple(
@@ -234,6 +241,27 @@ def _typed_rows(evidence: DemoEvidence) -> str:
     parsed, aside = evidence.typed.parsed, evidence.typed.set_aside
     reasons = "; ".join(sorted({reason for _, reason in aside}))
     return f"{counted(len(parsed), 'row')}, {len(aside):,} set aside" + (f": {reasons}" if reasons else "")
+
+
+def _wrongly_replayed(evidence: DemoEvidence) -> Iterator[str]:
+    if evidence.typed is None:
+        return
+    shard = replayed_shard(evidence.puts)
+    wanted = Counter[str | None](put.id for put in evidence.puts.values() if put.shard_id == shard)
+    found = Counter(evidence.typed.again)
+    for name in sorted((found | wanted).keys(), key=str):
+        if found[name] != wanted[name]:
+            place = (
+                f"in the window {counted(wanted[name], 'time')}" if wanted[name] else "outside of the window"
+            )
+            yield f"{name or 'a record without id'} is {place}, and has {counted(found[name], 'row')} of the second version of the schema"
+
+
+def _replayed_rows(evidence: DemoEvidence) -> str:
+    shard = replayed_shard(evidence.puts)
+    if evidence.typed is None or shard is None:
+        return "nothing has been parsed"
+    return f"{counted(len(evidence.typed.again), 'row')}; the window has the records of {shard}"
 
 
 def _token(position: Position | None) -> tuple[int | None, int, bool]:

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.core.lineage import Range
 from pipeline.core.position import Position
 from pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
-from pipeline.demo.reading import read_evidence, read_puts, read_shards, the_table
+from pipeline.demo.home import FIRST, NEW_COLUMN, SECOND, TYPED
+from pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
 from pipeline.demo.verdict import judge
 from tests.demo.homes import CHILD, OTHER, PARENT, a_home
 
@@ -46,13 +50,55 @@ def test_a_hole_in_a_chain_of_ranges_is_named_with_its_snapshot(good: DemoEviden
 
 def test_a_record_that_was_parsed_twice_or_neither_parsed_nor_set_aside_is_named(good: DemoEvidence):
     ids = [str(row.id) for _, row in good.rows]
-    whole = replace(good, typed=Typed(tuple(ids[2:]), ((ids[0], "no number"), (ids[1], "no number"))))
+    again = tuple(put.id for put in good.puts.values() if put.shard_id == PARENT.shard_id)
+    whole = replace(good, typed=Typed(tuple(ids[2:]), ((ids[0], "no number"), (ids[1], "no number")), again))
     assert judge(whole).matches
-    assert judge(whole).findings[-1].looked_at == f"{len(ids) - 2} rows, 2 set aside: no number"
-    lacking = replace(good, typed=Typed((*ids[2:], ids[2]), ((ids[0], "no number"),)))
+    assert judge(whole).findings[-2].looked_at == f"{len(ids) - 2} rows, 2 set aside: no number"
+    lacking = replace(good, typed=Typed((*ids[2:], ids[2]), ((ids[0], "no number"),), again))
     assert wrong(lacking)["wrongly parsed"] == (
         f"{ids[1]} landed 1 time, and is 0 times in the typed table and its quarantine",
         f"{ids[2]} landed 1 time, and is 2 times in the typed table and its quarantine",
+    )
+
+
+def test_a_record_of_the_window_without_one_new_row_and_a_new_row_of_another_record_are_named(
+    good: DemoEvidence,
+):
+    ids = tuple(str(row.id) for _, row in good.rows)
+    window = tuple(put.id for put in good.puts.values() if put.shard_id == PARENT.shard_id)
+    other = next(put.id for put in good.puts.values() if put.shard_id == OTHER.shard_id)
+    whole = replace(good, typed=Typed(ids, (), window))
+    assert judge(whole).matches
+    assert judge(whole).findings[-1].looked_at == f"7 rows; the window has the records of {PARENT.shard_id}"
+    damaged = replace(good, typed=Typed(ids, (), (*window[1:], window[1], other)))
+    assert wrong(damaged) == {
+        "wrongly replayed": (
+            f"{window[0]} is in the window 1 time, and has 0 rows of the second version of the schema",
+            f"{window[1]} is in the window 1 time, and has 2 rows of the second version of the schema",
+            f"{other} is outside of the window, and has 1 row of the second version of the schema",
+        )
+    }
+    assert not judge(replace(good, typed=Typed(ids, (), ()))).matches
+
+
+def test_rows_that_were_parsed_again_are_known_by_the_new_column_and_in_quarantine_by_the_version(
+    tmp_path: Path,
+):
+    catalog = the_table(tmp_path).catalog
+    catalog.create_namespace("lake")
+
+    def a_table(name: str, rows: list[dict[str, Any]]) -> None:
+        content = pa.Table.from_pylist(rows)
+        catalog.create_table(name, schema=content.schema).append(content)
+
+    a_table(TYPED, [{"id": "r1", NEW_COLUMN: None}, {"id": "r2", NEW_COLUMN: "shop-1"}])
+    aside = {"data": b'{"id": "r3"}', "reason": "no number"}
+    a_table(
+        f"{TYPED}_quarantine",
+        [{**aside, "version": FIRST.version}, {**aside, "data": b'{"id": "r4"}', "version": SECOND.version}],
+    )
+    assert read_typed(tmp_path) == Typed(
+        ("r1", "r2"), (("r3", "no number"), ("r4", "no number")), ("r2", "r4")
     )
 
 

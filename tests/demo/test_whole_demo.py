@@ -48,7 +48,7 @@ def demo(folder: Path) -> "subprocess.CompletedProcess[str]":
             capture_output=True,
             text=True,
             check=False,
-            timeout=280,
+            timeout=360,
         )
 
 
@@ -77,6 +77,25 @@ def test_each_record_is_parsed_and_the_one_with_a_wrong_type_is_set_aside(
         demo.stdout,
         re.MULTILINE,
     )
+
+
+def test_a_window_is_parsed_again_and_exactly_its_rows_are_replaced(
+    demo: "subprocess.CompletedProcess[str]",
+):
+    replaced = re.search(
+        r"window \w{8}: (\d+) rows? parsed again: \d+ parsed, \d set aside, in the place of (\d+) older rows?$",
+        demo.stdout,
+        re.MULTILINE,
+    )
+    judged = re.search(
+        r"^  yes  exactly the window's records were parsed again, and each of them has one new row  \((\d+) rows?; the window has the records of shardId-\d+\)$",
+        demo.stdout,
+        re.MULTILINE,
+    )
+    assert replaced
+    assert judged
+    assert 0 < int(judged[1]) < RECORDS
+    assert {replaced[1], replaced[2]} == {judged[1]}
 
 
 def test_a_producer_put_aggregates_whose_user_records_are_rows(
