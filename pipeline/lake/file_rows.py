@@ -51,7 +51,7 @@ def _fitted(values: Any, kind: pa.DataType, wanted: pa.DataType) -> Any:
     return _viewed(_viewed(values, _by_id(kind)).cast(_by_id(wanted)), wanted)
 
 
-def _viewed(values: Any, kind: pa.DataType) -> Any:
+def _viewed(values: Any, kind: Any) -> Any:
     """The same values, whose fields have the names of this type."""
     return pa.chunked_array([each.view(kind) for each in values.chunks], kind)
 
