@@ -91,8 +91,14 @@ def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrde
 
 
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
-    """Raise where the lake table no longer has all rows of the window, as its ledgers state them. `pieces`: those that are there."""
+    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there."""
     found = sum(piece.rows for piece in pieces)
+    if found > window.rows:
+        raise WrongShape(
+            f"the lake table has {counted(found, 'row')} of the window {window.id}, and its ledgers stated {window.rows:,} when the window was made: "
+            "a person has moved the position of a shard back since, or another engine has inserted rows. Nothing was replaced, because the "
+            "typed table would have rows twice"
+        )
     if window.is_whole and found != window.rows:
         raise WrongShape(
             f"the lake table has {counted(found, 'row')} of the window {window.id}, and its ledgers state {window.rows:,}: rows were removed "

@@ -6,7 +6,7 @@ a window by sequence numbers cuts ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -55,6 +55,8 @@ class Made:
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...]
     """What of these ranges the lake table doesn't have, or may not have: sentences for people."""
+    twice: tuple[ShardKey, ...] = ()
+    """Shards of which the lake table has records of the range twice, because a person moved the position back."""
 
 
 def make_window(
@@ -63,6 +65,7 @@ def make_window(
     """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps."""
     ranges: list[WindowRange] = []
     missing: list[str] = []
+    twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
         found = (
@@ -78,7 +81,9 @@ def make_window(
                 )
             )
             missing += _missing(key, inside, story, kept_from)
-    return Made(tuple(_with_parents(ranges, story)), tuple(missing))
+            if _is_twice(found, story.steps.get(key, ())):
+                twice.append(key)
+    return Made(tuple(_with_parents(ranges, story)), tuple(missing), tuple(twice))
 
 
 def _of_ranges(
@@ -133,6 +138,19 @@ def _has_part_of(found: WindowRange, step: Step) -> bool:
     return _text(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > _text(
         found.after
     )
+
+
+def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:
+    """Whether two of the shard's landed ranges have the same part of the window."""
+    # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
+    last = order_text(replace(found.upto, sub=0) if found.upto.sub == _LAST_SUB else found.upto)
+    end = ""
+    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: _text(r.after)):
+        upto = order_text(each.upto)
+        if max(_text(each.after), _text(found.after)) < min(end, upto, last):
+            return True
+        end = max(end, upto)
+    return False
 
 
 def _missing(key: ShardKey, inside: Sequence[Step], story: Story, kept_from: date | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_rows import first_kept_day
 from pipeline.core.window import KeptWindow, ReplayWindow, Word
 from pipeline.core.window_making import Asked, make_window
-from pipeline.errors import Unknown
+from pipeline.errors import Unknown, WrongShape
 from pipeline.lake_ports import LineageTable, WindowStore
 from pipeline.ports import Clock, Ids
 from pipeline.settings.model import Settings
@@ -40,6 +40,11 @@ class Windowing:
         if not made.ranges:
             raise Unknown(
                 f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+            )
+        if target and made.twice:
+            raise WrongShape(
+                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
+                f"Nothing was made: the rows of {target} would be there twice, too. Choose records that landed once"
             )
         window = ReplayWindow(
             id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),

@@ -10,34 +10,39 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names
+from pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names, small_columns
 from pipeline.lake.parse_read import RECORD_DDL
 from pipeline.lake.parse_write import own_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+
+def keys_type(columns: pa.Schema) -> StructType:
+    """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be narrower. `columns`: as
+    `pipeline.lake.duplicates_task.key_columns` gives them."""
     from pyspark.sql.types import StructType
 
-_SMALL = {"tinyint": "int", "smallint": "int"}
-"""Iceberg has no such types: the column is an int in the table."""
-
-
-def keys_ddl(row: StructType, by: Sequence[str]) -> str:
-    """The columns of the table's rows. `row`: the columns of the typed table, as Spark understands them."""
-    kinds = [row[name].dataType.simpleString() for name in by]
-    keys = (f"{key} {_SMALL.get(kind, kind)}" for key, kind in zip(key_names(len(by)), kinds, strict=True))
-    return ", ".join((*keys, f"{ARRIVAL} timestamp"))
+    made = StructType()
+    for name, each in zip((*key_names(len(columns) - 1), ARRIVAL), small_columns(columns), strict=True):
+        made = made.add(name, _spark_type(each.type))
+    return made
 
 
 def rows_type(columns: pa.Schema) -> StructType:
     """The columns of rows that a Python task has decoded, in types that Spark takes."""
-    from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructType
 
-    own = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
-    row = from_arrow_type(own, prefer_timestamp_ntz=True)
+    row = _spark_type(pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)]))
     made = StructType().add("record", StructType.fromDDL(RECORD_DDL)).add("row", row)
     return made.add("reason", "string").add("data", "binary")
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
 def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:

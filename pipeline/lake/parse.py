@@ -20,7 +20,7 @@ from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable
 from pipeline.lake.decode import Decoder
-from pipeline.lake.duplicates_frame import keys_ddl, rows_type, side_by_side
+from pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
 from pipeline.lake.duplicates_task import key_columns, small_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
@@ -158,10 +158,9 @@ class SparkParser(Parser, Inferrer):
             return _reported(rows.mapInArrow(_writing(spec), _REPORT))
         by = self.frames.settings.key_columns
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
-        row: Any = rows.schema["row"].dataType
+        columns = key_columns(spec.schema, by)
         earlier = _numbers(session, len(parts)).mapInArrow(
-            _reading_keys(parts, spec.table, key_columns(spec.schema, by), comparison),
-            keys_ddl(row, by),
+            _reading_keys(parts, spec.table, columns, comparison), keys_type(columns)
         )
         together = side_by_side(rows, earlier, by, tasks=_tasks_for(plan, comparison, cores=self.tasks))
         marking = _marking(len(by), comparison.within)

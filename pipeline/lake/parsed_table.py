@@ -213,7 +213,8 @@ class IcebergQuarantine(_Parsed):
             _, live = ManifestReader().look(table)
         spec = self.staging_spec()
         files, root = file_system(spec)
-        place = StagePlace(files, root, spec, self.file_schema())
+        # All columns, also those that others have added to the table.
+        place = StagePlace(files, root, spec, schema_to_pyarrow(table.schema()))
         return exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:

@@ -94,13 +94,19 @@ def exchange(
     for path in sorted(set(live) - set(gone)):
 
         def parts(group: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
-            stays = group.join(rows, keys=_ROW, join_type="left anti").combine_chunks()
+            stays = _without(group, rows).combine_chunks()
             yield from ((mark, batch) for batch in stays.to_batches() if batch.num_rows)
 
         if _has_any(place, path, rows):
             made += _copied([path], place, parts, now)
             gone.append(path)
     return Exchange(tuple(gone), tuple(replace(each, shards=shards) for each in made))
+
+
+def _without(group: pa.Table, rows: pa.Table) -> pa.Table:
+    # Arrow joins no tables with lists or structs, which another engine may have added: only what tells the rows apart is joined.
+    numbered = group.select(_ROW).append_column("number", pa.array(range(len(group)), pa.int64()))
+    return group.take(numbered.join(rows, keys=_ROW, join_type="left anti")["number"])
 
 
 def _names_of(place: StagePlace, name: str) -> pa.Table:

@@ -375,3 +375,21 @@ def test_the_function_in_the_documentation_does_what_the_page_says(
     assert (row["sensor"], row["celsius"]) == ("sensor-7", 21.5)
     reasons = {row["reason"] for row in read.rows(bed.quarantine()).to_pylist()}
     assert reasons == {"no number after the semicolon"}
+
+
+@pytest.mark.slow
+def test_the_same_event_stays_once_also_by_older_settings_after_the_column_was_widened(
+    spark: "SparkSession", tmp_path: Path
+):
+    bed = Bed(tmp_path)
+    unique = UniqueSettings(by="id, amount", within=timedelta(hours=1))
+    for number, schema in (
+        (1, "id INT, amount DECIMAL(10,2)"),
+        (2, "id BIGINT, amount DECIMAL(12,2)"),
+        (3, "id INT, amount DECIMAL(10,2)"),
+    ):
+        bed.land(A, {100 * number: b'{"id": 7, "amount": 1.5}', 100 * number + 1: good(number)})
+        parsing(bed, spark, schema=schema, unique=unique).wave()
+    assert [int(row["sequence_number"]) for row in read.rows(bed.typed()).to_pylist() if row["id"] == 7] == [
+        100
+    ]

@@ -5,10 +5,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import ListType, StringType
 
 from pipeline.core.accounting import read_accounting
 from pipeline.core.lineage import Kind
+from pipeline.core.parse_account import aside_name
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.redrive_plan import Selection
 from pipeline.duties.compacting import Compacting
@@ -239,6 +242,21 @@ def test_a_compaction_of_the_quarantine_table_in_between_loses_and_doubles_nothi
     bed.check()
     assert set(aside(bed)) == {3, 12, 91, 93, 95, 97, 99}
     assert set(aside(bed).values()) == {("still bad", "2")}
+
+
+@pytest.mark.slow
+def test_rows_that_are_found_in_a_compacted_file_keep_the_columns_that_others_have_added(bed: Bed):
+    for number in range(90, 95):
+        bed.land(A, {number: BAD})
+        bed.parsing().wave()
+    taken = aside_name(read.landed_files(bed.quarantine())[0].path)
+    with bed.quarantine().open().update_schema() as change:
+        change.add_column("note", StringType())
+        change.add_column("tags", ListType(100, StringType(), element_required=False))
+    bed.clock.at += timedelta(hours=2)
+    compact(bed)
+    (made,) = bed.quarantine().without(frozenset((taken,)), frozenset((A,))).added
+    assert "note" in pq.read_schema(made.path.removeprefix("file://")).names
 
 
 def test_a_compaction_that_commits_just_before_the_exchange_loses_and_doubles_nothing(bed: Bed):

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import Kind
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.position import Position
 from pipeline.core.proof import ALL
 from pipeline.core.redrive_chain import chain_of
 from pipeline.core.window import Word
@@ -315,6 +317,24 @@ def test_records_that_the_lake_table_has_no_more_are_not_replaced(bed: ReplaceBe
     with pytest.raises(WrongShape, match=r"2 rows would leave .* doesn't have all of their records any more"):
         bed.replace(cut)
     assert bed.values() == before
+
+
+@pytest.mark.slow
+def test_records_that_the_lake_table_has_twice_are_not_replaced(bed: ReplaceBed):
+    early = bed.window(Numbers(A.shard_id, None, 6))
+    before = bed.values()
+    table = bed.lake.handle()
+    back = Range(
+        Kind.REPOSITION, A, table.load().positions.of(A), Position(3, 0), run="a person", claim="", why=""
+    )
+    assert not table.commit(Proposal((back,))).landing.refused
+    bed.land(A, {4: good(4), 5: BAD, 6: good(6)})
+    with pytest.raises(WrongShape, match=r"has 9 rows of the window .* stated 6"):
+        bed.replace(early)
+    with pytest.raises(WrongShape, match="twice in this window"):
+        bed.window(TWO_TO_FOUR)
+    assert bed.values() == before
+    assert bed.window(Numbers(A.shard_id, 1, 3)).rows
 
 
 def check_old(bed: ReplaceBed) -> None:
