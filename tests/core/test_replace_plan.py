@@ -111,11 +111,13 @@ def test_a_file_leaves_with_all_of_its_rows_and_the_others_are_kept():
 
 def test_a_whole_window_has_to_be_there_as_its_ledgers_state_it():
     check_whole(WINDOW, [a_piece(3, rows=6)])
-    for rows in (5, 7):
-        with pytest.raises(WrongShape, match="its ledgers state 6"):
-            check_whole(WINDOW, [a_piece(3, rows=rows)])
+    with pytest.raises(WrongShape, match="its ledgers state 6: rows were removed"):
+        check_whole(WINDOW, [a_piece(3, rows=5)])
     cut = replace(WINDOW, ranges=(replace(WINDOW.ranges[0], is_whole=False),))
     check_whole(cut, [])
+    for window in (WINDOW, cut):
+        with pytest.raises(WrongShape, match="ledgers stated 6 when the window was made: a person has moved"):
+            check_whole(window, [a_piece(3, rows=7)])
 
 
 @pytest.mark.parametrize(
