@@ -116,7 +116,9 @@ def test_a_whole_window_has_to_be_there_as_its_ledgers_state_it():
     cut = replace(WINDOW, ranges=(replace(WINDOW.ranges[0], is_whole=False),))
     check_whole(cut, [])
     for window in (WINDOW, cut):
-        with pytest.raises(WrongShape, match="ledgers stated 6 when the window was made: a person has moved"):
+        with pytest.raises(
+            WrongShape, match=f"ledgers stated {window.rows} when the window was made: a person has moved"
+        ):
             check_whole(window, [a_piece(3, rows=7)])
 
 
