@@ -205,6 +205,8 @@ class TypedFleet:
             try:
                 for told in work(job):
                     self.world.note(process.name, told)
+                    if self._is_over and job.settings.version != str(_FINAL):
+                        break  # its small waves might never catch up with the traffic, and would keep later runs from it
             except HeadraceError as error:
                 if isinstance(error, WrongShape) and "stop_above" not in str(error):
                     raise Violation("I38", f"{process}: {error}") from error
