@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pipeline.core.proof import Window
     from pipeline.settings.file import Loaded
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
@@ -50,3 +51,32 @@ def moment(text: str) -> datetime:
             f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
         ) from error
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def add_window(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="since",
+        type=moment,
+        metavar="TIME",
+        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
+    )
+    parser.add_argument(
+        "--to",
+        dest="until",
+        type=moment,
+        metavar="TIME",
+        help="only ranges with records that arrived before this time",
+    )
+
+
+def window_of(args: argparse.Namespace) -> "Window":
+    """The times of `add_window`. Raises BadSetting where no time lies between them."""
+    from pipeline.core.proof import Window
+    from pipeline.errors import BadSetting
+
+    if args.since is not None and args.until is not None and args.since >= args.until:
+        raise BadSetting(
+            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was read"
+        )
+    return Window(args.since, args.until)

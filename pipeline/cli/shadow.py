@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load, moment
+from pipeline.cli.options import add_config, add_window, load, window_of
 from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
@@ -60,40 +60,22 @@ def add(subparsers: "Subparsers") -> None:
         help="what the payload's column has: the bytes or the text itself (binary), its base64, its hexadecimal digits, or those of its SHA-256 "
         "(default: %(default)s)",
     )
-    parser.add_argument(
-        "--from",
-        dest="since",
-        type=moment,
-        metavar="TIME",
-        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
-    )
-    parser.add_argument(
-        "--to",
-        dest="until",
-        type=moment,
-        metavar="TIME",
-        help="only ranges with records that arrived before this time",
-    )
+    add_window(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from pipeline.cli.services import join_spark
-    from pipeline.core.proof import Window
     from pipeline.core.shadow import OtherColumns, PayloadForm
-    from pipeline.errors import BadSetting
     from pipeline.wiring import wire
 
-    if args.since is not None and args.until is not None and args.since >= args.until:
-        raise BadSetting(
-            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was read"
-        )
+    window = window_of(args)
     columns = OtherColumns(args.shard, args.number, args.sub, args.data, PayloadForm(args.data_is))
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
         shadowing = wiring.shadowing(columns, stream=args.stream, files=args.files, table=args.table)
-        shadow = shadowing.run(Window(args.since, args.until))
+        shadow = shadowing.run(window)
     finally:
         wiring.ports.close()
     tell(*shadow.lines())
