@@ -4,11 +4,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
 from pipeline.settings.model import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,3 +74,15 @@ def _aws_configuration(folder: Path) -> Path:
 def joined_spark(spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process and its children use the shared Spark server as their local server."""
     monkeypatch.setenv(DISCOVERY, str(spark_server.discovery))
+
+
+@pytest.fixture(scope="module")
+def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
+    """A session on the shared Spark server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DISCOVERY, str(spark_server.discovery))
+        session = spark_session(SparkSettings(), "headrace-test")
+        try:
+            yield session
+        finally:
+            session.stop()

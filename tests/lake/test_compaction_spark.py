@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +14,8 @@ from pipeline.duties.compacting import Compacting
 from pipeline.errors import Unreachable
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.rewrite import SparkRewriter
-from pipeline.lake.session import DISCOVERY, spark_session
+from pipeline.lake.session import DISCOVERY
 from pipeline.lake.table_files import IcebergFiles
-from pipeline.settings.model import SparkSettings
 from tests.lake.compactions import SETTINGS, Small
 from tests.lake.files import NOON
 from tests.spark import SparkServer
@@ -26,17 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
-
-@pytest.fixture(scope="module")
-def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(spark_server.discovery))
-        session = spark_session(SparkSettings(), "headrace-test")
-        try:
-            yield session
-        finally:
-            session.stop()
 
 
 def compacting(small: Small, spark: "SparkSession") -> Compacting:

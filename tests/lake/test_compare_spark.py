@@ -1,6 +1,5 @@
 """Rows of several tables compared through a real Spark: its shuffle brings the rows of a bucket together."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,26 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.lake.compare import ShufflingComparer, on_spark
-from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.lake_ports import TargetPorts
-from pipeline.settings.model import SparkSettings
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.target_proofs import changed, moved_to, prove, side, typed_ports, wrong
-from tests.spark import SparkServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(spark_server.discovery))
-        session = spark_session(SparkSettings(), "headrace-test")
-        try:
-            yield session
-        finally:
-            session.stop()
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")

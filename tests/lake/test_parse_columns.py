@@ -1,7 +1,6 @@
 """Typed tables whose columns come from JSON payloads, through a real Spark and on real Iceberg."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,30 +9,16 @@ from uuid import UUID
 import pytest
 
 from pipeline.lake import read
-from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.settings.choices import ColumnsFrom, ParseFormat
-from pipeline.settings.model import SparkSettings
 from tests.lake import test_decode_avro as avro
 from tests.lake import test_registry_header as headers
 from tests.lake.parsings import A, Bed, Killed
 from tests.lake.test_parse_spark import parsing
-from tests.spark import SparkServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
-
-@pytest.fixture(scope="module")
-def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(spark_server.discovery))
-        session = spark_session(SparkSettings(), "headrace-test")
-        try:
-            yield session
-        finally:
-            session.stop()
 
 
 def texts(*payloads: Any, start: int) -> dict[int, bytes]:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,15 +18,12 @@ from pipeline.errors import BadSetting, Unreachable, WrongShape
 from pipeline.lake import parse, read
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
-from pipeline.lake.session import DISCOVERY, spark_session
 from pipeline.settings.choices import Compression, ParseFormat
-from pipeline.settings.model import SparkSettings
 from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake import test_decode_avro as avro
 from tests.lake import test_decode_protobuf as protobuf
 from tests.lake.files import NOON
 from tests.lake.parsings import A, B, Bed, good
-from tests.spark import SparkServer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,17 +34,6 @@ SCHEMA = (
     "id BIGINT, name STRING, at TIMESTAMP, amount DECIMAL(10,2), items ARRAY<STRUCT<sku: STRING, n: INT>>, "
     "tags MAP<STRING, STRING>, data STRING"
 )
-
-
-@pytest.fixture(scope="module")
-def spark(spark_server: SparkServer) -> Iterator["SparkSession"]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DISCOVERY, str(spark_server.discovery))
-        session = spark_session(SparkSettings(), "headrace-test")
-        try:
-            yield session
-        finally:
-            session.stop()
 
 
 def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
