@@ -85,8 +85,8 @@ class Position:
 
     @property
     def is_start_only(self) -> bool:
-        """Whether the position names a start and nothing else, as after `headrace adopt`: the parents' positions still tell since
-        when records of the shard may be lost."""
+        """Whether the position names a start and nothing else, as after `headrace adopt`. Then only the positions of the parents tell
+        since when records of the shard may have been lost."""
         return self.sequence is None and not self.ended and self.witness is None
 
     def __str__(self) -> str:

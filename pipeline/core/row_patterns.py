@@ -49,7 +49,7 @@ class Comparing:
         return all(bucket == NO_BUCKET for of in self.buckets for bucket in of)
 
     def reach(self) -> tuple[str, str]:
-        """Sort keys between which all rows are that are compared."""
+        """The lowest and the highest sort key that a compared row can have."""
         low, high = "~", ""
         for spans, buckets in zip(self.spans, self.buckets, strict=True):
             for i, bucket in enumerate(buckets):

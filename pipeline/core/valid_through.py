@@ -40,11 +40,12 @@ APPROXIMATE = timedelta(minutes=1)
 """Kinesis's arrival times are approximate, and needn't grow from record to record: a statement stays this far behind them."""
 
 BEHIND_OTHERS = timedelta(minutes=10)
-"""Quiet shards may hold the statement so far behind the records of other shards before they are asked about."""
+"""How far the statement may stay behind the records of other shards because of quiet shards. Then Kinesis is asked about these."""
 AT_REST = timedelta(hours=1)
-"""The same where no shard has a new record. Each time costs a commit, and a request to Kinesis for each open shard."""
+"""How far the statement may stay behind the clock while no shard has a new record. Moving it costs a commit, and a request to Kinesis
+for each open shard."""
 _FRESH = BEHIND_OTHERS / 2
-"""A shard whose witness is younger isn't asked about: it doesn't hold the statement up for long."""
+"""Kinesis isn't asked about a shard whose latest known moment is younger than this: it doesn't hold the statement up for long."""
 _MOST_ASKED = 1_000
 """Shards. Asking about so many takes a second or two of the leader's tick."""
 
