@@ -8,6 +8,7 @@ import pytest
 from pipeline.core.landing import Landing, Proposal, RangeRefused, decide_landing
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.position import Position, Positions, Start
+from pipeline.core.redrive_chain import chain_of
 from pipeline.core.stream import ShardKey
 from tests.core.landings import (
     KEYS,
@@ -248,10 +249,54 @@ def test_nothing_lands_where_another_commit_has_brought_rows_since_the_compariso
     for moved in (Position(3), Position(2, ended=True), None):
         found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
         assert (found.page.ranges, found.files) == ((), ())
-        assert f"another commit has brought of {B.shard_id}" in found.refused[0].why
+        why = f"its rows have to be compared with those that another commit has brought of {B.shard_id}"
+        assert found.refused == (RangeRefused(proposal.ranges[0], Position(5), why),)
     # A look at a quiet shard brings no rows.
     looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
     assert not decide_landing(looked, proposal).refused
+
+
+def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_rows_have_to_be_compared_anew():
+    own, other = landed(A, Position(4), Position(6)), landed(C, Position(1), Position(2))
+    proposal = Proposal((own, other), compared=base_of({A: Position(5), B: Position(2), C: Position(1)}))
+    found = decide_landing(base_of({A: Position(5), B: Position(3), C: Position(1)}), proposal)
+    assert [(each.range, each.found, each.why.split(",")[0]) for each in found.refused] == [
+        (own, Position(5), "the table's position is 5"),
+        (
+            other,
+            Position(1),
+            f"its rows have to be compared with those that another commit has brought of {B.shard_id}",
+        ),
+    ]
+
+
+def test_nothing_of_a_proposal_lands_where_a_file_that_it_would_remove_has_changed():
+    base = base_of({A: Position(5)})
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    raised = landed(chain_of(A), None, Position(1))
+    why = "another commit has removed a file that this one would remove, or has deleted rows of it"
+    assert Landing.without_files(Proposal((replay, raised), (a_file("f", A),)), base) == Landing(
+        LedgerPage(),
+        (),
+        (RangeRefused(replay, Position(5), why), RangeRefused(raised, None, why)),
+        base,
+    )
+
+
+def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    assert decide_landing(base_of({A: Position(5)}), Proposal((replay,))).refused == (
+        RangeRefused(
+            replay,
+            Position(5),
+            "its shard's generation isn't raised with it, because another commit has raised it meanwhile",
+        ),
+    )
+    for at, shown in ((None, "none"), (Position(2), "2")):
+        assert (
+            refusal(base_of({A: at}), replay)
+            == f"the table's position is {shown}, before the end 3 of the range that would be replaced"
+        )
 
 
 def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
