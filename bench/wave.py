@@ -119,6 +119,7 @@ def run_waves() -> None:
     try:
         reading.everything_due("w1")
     except _Over:
+        # Raised by on_wave after the second wave: a run has no end of its own.
         pass
     finally:
         wiring.ports.close()

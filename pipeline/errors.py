@@ -6,6 +6,7 @@
     |  |- Unreachable       a service or store didn't answer
     |  |- ProcessDied       a process that a Headrace command supervises died
     |  |- BadAnswer         a service gave an answer that can't be right; the message has AWS's request id
+    |  |- Overtaken         another process has committed first, and nothing of this process's commit landed
     |  |- CommitUnknown     whether a commit landed isn't known, because the table can't be read
     |  `- ClockOff          this host's clock differs too much from AWS's to put its time into a commit
     `- Terminal             a person has to change something first, such as a setting
@@ -46,6 +47,10 @@ class ProcessDied(Transient):
 
 
 class BadAnswer(Transient):
+    pass
+
+
+class Overtaken(Transient):
     pass
 
 

@@ -286,6 +286,8 @@ class SourceLook:
 
     positions: Positions
     files: tuple[SourceFile, ...]
+    at: datetime
+    """When the look began."""
     obstacle: str = ""
     """Why no file can be read: a sentence for people."""
 

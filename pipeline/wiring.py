@@ -444,6 +444,7 @@ class Wiring:
             settings=self.settings.upkeep,
             clock=ports.clock,
             needed=self._needed_before,
+            windows=lambda: ports.windows().all(),
         )
 
     def _needed_before(self, day: date) -> str:
@@ -505,6 +506,7 @@ class Wiring:
             settings=target,
             ports=parts,
             settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            landings=self.ports.lineage("window"),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             run=run_id,

@@ -130,7 +130,8 @@ def _listed(wiring: "Wiring") -> "Iterator[str]":
     kept = wiring.windowing(_me()).windows.all()
     for each in kept:
         tail = f", replaces rows of {each.window.target}" if each.window.target else ""
-        tail += ", cancelled" if each.is_cancelled else ""
+        tail += ", cancelled" if each.is_cancelled else ", done" if each.is_done else ""
+        tail += f", keeps days from {_first(each)} on" if _keeps_days(each, wiring) else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
     if not kept:
         yield "there is no window"
@@ -146,7 +147,13 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
 
     window = found.window
     yield f"window {window.id}: {window.how}"
-    yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{', and cancelled since' if found.is_cancelled else ''}"
+    since = ", and cancelled since" if found.is_cancelled else ", and done since" if found.is_done else ""
+    yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
+    if _keeps_days(found, wiring):
+        yield (
+            f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace window run {window.id}`) or cancelled "
+            f"(`headrace window cancel {window.id}`)"
+        )
     for each in window.ranges:
         after = "the start" if each.after is None else each.after
         yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
@@ -157,6 +164,20 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
     else:
         copied = wiring.replaying(window.id, "headrace window show").copied()
         yield f"{counted(copied, 'row')} copied into {wiring.table_of(window)}"
+
+
+def _keeps_days(found: "KeptWindow", wiring: "Wiring") -> bool:
+    """Whether the window may keep days from being removed by a retention, now or later."""
+    from datetime import date
+
+    return wiring.settings.upkeep.retention is not None and found.keeps_days(date.max)
+
+
+def _first(found: "KeptWindow") -> str:
+    from datetime import date
+
+    day = found.window.oldest_day
+    return "the first" if day in (None, date.min) else str(day)
 
 
 def _cancel(window: str, wiring: "Wiring") -> None:

@@ -114,6 +114,15 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenFile:
+    """A data file of another table, of which a commit decides that it leaves that table. Its rows are needed until it has left."""
+
+    path: str
+    seen_at: datetime
+    """When that table was looked at, and had the file."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostLoad:
     """How busy a host was on which a Spark task ran, over a time `span` up to the task's end."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pipeline.core.batch import StagedFile
+from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.order import children_of_ends
 from pipeline.core.position import Origin, Position, Positions, is_forward, reaches
@@ -36,6 +36,9 @@ class Proposal:
     """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
     """Staged files of another table, of which the ranges tell: they have to be there, and aren't added to this table."""
+    taken: tuple[TakenFile, ...] = ()
+    """Data files of another table, of which the ranges tell that they leave it. They have to be there, too: a compaction may have replaced one
+    of them since, and then upkeep deletes it some days later."""
     compared: Positions | None = None
     """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a position since, the table
     may have further rows, and nothing lands."""

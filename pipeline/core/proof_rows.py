@@ -232,8 +232,13 @@ def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool
 
 def may_be_dropped(step: Step, kept_from: date | None) -> bool:
     """Whether the retention may have removed records of the range, or removes them next."""
+    return kept_from is not None and first_day(step) < kept_from
+
+
+def first_day(step: Step) -> date:
+    """The first day (UTC) that may have records of the range."""
     first = step.range.first_arrival
-    return kept_from is not None and (first is None or (first - APPROXIMATE).date() < kept_from)
+    return date.min if first is None else (first - APPROXIMATE).date()
 
 
 def must_read_all(story: Story, proved: int) -> bool:

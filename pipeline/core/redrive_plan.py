@@ -102,6 +102,12 @@ def plan_redrive(
     return RedrivePlan(wave, tuple(taken))
 
 
+def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
+    """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
+    size = sum(each.bytes for each in wave.ranges)
+    return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
+
+
 def _range(key: ShardKey, pieces: Sequence[Piece], reason: str | None) -> PlannedRange:
     return PlannedRange(
         key,

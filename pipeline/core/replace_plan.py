@@ -26,9 +26,11 @@ from pipeline.core.parse_values import (
 )
 from pipeline.core.parsing_plan import plan_portion
 from pipeline.core.position import Position, Positions, reaches
+from pipeline.core.proof_chains import Story
 from pipeline.core.redrive_chain import is_chain
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.window import ReplayWindow
+from pipeline.core.window_making import twice_in
 from pipeline.core.words import counted
 from pipeline.errors import WrongShape
 
@@ -90,18 +92,29 @@ def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrde
     return order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
+def check_once(window: ReplayWindow, story: Story) -> None:
+    """Raise where the lake table has records of the window twice. `story`: its ledgers."""
+    if twice := twice_in(window, story):
+        raise WrongShape(
+            f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
+            "since the window was made. Nothing more was replaced, because the typed table would have these rows twice, too; make a window of "
+            "records that landed once"
+        )
+
+
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
-    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there."""
+    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there.
+    `window`: as `pipeline.core.window_making.grown` made it, because the ledgers state the rows of whole ranges."""
     found = sum(piece.rows for piece in pieces)
     if found > window.rows:
         raise WrongShape(
-            f"the lake table has {counted(found, 'row')} of the window {window.id}, and its ledgers stated {window.rows:,} when the window was made: "
+            f"the lake table has {counted(found, 'row')} of the landings of the window {window.id}, and its ledgers stated {window.rows:,} when the window was made: "
             "a person has moved the position of a shard back since, or another engine has inserted rows. Nothing was replaced, because the "
             "typed table would have rows twice"
         )
-    if window.is_whole and found != window.rows:
+    if found < window.rows:
         raise WrongShape(
-            f"the lake table has {counted(found, 'row')} of the window {window.id}, and its ledgers state {window.rows:,}: rows were removed "
+            f"the lake table has {counted(found, 'row')} of the landings of the window {window.id}, and its ledgers state {window.rows:,}: rows were removed "
             "since they landed (upkeep.retention, another engine). Nothing was replaced, because the typed table may have rows that can't be "
             "made again; make a window of records that are all there"
         )

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from pipeline.core.position import Position
@@ -53,6 +54,8 @@ class ReplayWindow:
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...] = ()
     """What was known to be out of reach when the window was made: sentences for people."""
+    oldest_day: date | None = None
+    """The first day (UTC) that may have records of the window. None: an earlier version of Headrace made the window."""
     target: str = ""
     """The target whose typed table gets the window's records anew, in the place of their older rows (`pipeline.duties.replacing`). Without
     one, the window is copied into a table of its own."""
@@ -89,10 +92,11 @@ class ReplayWindow:
 
 
 class Word(StrEnum):
-    """What a person said about a window after it was made."""
+    """What was said about a window after it was made: by a person, or by the run that came to its end."""
 
     CANCELLED = "cancelled"
     RESUMED = "resumed"
+    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,16 @@ class KeptWindow:
 
     window: ReplayWindow
     is_cancelled: bool = False
+    is_done: bool = False
+
+    def keeps_days(self, before: date) -> bool:
+        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still need their rows."""
+        oldest = self.window.oldest_day
+        return oldest is not None and oldest < before and not (self.is_cancelled or self.is_done)
+
+
+def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
+    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the windows that keep days."""
+    keeping = [each for each in windows if each.keeps_days(before)]
+    first = min((each.window.oldest_day for each in keeping if each.window.oldest_day), default=before)
+    return first, tuple(each.window.id for each in keeping)

@@ -15,9 +15,9 @@ from pipeline.core.lineage_rows import order_text
 from pipeline.core.position import Position
 from pipeline.core.proof import Window as Arrivals
 from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import may_be_dropped
+from pipeline.core.proof_rows import first_day, may_be_dropped
 from pipeline.core.stream import ShardKey
-from pipeline.core.window import WindowRange
+from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.words import counted
 
 _LAST_SUB = 2**63 - 1
@@ -55,6 +55,8 @@ class Made:
     ranges: tuple[WindowRange, ...]
     missing: tuple[str, ...]
     """What of these ranges the lake table doesn't have, or may not have: sentences for people."""
+    oldest_day: date | None = None
+    """The first day (UTC) that may have records of the window. None: it has none."""
     twice: tuple[ShardKey, ...] = ()
     """Shards of which the lake table has records of the range twice, because a person moved the position back."""
 
@@ -65,6 +67,7 @@ def make_window(
     """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps."""
     ranges: list[WindowRange] = []
     missing: list[str] = []
+    days: list[date] = []
     twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
@@ -80,10 +83,29 @@ def make_window(
                     bytes=sum(step.range.bytes for step in inside),
                 )
             )
+            days += [first_day(step) for step in inside if step.range.rows]
             missing += _missing(key, inside, story, kept_from)
             if _is_twice(found, story.steps.get(key, ())):
                 twice.append(key)
-    return Made(tuple(_with_parents(ranges, story)), tuple(missing), tuple(twice))
+    return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
+
+
+def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these."""
+    return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
+
+
+def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
+    inside = [step.range for step in steps if step.range.rows and _has_part_of(each, step)]
+    if each.is_whole or not inside:
+        return each
+    after, upto = min((r.after for r in inside), key=_text), max((r.upto for r in inside), key=order_text)
+    return replace(each, after=after, upto=upto, rows=sum(r.rows for r in inside), is_whole=True)
+
+
+def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
+    """Shards of which the lake table has records of the window twice, because a person moved the position back."""
+    return tuple(each.key for each in window.ranges if _is_twice(each, story.steps.get(each.key, ())))
 
 
 def _of_ranges(

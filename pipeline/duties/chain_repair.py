@@ -35,7 +35,7 @@ class Repairing:
         try:
             self.table.load()
         except ChainBroken:
-            pass  # this is what a repair is for
+            pass  # this is what a repair is for: the plan below tells the person what is left of the history
         else:
             return Stop("the lake table has its positions: there is nothing to repair; nothing was changed")
         facts = self._streams()

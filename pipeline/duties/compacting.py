@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from pipeline.core.rewriting import CompactionPlan, FileGroup, Left, LiveFile, Rewritten, plan_compaction
+from pipeline.core.window import KeptWindow, kept_days
 from pipeline.core.words import counted
 from pipeline.errors import HeadraceError, Transient
 from pipeline.lake_ports import LiveTable, Rewriter
@@ -62,6 +63,31 @@ class Compacted:
         yield from self.notes
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What a retention did."""
+
+    files: tuple[LiveFile, ...] = ()
+    """Those that were removed from the table."""
+    kept_from: date | None = None
+    """The first day that was left in the table."""
+    windows: tuple[str, ...] = ()
+    """The ids of the windows for which days stay that are older than the retention."""
+
+    def sentences(self) -> Iterable[str]:
+        if self.files:
+            days = {each.day for each in self.files}
+            rows = counted(sum(each.rows for each in self.files), "row")
+            yield f"{rows} of {counted(len(days), 'day')} older than upkeep.retention, in {counted(len(self.files), 'file')}"
+        if self.windows:
+            since = "all days" if self.kept_from in (None, date.min) else f"days from {self.kept_from} on"
+            yield (
+                f"{since} stay in the lake table although upkeep.retention would remove some, because "
+                f"{counted(len(self.windows), 'window')} may still need them: {', '.join(self.windows)}. `headrace window run` copies or replaces "
+                "a window, `headrace window cancel` gives it up; the next upkeep after that removes these days"
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacting:
     table: LiveTable
@@ -71,6 +97,8 @@ class Compacting:
     clock: Clock
     needed: Callable[[date], str] = lambda _: ""
     """The typed tables that may still need rows from before a day, for people; empty where none does."""
+    windows: Callable[[], tuple[KeptWindow, ...]] = tuple
+    """The windows of the lake table."""
 
     def plan(self) -> CompactionPlan:
         return plan_compaction(
@@ -104,17 +132,19 @@ class Compacting:
             trouble,
         )
 
-    def expired_rows(self) -> tuple[LiveFile, ...]:
-        """Drop the days before the retention. Returns the files that were removed from the table."""
+    def expired_rows(self) -> Dropped:
+        """Drop the days before the retention, but for those that a window still needs."""
         if self.settings.retention is None:
-            return ()
+            return Dropped()
         before = (self.clock.now() - self.settings.retention).date()
         if waiting := self.needed(before):
             raise Transient(
                 f"days older than upkeep.retention stay in the lake table: records of them may not be parsed yet for {waiting}. Nothing was "
                 "removed; the next upkeep tries again"
             )
-        return self.table.drop(before)
+        first, keeping = kept_days(self.windows(), before)
+        # A window that is made from now on is told what it lacks when it runs.
+        return Dropped(self.table.drop(first), first, keeping)
 
 
 def _portions(plan: CompactionPlan) -> Iterable[tuple[FileGroup, ...]]:

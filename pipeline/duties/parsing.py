@@ -27,10 +27,13 @@ from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
-from pipeline.errors import Transient, WrongShape
+from pipeline.errors import Overtaken, WrongShape
 from pipeline.lake_ports import ParsedTable, Parser, SourceTable
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
+
+_TRIES = 5
+"""Waves in a row that other runs overtake, before a run gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,21 @@ class Parsing:
         return any(at is None or at.arrival is None or at.arrival.date() < day for at in after)
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ParsedWave]:
-        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At least one wave."""
+        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At least one wave.
+
+        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster time after time.
+        """
         began = self.clock.monotonic()
+        overtaken = 0
         while True:
-            wave = self.wave()
+            try:
+                wave = self.wave()
+            except Overtaken:
+                overtaken += 1
+                if overtaken == _TRIES:
+                    raise
+                continue
+            overtaken = 0
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
             if wave.is_last or is_late:
                 yield replace(wave, notes=(*wave.notes, *self._expire()))
@@ -185,7 +199,7 @@ class Parsing:
             )
         )
         if refused := committed.landing.refused:
-            raise Transient(
+            raise Overtaken(
                 f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of "
                 "this wave was committed; the next wave goes on after the other run's records"
             )

@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting
+from pipeline.core.batch import TakenFile
 from pipeline.core.duplicates import Comparison
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_values import Parsed, Piece, WaveLimits, Wishes
-from pipeline.core.position import Positions
 from pipeline.core.redrive_chain import chain_of, next_link
 from pipeline.core.redrive_plan import (
     ALL,
     RedrivePlan,
     Selection,
     account_redrive,
+    half_of,
     plan_look,
     plan_redrive,
     worth_parsing,
@@ -32,9 +33,12 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
 from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.settling import Settling
-from pipeline.errors import Transient, WrongShape
+from pipeline.errors import Overtaken, WrongShape
 from pipeline.lake_ports import ParsedTable, Redriver, SourceLook, SourceTable
 from pipeline.settings.parse_block import ParseSettings
+
+_TRIES = 10
+"""How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,23 @@ class Redriving:
         look = self._look()
         order = plan_look(look.files, look.positions, selection)
         pieces = worth_parsing(self.redriver.survey(order)) if order.files and order.bounds else ()
+        limits, tries = self.limits, _TRIES
         while pieces:
-            plan = plan_redrive(look.files, pieces, limits=self.limits, reason=selection.reason)
-            yield self._portion(plan, look.positions, dry_run=dry_run)
-            done = {each.path for each in plan.taken}
+            plan = plan_redrive(look.files, pieces, limits=limits, reason=selection.reason)
+            done: set[str] = set()
+            try:
+                portion = self._portion(plan, look, dry_run=dry_run)
+            except Overtaken:
+                tries -= 1
+                # Without `unique`, only something else that decides about the same rows comes first. With it, each wave of a busy run does, and
+                # a smaller portion leaves it less time.
+                if self.deduplicating is None or not tries:
+                    raise
+                limits = half_of(limits, plan.wave)
+                self.settling.settle()
+            else:
+                yield portion
+                done, tries = {each.path for each in plan.taken}, _TRIES
             look = look if dry_run else self._look()
             pieces = _left(pieces, look, done)
 
@@ -104,8 +121,8 @@ class Redriving:
             )
         return look
 
-    def _portion(self, plan: RedrivePlan, at: Positions, *, dry_run: bool) -> Redriven:
-        streams = tuple(sorted({key.stream for key in at.shards}))
+    def _portion(self, plan: RedrivePlan, look: SourceLook, *, dry_run: bool) -> Redriven:
+        streams = tuple(sorted({key.stream for key in look.positions.shards}))
         self.on_arrow("planned")
         comparison = self.deduplicating.plan(plan.wave) if self.deduplicating else None
         parsed, schema = self.redriver.parse(plan.wave, Wishes(streams=streams), comparison)
@@ -125,7 +142,7 @@ class Redriving:
         self.on_arrow("staged")
         snapshot = None
         if not dry_run:
-            snapshot = self._commit(plan, at, parsed, copied, accounts, comparison)
+            snapshot = self._commit(plan, look, parsed, copied, accounts, comparison)
             self.on_arrow("committed")
             self.settling.settle()
         return _told(plan, accounts, snapshot)
@@ -133,13 +150,13 @@ class Redriving:
     def _commit(
         self,
         plan: RedrivePlan,
-        at: Positions,
+        look: SourceLook,
         parsed: Parsed,
         copied: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
     ) -> int | None:
-        code = self.code()
+        code, at = self.code(), look.positions
         planned = {each.key: each for each in plan.wave.ranges}
         # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a redrive that has taken
         # one of these files meanwhile has moved one of the chains in the typed table, and then this commit is refused.
@@ -167,11 +184,12 @@ class Redriving:
                 files,
                 whole=True,
                 also=(*parsed.aside, *copied.aside),
+                taken=tuple(TakenFile(each.path, look.at) for each in plan.taken),
                 compared=comparison.positions if comparison else None,
             )
         )
         if refused := committed.landing.refused:
-            raise Transient(
+            raise Overtaken(
                 f"another redrive, a replacement or a run has decided about rows of {self.settings.table} or {self.settings.quarantine} meanwhile "
                 f"({refused[0].why}). Nothing of this portion was committed, and no row is lost or doubled; run the command again for what is left"
             )

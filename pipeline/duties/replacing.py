@@ -15,17 +15,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.batch import StagedFile
+from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, LedgerEntry, Range
 from pipeline.core.parse_account import account, why_stop
 from pipeline.core.parse_values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
 from pipeline.core.position import Positions
+from pipeline.core.proof_chains import story_of
 from pipeline.core.redrive_chain import chain_of, next_link
 from pipeline.core.replace_plan import (
     Leaving,
     check_copied,
     check_covered,
+    check_once,
     check_whole,
     done_of,
     for_quarantine,
@@ -40,13 +42,14 @@ from pipeline.core.replace_plan import (
 from pipeline.core.stream import ShardKey
 from pipeline.core.valid_through_text import time_text
 from pipeline.core.window import ReplayWindow
+from pipeline.core.window_making import grown
 from pipeline.core.window_plan import wishes_of
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
-from pipeline.duties.windowing import to_work_on
+from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import BadSetting, Transient, Unknown, WrongShape
-from pipeline.lake_ports import Leaver, ParsePorts, SourceLook, WindowStore
+from pipeline.lake_ports import Leaver, LineageTable, ParsePorts, SourceLook, WindowStore
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
 
@@ -92,6 +95,8 @@ class Replacing:
     settings: ParseSettings
     ports: ParsePorts
     settling: Settling
+    landings: LineageTable
+    """The ledgers of the lake table."""
     limits: WaveLimits
     clock: Clock
     run: str
@@ -105,6 +110,7 @@ class Replacing:
         while True:
             wave = self.wave()
             if wave.is_last:
+                note_done(self.windows, self.id, by=self.run)
                 wave = replace(wave, notes=(*wave.notes, *self._to_be_made_anew()))
             yield wave
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
@@ -121,6 +127,8 @@ class Replacing:
         typed_look = ports.typed.table.look()
         done = done_of(ports.lineage.entries(), window)
         look = ports.source.look()
+        # After the look: whatever the looked-at files have, these ledgers tell.
+        check_once(window, story_of(self.landings.entries()))
         self._check(window, look.positions, typed_look.positions)
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
@@ -158,6 +166,7 @@ class Replacing:
                 (*parsed.files, *_of(plan, kept.aside)),
                 whole=True,
                 also=(*parsed.aside, *kept_aside.aside),
+                taken=tuple(TakenFile(each.path, aside_look.at) for each in aside.files),
                 gone=tuple(each.path for each in typed.files),
             )
         )
@@ -205,11 +214,12 @@ class Replacing:
             )
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
-        if window.is_whole:
-            look = ports.source.look()
-            order = whole_order(window, look.files)
-            self._check_deletes("the lake table", look, order)
-            check_whole(window, ports.parser.survey(order) if order.files else ())
+        look, story = ports.source.look(), story_of(self.landings.entries())
+        check_once(window, story)
+        window = grown(window, story)
+        order = whole_order(window, look.files)
+        self._check_deletes("the lake table", look, order)
+        check_whole(window, ports.parser.survey(order) if order.files else ())
 
     def _check(self, window: ReplayWindow, source: Positions, target: Positions) -> None:
         if reasons := list(why_not_replaced(window, source, target)):

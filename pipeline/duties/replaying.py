@@ -21,7 +21,7 @@ from pipeline.core.window import ReplayWindow
 from pipeline.core.window_plan import beginnings, why_not, wishes_of
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
-from pipeline.duties.windowing import to_work_on
+from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.lake_ports import ReplayPorts, WindowStore
 from pipeline.ports import Clock
@@ -60,6 +60,7 @@ class Replaying:
             wave = self.wave()
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
             if wave.is_last:
+                note_done(self.windows, self.id, by=self.run)
                 wave = replace(wave, notes=(*wave.notes, *self._shortfall()))
             yield wave
             if wave.is_last or is_late:

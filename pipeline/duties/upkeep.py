@@ -15,7 +15,7 @@ from pipeline.core.deletion_plan import StoredFile
 from pipeline.core.expiry_plan import Shape
 from pipeline.core.rewriting import FileGroup, LiveFile
 from pipeline.core.words import counted
-from pipeline.duties.compacting import Compacted, Compacting
+from pipeline.duties.compacting import Compacted, Compacting, Dropped
 from pipeline.duties.deleting import Deleted, Deleting
 from pipeline.duties.expiring import Expiring
 from pipeline.errors import HeadraceError
@@ -83,7 +83,7 @@ class Upkeep:
 
     def _work(self, shape: Shape) -> UpkeepReport:
         parts = _Parts()
-        dropped = parts.have(self.compacting.expired_rows) or ()
+        dropped = parts.have(self.compacting.expired_rows) or Dropped()
         compacted = (parts.have(self.compacting.run) if self.settings.compact else None) or Compacted()
         if compacted.trouble is not None:
             parts.troubles.append(compacted.trouble)
@@ -91,9 +91,9 @@ class Upkeep:
         if self.expiring.trouble is not None:
             parts.troubles.append(self.expiring.trouble)
         return UpkeepReport(
-            notes=(*_dropped(dropped), *compacted.sentences(), *expired),
+            notes=(*dropped.sentences(), *compacted.sentences(), *expired),
             compacted=compacted,
-            dropped=dropped,
+            dropped=dropped.files,
             files=_together([parts.have(each.run) for each in self.deleting]),
             troubles=tuple(parts.troubles),
         )
@@ -134,13 +134,6 @@ class _Parts:
         except HeadraceError as error:
             self.troubles.append(error)
             return None
-
-
-def _dropped(files: tuple[LiveFile, ...]) -> Iterator[str]:
-    if files:
-        days = {each.day for each in files}
-        rows = counted(sum(each.rows for each in files), "row")
-        yield f"{rows} of {counted(len(days), 'day')} older than upkeep.retention, in {counted(len(files), 'file')}"
 
 
 def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:

@@ -54,6 +54,7 @@ class Windowing:
             how=how,
             ranges=made.ranges,
             missing=made.missing,
+            oldest_day=made.oldest_day,
             target=target,
         )
         self.windows.keep(window)
@@ -69,6 +70,12 @@ class Windowing:
         """Note a word, unless it is the last one already."""
         if self.find(window).is_cancelled != (word is Word.CANCELLED):
             self.windows.say(window, word, by=self.by)
+
+
+def note_done(windows: WindowStore, window: str, *, by: str) -> None:
+    """Note that all of a window was copied or replaced, unless that is noted already."""
+    if not any(each.window.id == window and each.is_done for each in windows.all()):
+        windows.say(window, Word.DONE, by=by)
 
 
 def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:

@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _MergeAppendFiles
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from pipeline.core.batch import StagedFile
+from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.merge_plan import Mergeable, plan_merges
 from pipeline.core.words import counted
 from pipeline.errors import Transient
@@ -46,9 +46,15 @@ _ADDED_BY = [field.name for field in MANIFEST_LIST_FILE_STRUCTS[DEFAULT_READ_VER
 
 
 class CommitFiles:
-    def __init__(self, files: tuple[StagedFile, ...] = (), also: tuple[StagedFile, ...] = ()) -> None:
-        """`files`: all that are proposed. An attempt may land a part of them. `also`: files of another table that have to be there."""
+    def __init__(
+        self,
+        files: tuple[StagedFile, ...] = (),
+        also: tuple[StagedFile, ...] = (),
+        taken: tuple[TakenFile, ...] = (),
+    ) -> None:
+        """`files`: all that are proposed. An attempt may land a part of them. `also`, `taken`: files of another table that have to be there."""
         self._checked = (*files, *also)
+        self._taken = taken
         self._entries: dict[str, DataFile] = {}
         self._manifest: ManifestFile | None = None
         self._named: tuple[str, ...] = ()
@@ -57,14 +63,21 @@ class CommitFiles:
         """What the entries and the manifest depend on, beside the files."""
 
     def check(self, io: FileIO, *, now: datetime, storage: str) -> None:
-        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails."""
+        """Refuse staged files that are old or gone: Iceberg would commit a file that doesn't exist, and then every scan fails. Refuse taken files
+        that are gone, or may go before what the commit decides is carried out."""
         oldest = min((file.staged_at for file in self._checked), default=None)
         if oldest is not None and now - oldest > _STALE:
             raise Transient(
                 f"files staged at {oldest.isoformat()} are older than {_STALE}, and upkeep may delete them at any "
                 "time. Nothing was committed; the next wave reads their records again"
             )
-        paths = [file.path for file in self._checked]
+        seen = min((file.seen_at for file in self._taken), default=now)
+        if now - seen > _STALE:
+            raise Transient(
+                f"files whose rows the commit decides about were looked at at {seen.isoformat()}, more than {_STALE} ago. A compaction may have "
+                "replaced them since, and then upkeep may delete them at any time. Nothing was committed; the same again looks anew"
+            )
+        paths = [*(file.path for file in self._checked), *(file.path for file in self._taken)]
         if self._manifest is not None:
             # The manifest looks like an orphan, too, and a process may stand still for days after a refusal.
             paths.append(self._manifest.manifest_path)
@@ -75,7 +88,7 @@ class CommitFiles:
         gone = [path for path, found in there.items() if not found]
         if gone:
             raise Transient(
-                f"{counted(len(gone), 'staged file')} can't be found any more, the first is {gone[0]}: something else deleted "
+                f"{counted(len(gone), 'file')} of the commit can't be found any more, the first is {gone[0]}: something else deleted "
                 "it. Nothing was committed; the next wave reads the records again"
             )
 

@@ -200,7 +200,7 @@ class IcebergTable(LakeTable):
         self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]], *, began: float
     ) -> Committed:
         unsure: list[Exception] = []
-        files = CommitFiles(proposal.files, proposal.also)
+        files = CommitFiles(proposal.files, proposal.also, proposal.taken)
         while True:
             tried_at = self.clock.monotonic()
             base, mine = self._look_for(tries)
@@ -231,7 +231,7 @@ class IcebergTable(LakeTable):
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
                 unsure.append(error)
-                files = CommitFiles(proposal.files, proposal.also)
+                files = CommitFiles(proposal.files, proposal.also, proposal.taken)
                 continue
             ended = self.clock.monotonic()
             self._last = LastCommit(ended, took=ended - began, attempt=ended - tried_at)

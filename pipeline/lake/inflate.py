@@ -143,7 +143,9 @@ def _unzstd(payload: bytes, limit: int) -> bytes | None:
             try:
                 return bytes(pa.Codec("zstd").decompress(payload, told, asbytes=True))
             except OSError:
-                pass  # several frames, or a damaged one: the stream below tells
+                # The size is that of the first frame, and there are several frames, or one is damaged: the stream below reads all of them, and
+                # names the damage.
+                pass
         return _streamed(payload, limit)
     except OSError as error:
         raise CantInflate(f"the payload is damaged zstd: {error}") from None

@@ -199,6 +199,7 @@ class IcebergLineage(LineageTable):
                 if RECORDED in link.summary:
                     return read_recorded(link.summary[RECORDED], self.identifier)
         except ChainBroken:
+            # Another engine's expiry removed the snapshots that lead there. The rows tell the same, and take longer to read.
             pass
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
 

@@ -24,6 +24,7 @@ class IcebergSource(SourceTable):
         return self._lake.exists()
 
     def look(self) -> SourceLook:
+        at = self._lake.clock.now()
         base = self._lake.base()
         with asking(f"the storage of {self._lake.identifier}"):
             live, known = self._manifests.look(base.table)
@@ -31,7 +32,7 @@ class IcebergSource(SourceTable):
             _file(known[each.path], base.table, deletes=bool(each.deletes), day=each.day)
             for each in live.files
         )
-        return SourceLook(base.state.positions, files, live.obstacle)
+        return SourceLook(base.state.positions, files, at, live.obstacle)
 
 
 def _file(file: DataFile, table: Table, *, deletes: bool, day: str | None) -> SourceFile:

@@ -210,12 +210,20 @@ class IcebergQuarantine(_Parsed):
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
         table = self.open()
         with asking(f"the storage of {self.identifier}"):
-            _, live = ManifestReader().look(table)
+            look, live = ManifestReader().look(table)
         spec = self.staging_spec()
         files, root = file_system(spec)
         # All columns, also those that others have added to the table.
         place = StagePlace(files, root, spec, schema_to_pyarrow(table.schema()))
-        return exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
+        found = exchange(taken, tuple(live), place, now=self.clock.now, shards=shards)
+        deleted = next((each.path for each in look.files if each.deletes and each.path in found.gone), None)
+        if found.gone and (look.obstacle or deleted):
+            why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
+            raise WrongShape(
+                f"rows that a commit of the typed table has decided about can't leave {self.identifier} now: {why}. No row is lost, and until "
+                "they leave it these rows may be in both tables; let that engine run its rewrite_data_files, and the next wave or redrive goes on"
+            )
+        return found
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
         day = _DAY.fullmatch(name)

@@ -33,7 +33,7 @@ _COLUMNS = (
     ("id", StringType(), "Of this row"),
     ("number", LongType(), "Grows from each row to the next one"),
     ("window", StringType(), "Id of the window"),
-    ("entry", StringType(), "created, cancelled or resumed"),
+    ("entry", StringType(), "created, cancelled, resumed or done"),
     ("at", TimestamptzType(), "When the row was written"),
     ("by", StringType(), "Who said it"),
     ("how", StringType(), "What was asked for; only in the row that created the window"),
@@ -67,7 +67,11 @@ class IcebergWindows(WindowStore):
         rows = [] if table is None else self._rows(table)
         last = {row["window"]: row["entry"] for row in rows}
         return tuple(
-            KeptWindow(_read(row, self.identifier), last[row["window"]] == Word.CANCELLED)
+            KeptWindow(
+                _read(row, self.identifier),
+                is_cancelled=last[row["window"]] == Word.CANCELLED,
+                is_done=last[row["window"]] == Word.DONE,
+            )
             for row in rows
             if row["entry"] == _CREATED
         )

@@ -130,8 +130,9 @@ class MemorySourceTable(SourceTable):
         return self._table.exists()
 
     def look(self) -> SourceLook:
+        at = self._rows.clock.now()
         state = self._table.load()
-        return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))))
+        return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))), at)
 
     def _file(self, file: StagedFile) -> SourceFile:
         if file.path not in self._known:

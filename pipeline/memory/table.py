@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
 
-from pipeline.core.batch import StagedFile
+from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.expiry_plan import MAIN, History, Ref, Seen, Shape
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
@@ -122,7 +122,7 @@ class MemoryTable(LakeTable):
                 return self._committed(mine, tries[mine])
             if unsure >= _UNSURE_TRIES:
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
-            self._check_files((*proposal.files, *proposal.also), unsure=unsure)
+            self._check_files((*proposal.files, *proposal.also), proposal.taken, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
             landing = decide_landing(base.positions, proposal, base.through)
             if landing.is_empty:
@@ -262,6 +262,7 @@ class MemoryTable(LakeTable):
             else:
                 is_whole = True
         except ChainBroken:
+            # An expiry has cut the history: `is_whole` stays false, and what was seen up to here is the answer.
             pass
         return reached, tuple(reversed(picked)), is_whole
 
@@ -357,13 +358,17 @@ class MemoryTable(LakeTable):
     def _committed(self, snapshot: int, landing: Landing) -> Committed:
         return Committed(landing, snapshot, self._state(snapshot))
 
-    def _check_files(self, files: tuple[StagedFile, ...], *, unsure: int) -> None:
-        oldest = min((file.staged_at for file in files), default=self._clock.now())
-        gone = [file.path for file in files if file.path in self.removed]
+    def _check_files(
+        self, files: tuple[StagedFile, ...], taken: tuple[TakenFile, ...], *, unsure: int
+    ) -> None:
+        since = [*(file.staged_at for file in files), *(file.seen_at for file in taken)]
+        oldest = min(since, default=self._clock.now())
+        paths = [*(file.path for file in files), *(file.path for file in taken)]
+        gone = [path for path in paths if path in self.removed]
         if self._clock.now() - oldest > _STALE:
-            why = f"files staged at {oldest} are older than {_STALE}"
+            why = f"files staged or seen at {oldest} are older than {_STALE}"
         elif gone:
-            why = f"the staged file {gone[0]} can't be found any more"
+            why = f"the file {gone[0]} can't be found any more"
         else:
             return
         if unsure:

@@ -64,6 +64,7 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
         f"`headrace window run {window}` copies it into lake.records_window_{window}",
     ]
     assert told(capsys, "list").startswith(f"{window}  20")
+    assert "keeps days" not in told(capsys, "list")
     assert "0 rows copied into" in told(capsys, "show", window)
     assert told(capsys, "run", window).splitlines()[1:] == [
         f"{window}: 1 row copied",
@@ -78,18 +79,27 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
     assert copied(bed, window) == [2, 5]
     shown = told(capsys, "show", window)
     assert "2 rows copied into" in shown
+    assert "and done since" in shown
+    assert ", done  (" in told(capsys, "list")
     assert f"{A} after 1 up to 2, ended: 1 row" in shown
     assert main(["lineage", "--window", window]) == 0
     assert "2 rows in 3 ranges of 2 shards" in capsys.readouterr().out
 
 
 def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
-    bed: Bed, capsys: pytest.CaptureFixture[str]
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
+    config = tmp_path / "headrace.yaml"
+    config.write_text(config.read_text() + "upkeep: {retention: 90d}\n")
     bed.land(A, {1: good(1)})
     created = told(capsys, "create", "--shard", A.shard_id, "--first", "1")
     window = created.split()[1].rstrip(":")
+    assert ", keeps days from 2026-01-31 on" in told(capsys, "list")
+    assert "upkeep.retention removes no day from 2026-01-31 on until this window is done" in told(
+        capsys, "show", window
+    )
     assert f"run {window} --resume" in told(capsys, "cancel", window)
+    assert "keeps days" not in told(capsys, "list")
     assert "cancelled since" in told(capsys, "show", window)
     assert "is cancelled" in told(capsys, "run", window, code=STOPPED)
     told(capsys, "run", window, "--resume")

@@ -9,11 +9,13 @@ from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.parse_values import Bound, Parsed, Piece, PlannedRange, ShardCount, SourceFile, WavePlan
 from pipeline.core.position import Position, Positions
+from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.redrive_chain import chain_of
 from pipeline.core.replace_plan import (
     Leaving,
     check_copied,
     check_covered,
+    check_once,
     check_whole,
     done_of,
     for_quarantine,
@@ -25,6 +27,7 @@ from pipeline.core.replace_plan import (
 )
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, WindowRange
+from pipeline.core.window_making import grown
 from pipeline.errors import WrongShape
 from tests.lake.files import NOON, a_key
 
@@ -113,13 +116,39 @@ def test_a_whole_window_has_to_be_there_as_its_ledgers_state_it():
     check_whole(WINDOW, [a_piece(3, rows=6)])
     with pytest.raises(WrongShape, match="its ledgers state 6: rows were removed"):
         check_whole(WINDOW, [a_piece(3, rows=5)])
-    cut = replace(WINDOW, ranges=(replace(WINDOW.ranges[0], is_whole=False),))
-    check_whole(cut, [])
-    for window in (WINDOW, cut):
-        with pytest.raises(
-            WrongShape, match=f"ledgers stated {window.rows} when the window was made: a person has moved"
-        ):
-            check_whole(window, [a_piece(3, rows=7)])
+    with pytest.raises(WrongShape, match="ledgers stated 6 when the window was made: a person has moved"):
+        check_whole(WINDOW, [a_piece(3, rows=7)])
+
+
+def landings(*ends: tuple[int, int]) -> Story:
+    """Landings of shard A after and up to these sequence numbers, with a row for each number in between."""
+    return story_of(
+        LedgerEntry(
+            n, n, NOON, LedgerPage((replace(a_replay(A, *each, kind=Kind.LANDED), rows=each[1] - each[0]),))
+        )
+        for n, each in enumerate(ends, start=1)
+    )
+
+
+def test_a_cut_window_is_counted_with_the_landings_that_it_cuts():
+    cut = replace(
+        WINDOW, ranges=(replace(WINDOW.ranges[0], after=Position(3), upto=Position(5), is_whole=False),)
+    )
+    story = landings((0, 2), (2, 4), (4, 8), (8, 9))
+    (found,) = grown(cut, story).ranges
+    assert (found.after, found.upto, found.rows) == (Position(2), Position(8), 6)
+    # Ranges that begin and end where landings do stay as the window was made, also where no ledger tells of them any more.
+    assert grown(WINDOW, story) == WINDOW
+    assert grown(cut, landings()) == cut
+
+
+def test_a_window_of_records_that_landed_twice_is_refused():
+    once = landings((0, 2), (2, 6), (6, 9))
+    check_once(WINDOW, once)
+    with pytest.raises(WrongShape, match=f"has records of {A} twice in the window w"):
+        check_once(WINDOW, landings((0, 2), (2, 6), (4, 6), (6, 9)))
+    # What landed twice beside the window is in nobody's way.
+    check_once(WINDOW, landings((0, 2), (1, 2), (2, 9)))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pipeline.core.window import ReplayWindow
 from pipeline.core.window_making import Asked
 from pipeline.duties.replacing import Replacing
 from pipeline.lake import read
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.window_table import IcebergWindows
 from tests.lake.parsings import Killed
 from tests.lake.windows import WindowBed
@@ -39,6 +40,7 @@ class ReplaceBed(WindowBed):
             settings=self.settings,
             ports=ports,
             settling=replace(parsing.settling, table=ports.table, quarantine=ports.quarantine),
+            landings=IcebergLineage(self.lake.handle()),
             limits=limits or parsing.limits,
             clock=self.clock,
             run=parsing.run,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pipeline.core.accounting import read_accounting
 from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, WrongShape
+from pipeline.duties.redriving import Redriving
+from pipeline.errors import Overtaken, Transient, WrongShape
 from pipeline.lake import read
 from pipeline.lake.duplicates_task import marked
 from pipeline.lake.live_table import IcebergLive
@@ -174,10 +175,46 @@ def test_a_redrive_compares_again_where_a_wave_has_landed_rows_meanwhile(bed: Be
         bed.parsing().wave()
 
     late = replace(bed.redriving(), on_arrow=lambda arrow: wave() if arrow == "staged" else None)
-    with pytest.raises(Transient, match="have to be compared"):
-        list(late.portions())
-    assert [portion.dropped for portion in bed.redriving().portions()] == [{"duplicate": 1}]
+    assert [portion.dropped for portion in late.portions()] == [{"duplicate": 1}]
     assert events(bed) == [(1, 11)]
+
+
+def beside_a_busy_run(bed: Bed, *, overtakes: int) -> tuple[Redriving, list[str]]:
+    """A redrive of eight files with a row each. A busy run lands a wave during each of the first tries. Also returns the tries."""
+    rows = {n: f"{{{n}".encode() for n in range(8)}
+    for n, payload in rows.items():
+        bed.land(A, {n + 10: payload})
+        bed.parsing().wave()
+    bed.parser.fixes = {payload: good(n) for n, payload in rows.items()}
+    tries: list[str] = []
+
+    def wave(arrow: str) -> None:
+        if arrow == "staged":
+            tries.append(arrow)
+            if len(tries) <= overtakes:
+                bed.land(B, {100 + len(tries): good(100 + len(tries))})
+                bed.parsing().wave()
+
+    return replace(bed.redriving(), on_arrow=wave), tries
+
+
+def test_a_redrive_beside_a_busy_run_goes_on_in_smaller_portions(bed: Bed):
+    redriving, tries = beside_a_busy_run(bed, overtakes=2)
+    assert [portion.mended for portion in redriving.portions()] == [2, 2, 2, 2]
+    assert len(tries) == 6
+    bed.check()
+    assert bed.set_aside() == []
+
+
+def test_a_redrive_that_is_overtaken_each_time_ends_with_a_sentence(bed: Bed):
+    redriving, tries = beside_a_busy_run(bed, overtakes=1000)
+    with pytest.raises(
+        Overtaken, match=r"have to be compared.*no row is lost or doubled; run the command again"
+    ):
+        list(redriving.portions())
+    assert len(tries) == 10
+    bed.check()
+    assert len(bed.set_aside()) == 8
 
 
 def test_rows_that_another_engine_has_deleted_by_a_delete_file_stop_the_comparison(bed: Bed):

@@ -319,7 +319,7 @@ def test_whole_days_before_the_retention_leave_the_table_and_positions_stay(smal
     small.land(arrival=NOON + DAY)
     small.clock.at = NOON + 3 * DAY
     positions = small.table.load().positions
-    dropped = small.compacting(replace(SETTINGS, retention=2 * DAY)).expired_rows()
+    dropped = small.compacting(replace(SETTINGS, retention=2 * DAY)).expired_rows().files
     assert [each.day for each in dropped] == ["2026-01-31"] * 6
     assert small.operation() == "delete"
     assert small.lake.handle().load().positions == positions
@@ -332,15 +332,15 @@ def test_whole_days_before_the_retention_leave_the_table_and_positions_stay(smal
 def test_a_day_stays_until_all_of_it_is_older(small: Small):
     small.clock.at = NOON + DAY
     retention = replace(SETTINGS, retention=DAY)
-    assert not small.compacting(retention).expired_rows()
+    assert not small.compacting(retention).expired_rows().files
     small.clock.at = NOON + 1.5 * DAY
-    assert len(small.compacting(retention).expired_rows()) == 6
+    assert len(small.compacting(retention).expired_rows().files) == 6
 
 
 def test_without_a_retention_all_days_stay(small: Small):
     small.clock.at = NOON + 10_000 * DAY
     head = small.table.load().snapshot
-    assert not small.compacting().expired_rows()
+    assert not small.compacting().expired_rows().files
     assert small.table.load().snapshot == head
 
 
@@ -348,7 +348,7 @@ def test_a_landing_just_before_the_days_are_dropped_keeps_its_position(small: Sm
     small.clock.at = NOON + 3 * DAY
     compacting = small.compacting(replace(SETTINGS, retention=2 * DAY))
     before_next_swap(_catalog(compacting), lambda: small.land([A], arrival=NOON + 2 * DAY))
-    assert len(compacting.expired_rows()) == 6
+    assert len(compacting.expired_rows().files) == 6
     assert small.lake.numbers() == {A.shard_id: [20, 21]}
     assert small.lake.handle().load().positions.of(A).sequence == 21  # type: ignore[union-attr] # it has landed
     assert small.lake.handle().load().positions.of(B).sequence == 19  # type: ignore[union-attr] # as before

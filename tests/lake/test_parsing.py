@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pipeline.core.accounting import read_accounting
 from pipeline.core.landing import Proposal
 from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.compacting import Compacting
-from pipeline.errors import ChainBroken, Transient, WrongShape
+from pipeline.errors import ChainBroken, Overtaken, Transient, WrongShape
 from pipeline.lake import read
 from pipeline.lake.live_table import IcebergLive
 from pipeline.settings.upkeep_block import UpkeepSettings
@@ -205,6 +206,32 @@ def test_two_runs_at_once_land_each_row_once(bed: Bed):
     object.__setattr__(late, "on_arrow", lambda arrow: bed.parsing().wave() if arrow == "staged" else None)
     with pytest.raises(Transient, match="another run has parsed"):
         late.wave()
+    bed.check()
+
+
+def test_a_run_that_another_one_has_overtaken_goes_on_with_what_is_left(bed: Bed):
+    bed.land(A, {1: good(1), 2: BAD})
+    late = replace(
+        bed.parsing(), on_arrow=lambda arrow: (bed.catch_up(), None)[1] if arrow == "staged" else None
+    )
+    # Nothing is left, which is what the run was to reach.
+    assert [f"{wave}" for wave in late.waves()] == ["nothing new to parse"]
+    bed.check()
+
+
+def test_a_run_that_is_overtaken_time_after_time_says_so(bed: Bed):
+    tries = count(1)
+
+    def overtake(arrow: str) -> None:
+        if arrow == "staged":
+            bed.parsing().wave()
+            bed.land(A, {next(tries) + 1: good(1)})
+
+    bed.land(A, {1: good(1)})
+    with pytest.raises(Overtaken, match=r"another run has parsed .* the next wave goes on"):
+        list(replace(bed.parsing(), on_arrow=overtake).waves())
+    assert next(tries) == 6
+    bed.catch_up()
     bed.check()
 
 

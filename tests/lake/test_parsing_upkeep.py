@@ -14,6 +14,7 @@ from pipeline.duties.upkeep import Upkeep, UpkeepReport
 from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from pipeline.errors import ChainBroken, Transient
 from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.rewrite_task import digest
 from pipeline.lake.table_files import IcebergFiles, QuarantineFiles
 from pipeline.settings.upkeep_block import UpkeepSettings
@@ -150,6 +151,35 @@ def test_a_commit_whose_files_of_the_quarantine_table_are_gone_is_refused(bed: B
     bed.check()
 
 
+def test_a_redrive_that_stood_still_for_so_long_that_its_files_may_go_is_refused(bed: Bed):
+    """It drops all rows, so that it has staged no file whose age tells. A compaction may have replaced the file that it takes."""
+    bed.land(A, {10: BAD})
+    bed.catch_up()
+    bed.parser.keeps = lambda _: False
+
+    def stand_still(arrow: str) -> None:
+        if arrow == "staged":
+            bed.clock.at += timedelta(hours=13)
+
+    with pytest.raises(Transient, match=r"were looked at at .* Nothing was committed"):
+        list(replace(bed.redriving(), dropped_as="filtered", on_arrow=stand_still).portions())
+    bed.check()
+
+
+def test_a_redrive_whose_files_are_gone_is_refused(bed: Bed):
+    bed.land(A, {10: BAD})
+    bed.catch_up()
+    bed.parser.keeps = lambda _: False
+    (taken,) = (file.path for file in IcebergSource(bed.quarantine()).look().files)
+
+    def delete(arrow: str) -> None:
+        if arrow == "staged":
+            Path(taken.removeprefix("file://")).unlink()
+
+    with pytest.raises(Transient, match="1 file of the commit can't be found any more"):
+        list(replace(bed.redriving(), dropped_as="filtered", on_arrow=delete).portions())
+
+
 def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     old = bed.clock.at - 10 * DAY
     bed.land(A, {1: good(1)}, arrival=old)
@@ -164,5 +194,5 @@ def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     with pytest.raises(Transient, match="may not be parsed yet for orders"):
         compacting.expired_rows()
     bed.catch_up()
-    assert len(compacting.expired_rows()) == 1
+    assert len(compacting.expired_rows().files) == 1
     assert len(bed.parsed()) == 1

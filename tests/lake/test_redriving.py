@@ -15,12 +15,13 @@ from pipeline.core.parse_account import aside_name
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.redrive_plan import Selection
 from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, Unknown
+from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.lake import read
 from pipeline.lake.live_table import IcebergLive
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import a_key
+from tests.lake.merge_on_read import delete_rows
 from tests.lake.parsings import BAD, A, B, Bed, Killed, good
 from tests.lake.tables import before_next_swap
 
@@ -242,6 +243,21 @@ def test_a_compaction_of_the_quarantine_table_in_between_loses_and_doubles_nothi
     bed.check()
     assert set(aside(bed)) == {3, 12, 91, 93, 95, 97, 99}
     assert set(aside(bed).values()) == {("still bad", "2")}
+
+
+def test_rows_that_another_engine_deletes_before_the_exchange_are_named_as_what_is_in_its_way(bed: Bed):
+    mend(bed)
+    with pytest.raises(Killed):
+        redrive(bed, kill="committed")
+    (taken, *_) = read.landed_files(bed.quarantine())
+    delete_rows(bed.quarantine().open(), taken.path, 0)
+    settling = bed.parsing().settling
+    with pytest.raises(
+        WrongShape,
+        match=rf"deleted rows of .*{aside_name(taken.path)} by a delete file.* run its rewrite_data_files",
+    ):
+        settling.settle()
+    assert not settling.is_settled()
 
 
 @pytest.mark.slow

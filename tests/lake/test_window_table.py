@@ -1,7 +1,7 @@
 """The table of windows: a window that was kept is there once and never changes, whatever became of the answers to its commits."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,7 @@ def a_window(name: str = "w1") -> ReplayWindow:
             WindowRange(a_key(1), first, last, ("shardId-0",), is_whole=False),
         ),
         missing=("something is out of reach",),
+        oldest_day=date(2026, 1, 30),
     )
 
 
@@ -54,11 +55,12 @@ def test_the_last_word_about_a_window_counts(lake: IcebergLake):
     windows, _ = opened(lake)
     windows.keep(a_window("w1"))
     windows.keep(a_window("w2"))
-    told: list[list[bool]] = []
-    for word in (Word.CANCELLED, Word.RESUMED, Word.CANCELLED):
+    told: list[list[tuple[bool, bool]]] = []
+    for word in (Word.CANCELLED, Word.RESUMED, Word.DONE, Word.CANCELLED):
         windows.say("w1", word, by="me")
-        told.append([each.is_cancelled for each in windows.all()])
-    assert told == [[True, False], [False, False], [True, False]]
+        told.append([(each.is_cancelled, each.is_done) for each in windows.all()])
+    neither = (False, False)
+    assert told == [[each, neither] for each in ((True, False), neither, (False, True), (True, False))]
     with pytest.raises(Unknown, match="no window 'w3'"):
         windows.say("w3", Word.CANCELLED, by="me")
 
