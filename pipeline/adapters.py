@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.aws.identity import Identity
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
+from pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
 from pipeline.core.shadow import ConsumerRows
 from pipeline.core.window import ReplayWindow
 from pipeline.lake_ports import (
@@ -134,6 +135,9 @@ class Adapters:
         return self._kept(lambda: KinesisSource(self.kinesis()), "source", user)
 
     def pages(self) -> Pages:
+        return self._pages(self.settings.wave.shard_share)
+
+    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
         from pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
@@ -142,7 +146,8 @@ class Adapters:
             region=self.kinesis().meta.region_name,
             endpoint=settings.aws.endpoint,
             profile=settings.aws.profile,
-            share=settings.wave.shard_share,
+            share=share,
+            first_page=first_page,
             wire=settings.wire,
         )
 
@@ -286,6 +291,7 @@ class Adapters:
                 cores=worker.spark.tasks,
             ),
             lineage=IcebergLineage(table),
+            stage=self._window_stage,
         )
 
     def files(self, user: str) -> TableFiles:
@@ -391,6 +397,15 @@ class Adapters:
 
     def stage(self, worker_id: str) -> Stage:
         return self.sessions.stage(worker_id, self.pages())
+
+    def _window_stage(self) -> Stage:
+        def make() -> Stage:
+            share = window_share(self.settings.wave.shard_share)
+            pages = self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
+            return self.sessions.stage(self.settings.workers[0].id, pages)
+
+        # Kept, because it remembers where it has stopped in shards with many empty pages.
+        return self._kept(make, "window stage")
 
     def close(self) -> None:
         """Stop the Spark session. Clients and tables hold nothing that outlives the process."""

@@ -467,6 +467,8 @@ class ReplayPorts:
     copier: Copier
     lineage: LineageTable
     """The ledgers of the window's own table."""
+    stage: Callable[[], Stage]
+    """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 
 from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from pipeline.core.batch import BatchLimits
 from pipeline.core.due import RunState, RunVerdict
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.shadow import ConsumerRows, OtherColumns
@@ -58,6 +59,7 @@ from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
 from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
+from pipeline.duties.window_reading import WindowReading
 from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
@@ -531,15 +533,23 @@ class Wiring:
             clock=ports.clock,
             ids=ports.ids,
             by=by,
+            source=lambda: ports.source("window"),
         )
 
     def replaying(self, window: str, run_id: str) -> Replaying:
         """The copying of one window. `run_id`: the run that copies, for the ledger."""
-        wave = self.settings.wave
+        wave, ports = self.settings.wave, self.ports
+        parts = ports.replaying(window, run_id)
         return Replaying(
             id=window,
-            windows=self.ports.windows(),
-            ports=self.ports.replaying(window, run_id),
+            windows=ports.windows(),
+            ports=parts,
+            reading=WindowReading(
+                # By the name of the table's writer: each commit compares this host's clock with Kinesis's newest Date.
+                source=lambda: ports.source(f"window {window}"),
+                stage=parts.stage,
+                limits=BatchLimits(wave.records, wave.bytes, wave.seconds.total_seconds()),
+            ),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             run=run_id,

@@ -93,6 +93,8 @@ class KinesisPages:
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     share: float = 1.0
     """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`pipeline.core.pace`)."""
+    first_page: int = MOST_RECORDS
+    """Records in the first page of a batch at most, while the size of the records isn't known."""
     wire: WireFormat = WireFormat.AUTO
     """The format of requests and answers: the setting `wire`."""
     host: Host = Host()
@@ -125,7 +127,7 @@ class _Reading:
         self._is_kept = batch.iterator is not None
         """Whether the iterator is one that an earlier wave left, and hasn't been used yet."""
         self._pace = Pace(source.share, self._host.monotonic())
-        self._at_most = MOST_RECORDS
+        self._at_most = source.first_page
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
         """Bytes of the last answer."""

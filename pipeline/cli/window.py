@@ -1,4 +1,5 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, or parse them again."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, or parse them again.
+What the lake table lacks can be read from the stream."""
 
 import argparse
 from pathlib import Path
@@ -55,6 +56,12 @@ def add(subparsers: "Subparsers") -> None:
     )
     create.add_argument("--stream", metavar="NAME", help="only shards of this stream")
     create.add_argument(
+        "--from-stream",
+        action="store_true",
+        help="read from the stream what the lake table lacks (skipped and foreign ranges, days that the retention may have removed), as far as "
+        "Kinesis still has it; all else is copied from the lake table",
+    )
+    create.add_argument(
         "--replace",
         metavar="TARGET",
         help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
@@ -107,6 +114,10 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
     from pipeline.errors import BadSetting
 
     stream = args.stream
+    if args.replace is not None and args.from_stream:
+        raise BadSetting(
+            "--replace parses records of the lake table again, and --from-stream reads what the lake table lacks; nothing was made. Choose one"
+        )
     if args.replace is not None:
         (target,) = targets_of(wiring.settings, args.replace)
         check_replaceable(target)
@@ -115,8 +126,10 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
                 f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
             )
         stream = stream or target.stream
-    window = wiring.windowing(_me()).create(asked, how=how, stream=stream, target=args.replace or "")
-    tell(f"window {window.id}: {window.how}", *_costs(window))
+    window = wiring.windowing(_me()).create(
+        asked, how=how, stream=stream, target=args.replace or "", from_stream=args.from_stream
+    )
+    tell(f"window {window.id}: {window.how}", *_costs(window, wiring))
     if window.target:
         table = wiring.table_of(window)
         tell(
@@ -157,13 +170,19 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
     for each in window.ranges:
         after = "the start" if each.after is None else each.after
         yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
-    yield from _costs(window)
+        for stretch in each.stretches:
+            begins = "the start" if stretch.after is None else stretch.after
+            yield f"    after {begins} up to {stretch.upto}: from the stream"
+    yield from _costs(window, wiring)
     if window.target:
         replaced = wiring.replacing(window, "headrace window show").replaced()
         yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
     else:
-        copied = wiring.replaying(window.id, "headrace window show").copied()
-        yield f"{counted(copied, 'row')} copied into {wiring.table_of(window)}"
+        replaying = wiring.replaying(window.id, "headrace window show")
+        yield f"{counted(replaying.copied(), 'row')} copied into {wiring.table_of(window)}"
+        if any(each.stretches for each in window.ranges):
+            yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {wiring.table_of(window)}"
+            yield from replaying.losses()
 
 
 def _keeps_days(found: "KeptWindow", wiring: "Wiring") -> bool:
@@ -195,7 +214,7 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
     window = windowing.find(args.id).window
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
-    tell(*_costs(window))
+    tell(*_costs(window, wiring))
     join_spark(config)
     for wave in wiring.redoing(window, f"headrace window {wiring.ports.ids.fresh()}").waves():
         tell(f"{args.id}: {wave}")
@@ -209,8 +228,12 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
     )
 
 
-def _costs(window: "ReplayWindow") -> "Iterator[str]":
+def _costs(window: "ReplayWindow", wiring: "Wiring") -> "Iterator[str]":
+    from pipeline.core.pace import window_share
+
     yield window.cost()
+    if told := window.stream_cost(window_share(wiring.settings.wave.shard_share)):
+        yield told
     for each in window.missing:
         yield f"out of reach: {each}"
 

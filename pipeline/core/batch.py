@@ -39,6 +39,8 @@ class Batch:
     """A shard iterator just after `after`, where the last wave left one: it saves a request. It may have expired."""
     hash_range: HashRange | None = None
     """The shard's hash keys, where its lease row has them: user records of an aggregate may lie outside."""
+    until: Position | None = None
+    """Of a window: the position at which reading ends, also where later records are there. None: reading goes on to the newest record."""
 
 
 @dataclass(frozen=True, slots=True)

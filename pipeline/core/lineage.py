@@ -35,6 +35,9 @@ class Kind(StrEnum):
     each of them (`pipeline.core.accounting`)."""
     COPIED = "copied"
     """In the table of a window: the rows of this range of the lake table were copied (`pipeline.duties.replaying`)."""
+    READ = "read"
+    """In the table of a window: the records of this range, which the lake table lacks, were read from the stream
+    (`pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
 
 
 class ParentIs(StrEnum):

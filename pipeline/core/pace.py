@@ -22,10 +22,22 @@ MOST_RECORDS = 10_000
 """Records in a page at most."""
 MOST_BYTES = 10 * 1024 * 1024
 """Bytes of records in a page at most."""
+PUT_BYTES_A_SECOND = 1.0 * 1024 * 1024
+"""Bytes of records that Kinesis takes into a shard."""
 _SAVED = 10.0
 """Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it waiting."""
+FIRST_PAGE_OF_A_WINDOW = 100
+"""Records. After a first page of 10 MiB, Kinesis would refuse the runs' calls for five seconds."""
+_MOST_OF_A_WINDOW = 0.2
+_LEAST_OF_A_WINDOW = 0.1
 _ON_THE_WAY = 0.005
 """Seconds. Kinesis counts a page when it gives the page, a moment after the call was sent."""
+
+
+def window_share(live: float) -> float:
+    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave, and at most a fifth,
+    because other applications need the rest. At least a tenth, so that a window ends also where runs take everything."""
+    return min(_MOST_OF_A_WINDOW, max(_LEAST_OF_A_WINDOW, round(1 - live, 6)))
 
 
 @dataclass(slots=True)

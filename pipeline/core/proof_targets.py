@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind
-from pipeline.core.position import Positions, is_forward
+from pipeline.core.position import Positions
 from pipeline.core.proof import Check, TableProof, Told, Unproved, Wrong, checked
 from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
 from pipeline.core.proof_checks import hidden_rows
@@ -68,7 +68,7 @@ class TargetEvidence:
 
 def accounting_of(step: Step) -> Accounting | None:
     """None where the ledger's text can't be read."""
-    if step.range.kind is Kind.COPIED:
+    if step.range.kind in {Kind.COPIED, Kind.READ}:
         return Accounting(step.range.rows, step.range.rows)
     try:
         return read_accounting(step.range.why)
@@ -137,7 +137,13 @@ def _looks(seen: TargetEvidence) -> tuple[TableLook, ...]:
 def _told_counts(seen: TargetEvidence) -> str:
     told = _sum(seen.table.story.all())
     if seen.aside is None:
-        return f"{counted(told.parsed, 'row')} copied"
+        read = sum(step.range.rows for step in seen.table.story.all() if step.range.kind is Kind.READ)
+        beside = (
+            f", and {counted(read, 'row')} read from the stream that the lake table needn't have"
+            if read
+            else ""
+        )
+        return f"{counted(told.parsed - read, 'row')} copied{beside}"
     return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {told.dropped:,} dropped"
 
 
@@ -203,15 +209,13 @@ def _outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
     for key, steps in table.story.steps.items():
         its = wanted.get(key)
         for step in steps:
-            is_inside = (
-                its is not None
-                and is_forward(its.after, step.range.upto)
-                and is_forward(step.range.upto, its.upto)
-            )
-            if not is_inside:
+            if its is None or not its.has(step.range.upto):
                 yield Wrong(f"the window {window.id} doesn't have all of {step}")
+            if step.range.kind is Kind.READ and step.range.why:
+                yield Unproved(f"{step}: {step.range.why}")
     for each in window.ranges:
-        rows = sum(step.range.rows for step in table.story.steps.get(each.key, ()))
+        copied = (s for s in table.story.steps.get(each.key, ()) if s.range.kind is Kind.COPIED)
+        rows = sum(step.range.rows for step in copied)
         if is_done(each, table.positions) and each.is_whole and rows != each.rows:
             yield Unproved(
                 f"the window {window.id} was made for {counted(each.rows, 'row')} of {each.key}, and the lake table had {rows:,} of them when "
@@ -338,7 +342,7 @@ def _wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
             yield Wrong(_miscount(seen, cluster, stated, there, moved))
-        elif there.rows != stated.rows and not (cluster.is_dropped and there.rows < stated.rows):
+        elif there.rows != stated.rows and not (_may_lack(cluster) and there.rows < stated.rows):
             told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
             yield Unproved(told) if key in seen.moved else Wrong(told)
         if key in redrives:
@@ -412,13 +416,18 @@ def _wrong_totals(story: Story, totals: Mapping[ShardKey, tuple[_Numbers, _Numbe
             )
 
 
+def _may_lack(cluster: Cluster) -> bool:
+    """Whether the lake table may lack rows of the ranges: the retention may have removed them, or a window has read them from the stream."""
+    return cluster.is_dropped or any(step.range.kind is Kind.READ for step in cluster.steps)
+
+
 def _wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
     """Rows that are there more often than in the lake table."""
     aside = "" if seen.aside is None else seen.aside.name
     dropped = {
         (cluster.shard, span)
         for cluster in seen.plan.clusters
-        if cluster.is_dropped
+        if _may_lack(cluster)
         for span in cluster.spans
     }
     replays = _replays_by_span(seen.plan)

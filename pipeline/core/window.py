@@ -1,16 +1,19 @@
-"""A window: which records of the lake table are read once more, as an immutable value {shard -> (after, upto]}.
+"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake table, and where it lacks
+them from the stream.
 
 `pipeline.core.window_making` makes windows of the ledgers, and `pipeline.core.window_plan` says what a wave takes of one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
-from pipeline.core.position import Position
+from pipeline.core.pace import BYTES_A_SECOND, PUT_BYTES_A_SECOND
+from pipeline.core.position import Position, is_forward
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.words import counted
 
@@ -22,6 +25,23 @@ _BYTES_A_SECOND = 36_000_000
 def window_table(lake_table: str, window: str) -> str:
     """The name of a window's own table."""
     return f"{lake_table}_window_{window}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records of a window's range that the lake table lacks, and that are read from the stream."""
+
+    after: Position | None
+    upto: Position
+    """An end of the shard stands for all records that the shard still had."""
+    since: datetime
+    """None of these records arrived before."""
+    until: datetime | None = None
+    """None of these records arrived later. None: nothing tells."""
+
+    def has_passed(self, at: Position | None) -> bool:
+        """Whether a table that stands here has all of the stretch."""
+        return at is not None and is_forward(self.upto, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,23 @@ class WindowRange:
     """Bytes of the Kinesis records, counted as `rows` is."""
     is_whole: bool = True
     """Whether the window begins and ends where ranges of the ledgers do."""
+    stretches: tuple[Stretch, ...] = ()
+    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and `bytes`."""
+
+    def has(self, at: Position) -> bool:
+        # What follows before an end of the shard isn't known when the window is made.
+        return is_forward(self.after, at) and (self.upto.ended or is_forward(at, self.upto))
+
+    def next_stretch(self, at: Position | None) -> Stretch | None:
+        """The first stretch that a table which stands here lacks as a whole or in part."""
+        return next((each for each in self.stretches if not each.has_passed(at)), None)
+
+    def open_stretch(self, at: Position | None) -> Stretch | None:
+        """The stretch that comes next, if nothing of the lake table comes before it."""
+        found = self.next_stretch(at)
+        if found is None or found.after is None or found.after.sequence is None:
+            return found
+        return found if at is not None and is_forward(found.after, at) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +125,25 @@ class ReplayWindow:
         return (
             f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, {most}{counted(self.rows, 'row')}, "
             f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to copy"
+        )
+
+    def stream_cost(self, share: float) -> str:
+        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it. Nothing tells how many
+        records there are, but Kinesis doesn't take more than so many bytes a second into a shard."""
+        seconds = [
+            sum(((s.until or self.made) - s.since).total_seconds() for s in each.stretches)
+            for each in self.ranges
+            if each.stretches
+        ]
+        if not seconds:
+            return ""
+        stretches = [s for each in self.ranges for s in each.stretches]
+        since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
+        most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
+        return (
+            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
+            f"to {until:%Y-%m-%d %H:%M:%S}Z. How many records these are isn't known before they are read: at most "
+            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
         )
 
 

@@ -6,9 +6,9 @@ a window by sequence numbers cuts ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 
 from pipeline.core.lineage import Kind
 from pipeline.core.lineage_rows import order_text
@@ -17,7 +17,8 @@ from pipeline.core.proof import Window as Arrivals
 from pipeline.core.proof_chains import Step, Story
 from pipeline.core.proof_rows import first_day, may_be_dropped
 from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, WindowRange
+from pipeline.core.window import ReplayWindow, Stretch, WindowRange
+from pipeline.core.window_stretches import Reach, Reaches, arrivals_of, lacking, leaving, stretch_in, text_of
 from pipeline.core.words import counted
 
 _LAST_SUB = 2**63 - 1
@@ -62,29 +63,50 @@ class Made:
 
 
 def make_window(
-    story: Story, asked: Asked, *, takes: Callable[[ShardKey], bool], kept_from: date | None = None
+    story: Story,
+    asked: Asked,
+    *,
+    takes: Callable[[ShardKey], bool],
+    kept_from: date | None = None,
+    reaches: Reaches | None = None,
 ) -> Made:
-    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps."""
+    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps. `reaches`: what
+    Kinesis still has, for a window that reads from the stream what the lake table lacks."""
     ranges: list[WindowRange] = []
     missing: list[str] = []
     days: list[date] = []
     twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
+        reach = None if reaches is None else reaches.get(key.stream)
+        lacks = () if reaches is None else lacking(steps, kept_from, reach)
         found = (
-            _of_numbers(key, steps, asked) if isinstance(asked, Numbers) else _of_ranges(key, steps, asked)
+            _of_numbers(key, steps, asked, lacks)
+            if isinstance(asked, Numbers)
+            else _of_ranges(key, steps, asked, lacks, reach)
         )
         if found is not None:
             inside = [step for step in steps if _has_part_of(found, step)]
+            its = {step: stretch_in(found, step, steps, reach) for step in inside if step in lacks}
+            stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
+            copied = [step for step in inside if step not in stretches]
             ranges.append(
                 replace(
                     found,
-                    rows=sum(step.range.rows for step in inside),
-                    bytes=sum(step.range.bytes for step in inside),
+                    rows=sum(step.range.rows for step in copied),
+                    bytes=sum(step.range.bytes for step in copied),
+                    stretches=tuple(stretches[step] for step in lacks if step in stretches),
                 )
             )
-            days += [first_day(step) for step in inside if step.range.rows]
-            missing += _missing(key, inside, story, kept_from)
+            days += [first_day(step) for step in copied if step.range.rows]
+            unread = {step: why for step, why in its.items() if isinstance(why, str)}
+            missing += _missing(key, copied, story, kept_from, unread)
+            missing += [
+                f"{step}: {left}"
+                for step, each in stretches.items()
+                if reach
+                for left in leaving(each, reach)
+            ]
             if _is_twice(found, story.steps.get(key, ())):
                 twice.append(key)
     return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
@@ -99,7 +121,7 @@ def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
     inside = [step.range for step in steps if step.range.rows and _has_part_of(each, step)]
     if each.is_whole or not inside:
         return each
-    after, upto = min((r.after for r in inside), key=_text), max((r.upto for r in inside), key=order_text)
+    after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
     return replace(each, after=after, upto=upto, rows=sum(r.rows for r in inside), is_whole=True)
 
 
@@ -109,39 +131,57 @@ def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
 
 
 def _of_ranges(
-    key: ShardKey, steps: Sequence[Step], asked: Arrivals | OfSnapshot | OfRun
+    key: ShardKey,
+    steps: Sequence[Step],
+    asked: Arrivals | OfSnapshot | OfRun,
+    lacks: Sequence[Step],
+    reach: Reach | None,
 ) -> WindowRange | None:
-    chosen = [step.range for step in steps if step.range.rows and _is_asked(step, asked)]
+    chosen = [
+        step.range
+        for step in steps
+        if (step.range.rows or step in lacks) and _is_asked(step, asked, arrivals_of(step, steps, reach))
+    ]
     if not chosen:
         return None
     # What lies between two chosen ranges belongs to the window, too: each shard has one range, as it has one position.
-    first, last = min(chosen, key=lambda r: _text(r.after)), max(chosen, key=lambda r: order_text(r.upto))
+    first, last = min(chosen, key=lambda r: text_of(r.after)), max(chosen, key=lambda r: order_text(r.upto))
     return WindowRange(key, first.after, last.upto)
 
 
-def _is_asked(step: Step, asked: Arrivals | OfSnapshot | OfRun) -> bool:
+def _is_asked(
+    step: Step,
+    asked: Arrivals | OfSnapshot | OfRun,
+    arrivals: tuple[datetime | None, datetime | None],
+) -> bool:
     match asked:
         case OfSnapshot(snapshot):
             return step.snapshot == snapshot
         case OfRun(run):
             return step.range.run == run
         case Arrivals():
-            return asked.has(step.range.first_arrival, step.range.last_arrival)
+            return asked.has(*arrivals)
 
 
-def _of_numbers(key: ShardKey, steps: Sequence[Step], asked: Numbers) -> WindowRange | None:
-    landed = [step.range for step in steps if step.range.rows]
+def _of_numbers(
+    key: ShardKey, steps: Sequence[Step], asked: Numbers, lacks: Sequence[Step]
+) -> WindowRange | None:
+    landed = [step.range for step in steps if step.range.rows or step in lacks]
     if key.shard_id != asked.shard_id or not landed:
         return None
-    low, high = min((r.after for r in landed), key=_text), max((r.upto for r in landed), key=order_text)
+    low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
     # All user records of the number before the first one are outside of the window.
     after = low if not asked.first else _later(low, Position(asked.first - 1, _LAST_SUB))
+    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its beginning.
+    for each in (step.range for step in lacks):
+        if text_of(each.after) < text_of(after) < order_text(each.upto):
+            after = each.after
     upto = high if asked.last is None or _is_last(high, asked.last) else Position(asked.last, _LAST_SUB)
-    if _text(after) >= order_text(upto):
+    if text_of(after) >= order_text(upto):
         return None
-    begins = {_text(r.after) for r in landed}
+    begins = {text_of(r.after) for r in landed}
     ends = {order_text(r.upto) for r in landed}
-    return WindowRange(key, after, upto, is_whole=_text(after) in begins and order_text(upto) in ends)
+    return WindowRange(key, after, upto, is_whole=text_of(after) in begins and order_text(upto) in ends)
 
 
 def _is_last(high: Position, last: int) -> bool:
@@ -149,15 +189,11 @@ def _is_last(high: Position, last: int) -> bool:
 
 
 def _later(low: Position | None, after: Position) -> Position | None:
-    return low if _text(low) >= order_text(after) else after
-
-
-def _text(position: Position | None) -> str:
-    return "" if position is None else order_text(position)
+    return low if text_of(low) >= order_text(after) else after
 
 
 def _has_part_of(found: WindowRange, step: Step) -> bool:
-    return _text(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > _text(
+    return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
         found.after
     )
 
@@ -167,25 +203,33 @@ def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:
     # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
     last = order_text(replace(found.upto, sub=0) if found.upto.sub == _LAST_SUB else found.upto)
     end = ""
-    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: _text(r.after)):
+    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
         upto = order_text(each.upto)
-        if max(_text(each.after), _text(found.after)) < min(end, upto, last):
+        if max(text_of(each.after), text_of(found.after)) < min(end, upto, last):
             return True
         end = max(end, upto)
     return False
 
 
-def _missing(key: ShardKey, inside: Sequence[Step], story: Story, kept_from: date | None) -> Iterator[str]:
+def _missing(
+    key: ShardKey,
+    inside: Sequence[Step],
+    story: Story,
+    kept_from: date | None,
+    unread: Mapping[Step, str],
+) -> Iterator[str]:
+    """`unread`: why ranges can't be read from the stream either."""
     for step in inside:
         if why := _OUT_OF_REACH.get(step.range.kind):
-            yield f"{step}: {why}{f' ({step.range.why})' if step.range.why else ''}"
+            also = f"; {unread[step]}" if step in unread else ""
+            yield f"{step}: {why}{f' ({step.range.why})' if step.range.why else ''}{also}"
     old = [step for step in inside if step.range.rows and may_be_dropped(step, kept_from)]
     if old:
         yield (
             f"{key}: {counted(sum(step.range.rows for step in old), 'row')} of {counted(len(old), 'range')} arrived before "
             f"{kept_from}, the first day that the retention keeps; what upkeep has removed of them can't be read from the lake table"
         )
-    if story.is_lost_between(min(s.sequence for s in inside) - 1, max(s.sequence for s in inside)):
+    if inside and story.is_lost_between(min(s.sequence for s in inside) - 1, max(s.sequence for s in inside)):
         yield f"{key}: a part of the ledgers of this time is lost, so that the window may have more rows than are told"
 
 

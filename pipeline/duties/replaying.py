@@ -1,6 +1,7 @@
 """A wave of a window: rows of the lake table that the window's own table lacks are copied, and land in one commit.
 
     begin ─► look ─► survey ─► copy ─► account ─► commit
+                └──► where nothing is left to copy: read from the stream ─► commit
 
 The window's table has a position of each shard in its own commits, and lands as the lake table does. So a killed run goes on where its last
 commit ended, the second of two runs at once is refused, and a window that was copied once gives nothing more. The lake table is only read.
@@ -18,9 +19,10 @@ from pipeline.core.parse_account import account
 from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
 from pipeline.core.position import Positions
 from pipeline.core.window import ReplayWindow
-from pipeline.core.window_plan import beginnings, why_not, wishes_of
+from pipeline.core.window_plan import beginnings, is_done, stretches_of, why_not, wishes_of
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
+from pipeline.duties.window_reading import WindowReading, ranges_of
 from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.lake_ports import ReplayPorts, WindowStore
@@ -36,8 +38,12 @@ class ReplayedWave:
     """None where nothing of the window was left to copy."""
     is_last: bool = True
     notes: tuple[str, ...] = ()
+    is_read: bool = False
+    """Whether its records came from the stream."""
 
     def __str__(self) -> str:
+        if self.is_read:
+            return f"{counted(self.rows, 'row')} read from the stream"
         return "nothing left to copy" if self.snapshot is None else f"{counted(self.rows, 'row')} copied"
 
 
@@ -47,6 +53,7 @@ class Replaying:
     """Of the window."""
     windows: WindowStore
     ports: ReplayPorts
+    reading: WindowReading
     limits: WaveLimits
     clock: Clock
     run: str
@@ -80,7 +87,7 @@ class Replaying:
         wishes = wishes_of(window, table.load().positions)
         plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
         if not plan.ranges:
-            return ReplayedWave()
+            return self._read(window)
         self.on_arrow("planned")
         parsed = self.ports.copier.copy(plan)
         self.on_arrow("staged")
@@ -89,6 +96,30 @@ class Replaying:
         snapshot = self._commit(plan, parsed)
         self.on_arrow("committed")
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
+
+    def _read(self, window: ReplayWindow) -> ReplayedWave:
+        """A wave of records that the lake table lacks, from the stream."""
+        table, at = self.ports.table, self.ports.table.load().positions
+        stretches = stretches_of(window, at)
+        if not stretches:
+            return ReplayedWave()
+        self.on_arrow("planned")
+        manifest = self.reading.read(self.id, stretches, at, table.staging_spec())
+        self.on_arrow("staged")
+        self.window()
+        ranges = ranges_of(manifest, run=self.run)
+        snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
+        self.on_arrow("committed")
+        failed = next((each for each in manifest.staged if each.error), None)
+        if failed is not None:
+            raise Transient(
+                f"{failed.error}. Other records of the window {self.id} that were read are committed, and no position of the lake table moved; run "
+                "the window again. If this goes on, make a new window, which tells what is out of reach"
+            )
+        notes = tuple(f"{each.key}: {each.why}" for each in ranges if each.why)
+        after = table.load().positions
+        is_last = all(is_done(each, after) for each in window.ranges)
+        return ReplayedWave(sum(each.rows for each in ranges), snapshot, is_last, notes, is_read=True)
 
     def window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)
@@ -128,7 +159,10 @@ class Replaying:
             )
             for each in plan.ranges
         )
-        committed = self.ports.table.commit(Proposal(ranges, parsed.files, whole=True))
+        return self._land(Proposal(ranges, parsed.files, whole=True))
+
+    def _land(self, proposal: Proposal) -> int | None:
+        committed = self.ports.table.commit(proposal)
         if refused := committed.landing.refused:
             raise Transient(
                 f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of this "
@@ -137,11 +171,21 @@ class Replaying:
         return committed.snapshot
 
     def copied(self) -> int:
-        """Rows of the window's table, by its ledgers."""
-        if not self.ports.table.exists():
-            return 0
-        pages = (each.page for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
-        return sum(each.rows for page in pages for each in page.ranges)
+        """Rows of the window's table that were copied, by its ledgers."""
+        return sum(each.rows for each in self._ranges(Kind.COPIED))
+
+    def read_from_stream(self) -> int:
+        """Rows of the window's table that were read from the stream, by its ledgers."""
+        return sum(each.rows for each in self._ranges(Kind.READ))
+
+    def losses(self) -> Iterator[str]:
+        """Which records may have left the stream before they were read, by the ledgers of the window's table."""
+        return (f"{each.key}: {each.why}" for each in self._ranges(Kind.READ) if each.why)
+
+    def _ranges(self, kind: Kind) -> Iterator[Range]:
+        if self.ports.table.exists():
+            pages = (each.page for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
+            yield from (each for page in pages for each in page.ranges if each.kind is kind)
 
     def _shortfall(self) -> Iterator[str]:
         window, copied = self.window(), self.copied()

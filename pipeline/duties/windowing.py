@@ -3,15 +3,20 @@ them again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from pipeline.core.lineage import LedgerEntry, Lost
+from pipeline.core.position import Origin
 from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_rows import first_kept_day
+from pipeline.core.stream import StreamId
 from pipeline.core.window import KeptWindow, ReplayWindow, Word
 from pipeline.core.window_making import Asked, make_window
+from pipeline.duties.window_reading import reaches_of
 from pipeline.errors import Unknown, WrongShape
 from pipeline.lake_ports import LineageTable, WindowStore
-from pipeline.ports import Clock, Ids
+from pipeline.ports import Clock, Ids, ShardSource
 from pipeline.settings.model import Settings
 
 _ID_LENGTH = 8
@@ -26,16 +31,29 @@ class Windowing:
     ids: Ids
     by: str
     """Who asks, for people."""
+    source: Callable[[], ShardSource]
+    """Called for windows that read from the stream."""
 
-    def create(self, asked: Asked, *, how: str, stream: str | None = None, target: str = "") -> ReplayWindow:
+    def create(
+        self,
+        asked: Asked,
+        *,
+        how: str,
+        stream: str | None = None,
+        target: str = "",
+        from_stream: bool = False,
+    ) -> ReplayWindow:
         """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
-        whose rows are to be replaced."""
-        now = self.clock.now()
+        whose rows are to be replaced. `from_stream`: whether the window reads from the stream what the lake table lacks."""
+        now, entries = self.clock.now(), tuple(self.lineage.entries())
+        story = story_of(entries)
+        keys = [key for key in story.keys if stream in (None, key.stream.name)]
         made = make_window(
-            story_of(self.lineage.entries()),
+            story,
             asked,
-            takes=lambda key: stream in (None, key.stream.name),
+            takes=keys.__contains__,
             kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
+            reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
         )
         if not made.ranges:
             raise Unknown(
@@ -76,6 +94,11 @@ def note_done(windows: WindowStore, window: str, *, by: str) -> None:
     """Note that all of a window was copied or replaced, unless that is noted already."""
     if not any(each.window.id == window and each.is_done for each in windows.all()):
         windows.say(window, Word.DONE, by=by)
+
+
+def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
+    pages = (each.page for each in entries if isinstance(each, LedgerEntry))
+    return {stream: origin for page in pages for stream, origin in page.origins}
 
 
 def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:

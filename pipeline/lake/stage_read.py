@@ -25,6 +25,7 @@ from pipeline.errors import DataLoss, HeadraceError
 from pipeline.lake.aggregates import taken_apart
 from pipeline.lake.stage_files import CantWrite
 from pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
+from pipeline.lake.stage_until import before, cut
 from pipeline.lake_ports import Pages, RecordPage
 from pipeline.ports import Clock
 
@@ -171,6 +172,9 @@ class ShardReading:
     def _judge(self, page: RecordPage) -> None:
         """Take the page's rows, unless records may have been lost before them."""
         was_empty = not page.rows
+        at_tip = page.children is None and page.behind <= _ZERO
+        until = self.batch.until
+        page, is_done = (page, False) if until is None else cut(page, until)
         page, left = self._resumed(page)
         # Kinesis may have deleted records that arrived before this time. The answer's Date has whole seconds.
         forgotten = page.answered + WITHIN_THE_SECOND - self.batch.retention
@@ -182,14 +186,15 @@ class ShardReading:
                 self.over = True
                 return
             self._note_gap(forgotten)
-        at_tip = page.children is None and page.behind <= _ZERO
         # Only an empty page tells that the shard had nothing newer and was still open: Kinesis may give a next iterator with the last
         # records of a closed shard, and tell the end in the next answer.
         self._take(page, left, seen=page.answered if at_tip and was_empty else None)
         # Where the page had the record at the position again and nothing else, the next page tells whether there is nothing newer.
         # Else no wave would ever see that of a quiet shard whose last record is an aggregate.
         is_only_again = not was_empty and not page.rows
-        self.over = (at_tip and not is_only_again) or page.children is not None
+        self.over = (at_tip and not is_only_again) or page.children is not None or is_done
+        if is_done and until is not None and not until.ended:
+            self._staged = replace(self._staged, upto=until, iterator=None)
 
     def _resumed(self, page: RecordPage) -> tuple[RecordPage, pa.RecordBatch | None]:
         """The page, and apart from it the rows that are left of the record at the position, where the page begins with that record."""
@@ -241,6 +246,9 @@ class ShardReading:
         return rows, last_sub
 
     def _parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+        return before(self._all_parts(page, left), self.batch.until)
+
+    def _all_parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
         if left is not None:
             yield left
         if page.records is not None:

@@ -74,8 +74,9 @@ class MemoryStage:
             inside = False
             if before.sub >= found[0].users - 1:
                 found = found[1:]
-        taken = found[: max(1, most)]
-        numbers = tuple(number for r in taken for number in _left(r, before))
+        wanted, until = _up_to(found, batch.until), batch.until
+        taken = wanted[: max(1, most)]
+        numbers = tuple(number for r in taken for number in _left(r, before, until))
         more = len(taken) < len(found)
         behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
         tells_end = not more and (not taken or self.tells_end(batch.key))
@@ -95,6 +96,8 @@ class MemoryStage:
             start=before.start,
             inside=inside and last is None,
         )
+        if until is not None and not until.ended and len(taken) == len(wanted):
+            upto = until
         size = sum(len(r.data) for r in taken)
         first, latest = (taken[0].arrival, taken[-1].arrival) if taken else (None, None)
         staged = Staged(
@@ -131,7 +134,17 @@ def _begin(batch: Batch, before: Position) -> Start | int:
     return before.sequence - 1 if before.reads_again else before.sequence
 
 
-def _left(record: MemoryRecord, before: Position) -> range:
-    """The numbers of the record's user records after the position."""
+def _up_to(found: tuple[MemoryRecord, ...], until: Position | None) -> tuple[MemoryRecord, ...]:
+    """The records up to a position; before an end of the shard, all of them."""
+    if until is None or until.ended:
+        return found
+    return tuple(r for r in found if r.sequence <= (until.sequence or 0))
+
+
+def _left(record: MemoryRecord, before: Position, until: Position | None) -> range:
+    """The numbers of the record's user records after one position and up to the other."""
     first = before.sub + 1 if record.sequence == before.sequence else 0
-    return range(record.sequence + first, record.sequence + record.users)
+    users = record.users
+    if until is not None and until.reads_again and not until.ended and record.sequence == until.sequence:
+        users = min(users, until.sub + 1)
+    return range(record.sequence + first, record.sequence + users)

@@ -14,6 +14,7 @@ from pipeline.aws.kinesis import KinesisSource
 from pipeline.aws.pages import KinesisPages
 from pipeline.aws.pages_client import reader_client
 from pipeline.core.batch import BatchLimits
+from pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, window_share
 from pipeline.core.stream import ShardKey
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.local.kinesis_limits import Reads
@@ -269,3 +270,20 @@ class _Clock:
 
     def pause(self, seconds: float) -> None:
         self._world.aws.clock.advance(seconds)
+
+
+def test_beside_a_window_runs_get_their_share_from_the_first_second_on():
+    """The neighbour is a run with the share 0.8 that catches up. The window's first page is small, because a page of 10 MiB would shut the
+    run out for five seconds."""
+    world = a_backlog(60, record=10_000)
+    run = world.neighbour(every=1.0, limit=int(0.8 * 2 * MIB / 10_008))
+    began = world.aws.clock()
+
+    share = window_share(0.8)
+    read_for(world, world.reader(share=share, first_page=FIRST_PAGE_OF_A_WINDOW).pages(world.batch()), 5)
+    early = run.calls - run.refused
+    read_for(world, world.reader(share=share, first_page=FIRST_PAGE_OF_A_WINDOW).pages(world.batch()), 15)
+
+    took = world.aws.clock() - began
+    assert early >= 4
+    assert run.calls - run.refused >= 0.9 * took

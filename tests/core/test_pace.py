@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.pace import BYTES_A_SECOND, MOST_RECORDS, Pace
+from pipeline.core.pace import BYTES_A_SECOND, MOST_RECORDS, Pace, window_share
 
 SHARES = st.sampled_from([0.1, 0.5, 0.8, 1.0])
 SIZES = st.lists(st.integers(0, 10 * 1024 * 1024), min_size=1, max_size=60)
@@ -68,3 +68,8 @@ def test_time_in_which_the_shard_was_not_to_be_had_is_made_up_for_up_to_ten_seco
 )
 def test_a_page_has_a_seconds_share_unless_the_reader_is_alone(share: float, record: float, records: int):
     assert Pace(share, 0.0).page(record) == records
+
+
+@pytest.mark.parametrize(("live", "share"), [(0.8, 0.2), (0.5, 0.2), (0.85, 0.15), (0.9, 0.1), (1.0, 0.1)])
+def test_a_window_reads_with_what_runs_leave_and_at_most_a_fifth(live: float, share: float):
+    assert window_share(live) == share

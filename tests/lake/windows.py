@@ -6,11 +6,13 @@ from typing import Any
 from uuid import uuid4
 
 from pipeline.clock import SystemIds
+from pipeline.core.batch import BatchLimits
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
 from pipeline.core.window import ReplayWindow, window_table
 from pipeline.core.window_making import Asked
 from pipeline.duties.replaying import Replaying
+from pipeline.duties.window_reading import WindowReading
 from pipeline.duties.windowing import Windowing
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
@@ -19,7 +21,8 @@ from pipeline.lake.parse_read import survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.window_copy_task import CopySpec, copy_units
 from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import Copier, ReplayPorts
+from pipeline.lake_ports import Copier, ReplayPorts, Stage
+from pipeline.ports import ShardSource
 from pipeline.settings.model import Settings, StreamSettings
 from tests.lake.parsings import Bed, Killed
 
@@ -53,7 +56,14 @@ class WindowBed(Bed):
             clock=self.clock,
             ids=SystemIds(),
             by="a test",
+            source=self.source,
         )
+
+    def source(self) -> ShardSource:
+        raise AssertionError("a window of landed records asks Kinesis for nothing")
+
+    def stage(self) -> Stage:
+        raise AssertionError("a window of landed records reads nothing from the stream")
 
     def window(self, asked: Asked) -> ReplayWindow:
         return self.windowing().create(asked, how="a test")
@@ -72,6 +82,7 @@ class WindowBed(Bed):
             table=table,
             copier=InProcess(bed=self, table=table),
             lineage=IcebergLineage(table),
+            stage=self.stage,
         )
 
     def replaying(
@@ -79,6 +90,7 @@ class WindowBed(Bed):
         window: ReplayWindow,
         *,
         limits: WaveLimits | None = None,
+        records: int = 1_000_000,
         kill: str = "",
         at: Callable[[str], None] = lambda _: None,
     ) -> Replaying:
@@ -91,6 +103,9 @@ class WindowBed(Bed):
             id=window.id,
             windows=IcebergWindows(self.lake.handle()),
             ports=self.ports_of(window.id),
+            reading=WindowReading(
+                source=self.source, stage=self.stage, limits=BatchLimits(records, 2**30, 60.0)
+            ),
             limits=limits or WaveLimits(1_000_000, 2**30),
             clock=self.clock,
             run=f"run-{next(self._runs)}",

@@ -1,0 +1,96 @@
+"""Readings that end at a position, as those of windows do: nothing after the position is staged, also of the position's own record."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.core.batch import Batch, BatchLimits
+from pipeline.core.position import Position
+from pipeline.lake.stage_task import stage_batches
+from tests.lake.files import NOON, StandingClock
+from tests.lake.kpl_pages import a_page_of, aggregate
+from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, a_spec, rows_of, script, stage, staged_of
+
+
+def until(position: Position, after: Position | int | None = None) -> Batch:
+    return replace(a_batch(after=after), until=position, goes_on=True)
+
+
+def test_later_records_of_a_page_are_left_out_and_no_further_page_is_read(tmp_path: Path):
+    pages = script(s0=[a_page(1, 2, behind=9), a_page(3, 4, 5, behind=3), a_page(6)])
+    manifest = stage([until(Position(4, arrival=NOON))], pages, tmp_path)
+    done = staged_of(manifest)
+    assert (done.upto, done.rows, done.records, done.bytes, done.pages) == (
+        Position(4, arrival=NOON),
+        4,
+        4,
+        28,
+        2,
+    )
+    assert [number for _, number in rows_of(manifest)] == [1, 2, 3, 4]
+
+
+def test_the_reading_ends_at_the_position_where_its_record_has_left_the_stream(tmp_path: Path):
+    done = staged_of(stage([until(Position(4), after=2)], script(s0=[a_page(7, behind=3)]), tmp_path))
+    assert (done.upto, done.rows) == (Position(4), 0)
+
+
+@pytest.mark.parametrize("page", [a_page(), a_page(children=("shardId-000000000001",))])
+def test_a_shard_without_later_records_ends_the_reading_at_the_position(tmp_path: Path, page: object):
+    done = staged_of(stage([until(Position(4), after=2)], script(s0=[page]), tmp_path))
+    assert (done.upto, done.error) == (Position(4), None)
+
+
+def test_an_empty_page_behind_the_newest_record_doesnt_end_it(tmp_path: Path):
+    pages = script(s0=[a_page(behind=9), a_page(3, behind=2), a_page(5)])
+    done = staged_of(stage([until(Position(4), after=2)], pages, tmp_path))
+    assert (done.upto, done.rows) == (Position(4), 1)
+
+
+def test_the_limits_of_a_wave_end_a_reading_before_its_position(tmp_path: Path):
+    few = BatchLimits(records=1, bytes=1 << 30, seconds=60)
+    pages = script(s0=[a_page(3, behind=9), a_page(4, 5, behind=2)])
+    done = staged_of(stage([until(Position(4), after=2)], pages, tmp_path, limits=few))
+    assert done.upto == Position(3, arrival=NOON)
+
+
+def test_up_to_an_end_all_records_of_the_shard_are_read(tmp_path: Path):
+    children = ("shardId-000000000001",)
+    pages = script(s0=[a_page(3, behind=9), a_page(8, children=children)])
+    done = staged_of(stage([until(Position(2, ended=True), after=2)], pages, tmp_path))
+    assert done.upto == Position(8, ended=True, children=children, arrival=NOON)
+    assert done.rows == 2
+
+
+def test_records_that_have_left_the_stream_before_the_position_are_a_gap(tmp_path: Path):
+    pages = script(s0=[a_page(3, 5, answered=NOON + 2 * DAY)])
+    done = staged_of(stage([until(Position(4), after=2)], pages, tmp_path))
+    assert done.gap is not None
+    assert (done.gap.since, done.upto, done.rows) == (NOON, Position(4), 1)
+
+
+@pytest.mark.parametrize(
+    ("until_there", "subs"),
+    [(Position(1, 1, inside=True), [0, 1]), (Position(1, 0, inside=True), [0]), (Position(1), [0, 1, 2])],
+)
+def test_of_an_aggregate_at_the_position_only_user_records_up_to_there_are_taken(
+    tmp_path: Path, until_there: Position, subs: list[int]
+):
+    """The next range of the lake table begins with the user records after it."""
+    manifest = stage_batches(
+        [until(until_there)],
+        script(s0=[a_page_of(aggregate(b"a", b"b", b"c"), b"later")]),
+        spec=replace(a_spec(tmp_path), unpack=True),
+        limits=ROOMY,
+        threads=1,
+        clock=StandingClock(),
+    )
+    assert staged_of(manifest).upto == until_there
+    found = [pq.ParquetFile(file.path).read().to_pydict() for file in manifest.files]
+    assert [
+        (s, n)
+        for each in found
+        for s, n in zip(each["sequence_number"], each["sub_sequence_number"], strict=True)
+    ] == [("1", sub) for sub in subs]
