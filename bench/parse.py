@@ -1,11 +1,14 @@
 """What does parsing cost? CPU of a wave of a typed table for each format, on a real local Spark: the process, Spark's JVM and its workers.
 
-    python bench/parse.py            # 400,000 orders, about 200 B each in JSON
+    python bench/parse.py            # 400,000 orders, 166 B each in JSON
     python bench/parse.py --quick    # 100,000, about two minutes; exit 1 where a format misses its goal
 
 Each format gets the same orders in its own form, in a lake table and a typed table of its own, and one wave of 2,000 orders before the
 measured one, so that Spark's start doesn't count. The baseline is a callable that hands each payload on as it is: what it costs to read the
-lake table, pass through Spark and write a table, without any parsing. bench/wave.py tells what landing costs.
+lake table, pass through Spark and write a table, without any parsing. `columns: evolving` reads the rows twice, and Python looks at each value.
+
+Beside the CPU stands how many shards one core keeps up with, if each gets the 1,000 records a second that Kinesis takes at most; first for
+landing, measured in the same run on records of the same size (reading and staging, as in bench/read.py). Parsing has to keep up beside it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bench._cpu import MARK
+from bench.read import reading_cpu
 from bench.wave import Cpu, cpu_now
 from pipeline.core.batch_context import BatchContext
 from pipeline.core.parse_values import WaveLimits
@@ -35,7 +39,7 @@ from pipeline.duties.parsing import Parsing
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.settings.choices import Compression, ParseFormat
+from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from pipeline.settings.model import SparkSettings
 from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake.parsings import A, Bed
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _WARM_UP = 2000
+_OF_A_SHARD = 1_000
+"""Records a second that producers may write into a shard."""
 _BY_ID = UniqueSettings(by="id", within=timedelta(hours=1))
 _DDL = "id BIGINT, customer STRING, at BIGINT, amount DOUBLE, items ARRAY<STRUCT<sku: STRING, n: INT>>"
 _ITEM = {
@@ -112,6 +118,7 @@ def _cases() -> list[Case]:
             {**own, "callable": "bench.parse:handed_on", "schema": "data BINARY"},
         ),
         Case("JSON", 2.2, _in_json),
+        Case("JSON, evolving", 4.0, _in_json, {"columns": ColumnsFrom.EVOLVING, "schema": ""}),
         Case("JSON, unique by id", 4.0, _in_json, {"unique": _BY_ID}),
         Case(
             "JSON in gzip", 2.4, lambda row: gzip.compress(_in_json(row)), {"compression": Compression.AUTO}
@@ -211,10 +218,18 @@ def measured(case: Case, session: SparkSession, records: int, folder: Path) -> t
     return replace(spark, run=own), (own + spark.jvm + spark.workers) / records * 1e6
 
 
+def _shards(each: float) -> float:
+    """At so many microseconds of CPU for each record."""
+    return 1e6 / each / _OF_A_SHARD
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    records = 100_000 if parser.parse_args().quick else 400_000
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--only", metavar="NAME", action="append", help="the first case, and this one")
+    asked = parser.parse_args()
+    records = 100_000 if asked.quick else asked.records
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     os.environ[MARK] = uuid4().hex
     missed, baseline = [], 0.0
@@ -222,13 +237,20 @@ def main() -> int:
         os.environ[DISCOVERY] = f"{home}/connect.json"
         session = spark_session(SparkSettings(), "headrace-parse")
         try:
-            print(f"CPU microseconds of each of {records:,} records")
-            for number, case in enumerate(_cases()):
+            print(
+                f"CPU microseconds of each of {records:,} records; shards at {_OF_A_SHARD:,} records a second that one core keeps up with"
+            )
+            landing = reading_cpu(len(_in_json(_order(0)))) * 1e6
+            print(f"{'landing':24} {landing:5.1f}, {_shards(landing):,.0f} shards", flush=True)
+            cases = [
+                each for n, each in enumerate(_cases()) if not (n and asked.only) or each.name in asked.only
+            ]
+            for number, case in enumerate(cases):
                 cpu, each = measured(case, session, records, Path(home) / str(number))
                 run, jvm, workers = (part / records * 1e6 for part in (cpu.run, cpu.jvm, cpu.workers))
                 baseline = baseline or each
                 print(
-                    f"{case.name:24} {each:5.1f}, {each / baseline:.2f} times the first (goal: {case.goal:g}): run {run:.1f}, JVM {jvm:.1f}, Python workers {workers:.1f}",
+                    f"{case.name:24} {each:5.1f}, {_shards(each):,.0f} shards, {each / baseline:.2f} times the first (goal: {case.goal:g}): run {run:.1f}, JVM {jvm:.1f}, Python workers {workers:.1f}",
                     flush=True,
                 )
                 if each > case.goal * baseline:

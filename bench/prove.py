@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,11 +44,11 @@ from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key
 
 MOST_CPU, MOST_MB = 8.0, 1000.0
-_SHARDS, _EACH = 16, 12_500
+_SHARDS, EACH = 16, 12_500
 """Shards of one commit, and rows of each of them: a range of the ledger."""
-_KEYS = [a_key(n) for n in range(_SHARDS)]
+KEYS = [a_key(n) for n in range(_SHARDS)]
 _PREFIX = 4959033827149025660855969253836157109592  # the first 40 of 56 digits
-_COLUMNS = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
+COLUMNS = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number")
 
 
 class _Listed:
@@ -59,60 +59,70 @@ class _Listed:
         width = (MAX_HASH_KEY + 1) // _SHARDS
         return tuple(
             Shard(key.shard_id, hash_range=HashRange(n * width, (n + 1) * width - 1))
-            for n, key in enumerate(_KEYS)
+            for n, key in enumerate(KEYS)
         )
 
 
-def _table(folder: Path) -> IcebergTable:
+def table_in(folder: Path) -> IcebergTable:
     return IcebergTable(
         embedded_catalog(folder), "lake.records", state=str(folder / "state"), clock=SystemClock()
     )
 
 
 def fill(folder: Path, rows: int) -> None:
-    table = _table(folder)
+    table = table_in(folder)
     table.ensure(create=True)
     table.commit(ORIGIN)
-    spec = table.staging_spec()
-    for number in range(rows // (_SHARDS * _EACH)):
-        file = _file(spec, number)
-        ranges = tuple(
-            Range(
-                Kind.LANDED,
-                key,
-                None if not number else Position(_sequence(number * _EACH), arrival=NOON),
-                Position(_sequence((number + 1) * _EACH), arrival=NOON),
-                run="bench",
-                claim="bench/1",
-                rows=_EACH,
-                first_arrival=NOON,
-                last_arrival=NOON,
-                files=(Path(file.path).name,),
-            )
-            for key in _KEYS
+    for number in range(rows // (_SHARDS * EACH)):
+        land(table, number, rows_of(number))
+
+
+def land(table: IcebergTable, number: int, rows: pa.Table) -> None:
+    """The commit with this number."""
+    file = a_staged_file(table.staging_spec(), rows)
+    ranges = tuple(
+        Range(
+            Kind.LANDED,
+            key,
+            None if not number else Position(sequence(number * EACH), arrival=NOON),
+            Position(sequence((number + 1) * EACH), arrival=NOON),
+            run="bench",
+            claim="bench/1",
+            rows=EACH,
+            first_arrival=NOON,
+            last_arrival=NOON,
+            files=(Path(file.path).name,),
         )
-        assert not table.commit(Proposal(ranges, (file,))).landing.refused
+        for key in KEYS
+    )
+    assert not table.commit(Proposal(ranges, (file,))).landing.refused
 
 
-def _sequence(place: int) -> int:
+def sequence(place: int) -> int:
     return _PREFIX * 10**16 + place * 7
 
 
-def _file(spec: StagingSpec, number: int) -> StagedFile:
-    places = range(number * _EACH + 1, (number + 1) * _EACH + 1)
-    sequences = [str(_sequence(place)) for place in places] * _SHARDS
+def rows_of(number: int) -> pa.Table:
+    """The rows of the commit with this number: of each shard the same."""
+    places = range(number * EACH + 1, (number + 1) * EACH + 1)
+    sequences = [str(sequence(place)) for place in places] * _SHARDS
     count = len(sequences)
     columns: dict[str, Any] = {
         "stream": pa.repeat(STREAM.name, count),
         "stream_epoch": pa.repeat(STREAM.epoch, count),
-        "shard_id": [key.shard_id for key in _KEYS for _ in places],
+        "shard_id": [key.shard_id for key in KEYS for _ in places],
         "sequence_number": sequences,
         "sub_sequence_number": pa.repeat(pa.scalar(0, pa.int64()), count),
         "arrival_ts": pa.repeat(pa.scalar(NOON, pa.timestamp("us", tz="UTC")), count),
         "data": pa.repeat(b"a payload", count),
     }
-    rows = with_sort_key(pa.table(columns), spec)
-    ids = dict(spec.field_ids)
+    return pa.table(columns)
+
+
+def a_staged_file(spec: StagingSpec, rows: pa.Table, own: Sequence[tuple[str, int]] = ()) -> StagedFile:
+    """`own`: ids of columns that the spec doesn't name, because a typed table has them."""
+    rows = with_sort_key(rows, spec)
+    ids = dict((*spec.field_ids, *own))
     schema = pa.schema(f.with_metadata({"PARQUET:field_id": str(ids[f.name])}) for f in rows.schema)
     path = f"{spec.location}/arrival_ts_day={NOON:%Y-%m-%d}/{uuid4().hex}.parquet"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -122,8 +132,8 @@ def _file(spec: StagingSpec, number: int) -> StagedFile:
     footers[0].write_metadata_file(footer)
     return StagedFile(
         path,
-        frozenset(_KEYS),
-        rows=count,
+        frozenset(KEYS),
+        rows=len(rows),
         size=Path(path).stat().st_size,
         footer=footer.getvalue().to_pybytes(),
         partition=f"{NOON:%Y-%m-%d}",
@@ -143,7 +153,7 @@ def prove(table: IcebergTable) -> Proof:
 
 
 def scan(table: IcebergTable) -> int:
-    batches = table.open().scan(selected_fields=_COLUMNS).to_arrow_batch_reader()
+    batches = table.open().scan(selected_fields=COLUMNS).to_arrow_batch_reader()
     return sum(len(batch) for batch in batches)
 
 
@@ -170,7 +180,7 @@ def main() -> None:
         subprocess.run(
             [sys.executable, "-m", "bench.prove", "--rows", str(rows), "--fill", folder], check=True
         )
-        table = _table(Path(folder))
+        table = table_in(Path(folder))
         proof, cpu = _cpu(lambda: prove(table))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         again, cpu_again = _cpu(lambda: prove(table))

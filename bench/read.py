@@ -223,6 +223,12 @@ def _measured(work: Callable[[Any, str], int], answers: Answers) -> tuple[float,
     return taken, count
 
 
+def reading_cpu(payload: int, pages: int = 10) -> float:
+    """CPU seconds a record of reading and staging records of this size, as `wire: auto` does. For other benchmarks to compare with."""
+    taken, count = _measured(_headrace, Answers(payload, pages, cbor=True))
+    return taken / count
+
+
 def _steps(answers: Answers, folder: str) -> tuple[float, float]:
     """CPU seconds of decoding the answers, and of writing their rows."""
     decode = decode_cbor_answer if answers.cbor else decode_answer

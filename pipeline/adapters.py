@@ -353,6 +353,7 @@ class Adapters:
             table=proved(table),
             aside=None if aside is None else proved(aside),
             source=IcebergSource(lake),
+            lake=IcebergProof(lake, on_spark(session)),
             comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
             window=window,
         )

@@ -404,6 +404,9 @@ class TargetPorts:
     aside: ProvedTable | None
     """The quarantine table; None for the table of a window."""
     source: SourceTable
+    """The lake table: which files may have the rows."""
+    lake: ProofTable
+    """The lake table: how many rows its files have."""
     comparer: Comparer
     """Of the lake table, the table, and its quarantine table."""
     window: ReplayWindow | None = None

@@ -39,6 +39,17 @@ class ShardSpans:
 
 
 @dataclass(frozen=True, slots=True)
+class Digest:
+    """Tells whether two sets of files have the same records: their number, and the sum of a number made from each."""
+
+    rows: int = 0
+    sum: int = 0
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Rows of one file in one span, or some of them."""
 
@@ -49,17 +60,12 @@ class Part:
     first: str
     """Sort key of the first of them."""
     last: str
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """Tells whether two sets of files have the same records: their number, and the sum of a number made from each."""
-
-    rows: int = 0
     sum: int = 0
+    """Of a number made from each row: with the number of rows, their digest."""
 
-    def __add__(self, other: Digest) -> Digest:
-        return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
+    @property
+    def digest(self) -> Digest:
+        return Digest(self.rows, self.sum)
 
 
 @dataclass(frozen=True, slots=True)

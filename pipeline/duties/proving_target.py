@@ -17,8 +17,10 @@ from pipeline.core.proof import TableProof, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_counts import changed_days
 from pipeline.core.proof_rows import CountPlan, FileCount, plan_rows
-from pipeline.core.proof_targets import TableLook, TargetEvidence, source_view, target_proof, unsettled_steps
-from pipeline.core.row_patterns import Comparing, comparing
+from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view, unsettled_steps
+from pipeline.core.proof_targets import target_proof
+from pipeline.core.rewriting import LiveFile
+from pipeline.core.row_patterns import Comparing, comparing, patterns_by_sums
 from pipeline.core.stream import ShardKey
 from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
 from pipeline.errors import HeadraceError
@@ -109,14 +111,19 @@ class ProvingTarget:
 
     def _compared(self, plan: CountPlan, sides: tuple[_Side, ...]) -> TargetEvidence:
         looks = [each.look for each in sides]
-        wanted = comparing(plan)
-        files = () if wanted.is_empty else _within(self.ports.source.look().files, plan, wanted)
-        paths = ([each.path for each in files], *(_with_parts(look.counts) for look in looks))
+        every = comparing(plan)
+        files = () if every.is_empty else _within(self.ports.source.look().files, plan, every)
+        source = self.ports.lake.count(files, plan.spans)
+        counts = (source, *(look.counts for look in looks))
+        alike = patterns_by_sums(plan, source, counts[1:])
+        wanted = comparing(plan, besides=alike)
+        paths = [_with_parts(each, wanted) for each in counts]
+        compared = () if wanted.is_empty else self.ports.comparer.compare(paths, wanted)
         return TargetEvidence(
             table=looks[0],
             aside=looks[1] if len(looks) > 1 else None,
             plan=plan,
-            patterns=() if wanted.is_empty else self.ports.comparer.compare(paths, wanted),
+            patterns=(*(pattern for its in alike.values() for pattern in its), *compared),
             source_rows=sum(each.rows for each in files),
             source_files=len(files),
             moved=self.moved,
@@ -145,16 +152,16 @@ def _with(side: _Side, counts: tuple[FileCount, ...], unchanged: tuple[FileCount
     return replace(side, look=replace(side.look, counts=counts, unchanged=unchanged))
 
 
-def _with_parts(counts: Iterable[FileCount]) -> list[str]:
-    """The files that have rows of the ranges that are asked for."""
-    return [each.path for each in counts if each.parts]
+def _with_parts(counts: Iterable[FileCount], wanted: Comparing) -> list[str]:
+    """The files that have rows of the spans that are compared."""
+    return [each.path for each in counts if any(wanted.has((part.shard, part.span)) for part in each.parts)]
 
 
-def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> list[SourceFile]:
+def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> list[LiveFile]:
     """The files of the lake table that may have rows of the ranges that are compared."""
     (low, high), may_have = wanted.reach(), plan.may_be_on()
     return [
-        each
+        LiveFile(each.path, each.day, each.rows, 0)
         for each in files
         if (each.high is None or each.high > low) and each.low <= high and may_have(each.day)
     ]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _DDL = "bucket int, place int, span int, side int, key string, digest bigint"
 _ANSWER = "answer binary"
+_MOST_TASKS = 1_000
+"""Tasks that read. Each of them gets the names of all files and the borders of all ranges."""
 
 Read = Callable[[int], Iterator["pa.RecordBatch"]]
 """The rows that the task with this number reads, with their buckets."""
@@ -58,9 +60,12 @@ def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> li
 
 
 class ShufflingComparer(Comparer):
-    def __init__(self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]]) -> None:
+    def __init__(
+        self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]], *, most_tasks: int = _MOST_TASKS
+    ) -> None:
         """`specs`: of each side."""
         self._shuffle = shuffle
+        self._most_tasks = most_tasks
         self._specs = specs
 
     def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
@@ -73,7 +78,8 @@ class ShufflingComparer(Comparer):
         ]
         if not files:
             return ()
-        answers = self._shuffle(len(files), _reader(files, wanted), _judge(len(sides)))
+        tasks = min(len(files), self._most_tasks)
+        answers = self._shuffle(tasks, _reader(files, tasks, wanted), _judge(len(sides)))
         return tuple(each for answer in answers for each in decode_patterns(answer))
 
 
@@ -127,11 +133,12 @@ class OtherFiles(OtherSide):
 # the shipped zip.
 
 
-def _reader(files: Sequence[SideFile], wanted: Comparing) -> Read:
+def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
     def read(number: int) -> Iterator[pa.RecordBatch]:
         from pipeline.lake.compare_task import marked_rows
 
-        return marked_rows(files[number], wanted)
+        for file in files[number::tasks]:
+            yield from marked_rows(file, wanted)
 
     return read
 

@@ -79,19 +79,20 @@ class SpanCounter:
             wanted = of.wanted[span] if span < len(of.ends) else 0
             if wanted:
                 total = pc.sum(numbers.slice(at, stop - at)).as_py() * factor % 2**64
-                self._counted(Part(place, span, stop - at, first, last), Digest(stop - at, total), wanted)
+                self._counted(Part(place, span, stop - at, first, last, total), wanted)
             else:
                 self._strangers_of(of.shard_id, keys.slice(at, stop - at))
             at = stop
 
-    def _counted(self, part: Part, digest: Digest, wanted: int) -> None:
-        self.all += digest
+    def _counted(self, part: Part, wanted: int) -> None:
+        self.all += part.digest
         if wanted == NOT_ASKED:
-            self.known += digest
+            self.known += part.digest
             return
         before = self.parts[-1] if self.parts else None
         if before and (before.shard, before.span) == (part.shard, part.span) and before.last < part.first:
-            self.parts[-1] = Part(part.shard, part.span, before.rows + part.rows, before.first, part.last)
+            both = before.digest + part.digest
+            self.parts[-1] = Part(part.shard, part.span, both.rows, before.first, part.last, both.sum)
         else:
             self.parts.append(part)
 

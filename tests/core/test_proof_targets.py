@@ -9,7 +9,8 @@ from pipeline.core.position import Position, Positions
 from pipeline.core.proof import ALL
 from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_rows import plan_rows
-from pipeline.core.proof_targets import TableLook, TargetEvidence, source_view, target_proof
+from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
+from pipeline.core.proof_targets import target_proof
 from pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing
 from tests.lake.files import a_key
 

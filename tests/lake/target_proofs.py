@@ -54,7 +54,9 @@ def typed_ports(bed: Bed) -> TargetPorts:
         table=_proved(table),
         aside=_proved(aside),
         source=IcebergSource(lake),
-        comparer=ShufflingComparer(shuffled, specs),
+        lake=IcebergProof(lake, InThisProcess()),
+        # Fewer tasks than files: a task reads several.
+        comparer=ShufflingComparer(shuffled, specs, most_tasks=2),
     )
 
 
@@ -64,6 +66,7 @@ def window_ports(bed: WindowBed, window: ReplayWindow) -> TargetPorts:
         table=_proved(table),
         aside=None,
         source=IcebergSource(lake),
+        lake=IcebergProof(lake, InThisProcess()),
         comparer=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
         window=window,
     )

@@ -1,5 +1,6 @@
 """The proof of typed tables and windows' tables: what it says of whole ones, and that each kind of damage is found and named."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -12,8 +13,11 @@ import pytest
 from pipeline.core.proof import TableProof, Window
 from pipeline.core.redrive_plan import Selection
 from pipeline.core.rewriting import FileGroup
+from pipeline.core.row_patterns import NO_BUCKET, Comparing, Pattern
 from pipeline.core.window import ReplayWindow
+from pipeline.lake.compare import ShufflingComparer
 from pipeline.lake.live_table import IcebergLive
+from pipeline.lake_ports import TargetPorts
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter
@@ -133,6 +137,29 @@ def test_what_the_quarantine_table_hasnt_got_yet_is_not_proved_and_not_wrong(bed
     bed.parsing().wave()
     told = prove(bed)
     assert (wrong(told), unproved(told)) == ([], [])
+
+
+def test_only_ranges_whose_sums_dont_agree_are_compared_row_by_row(whole: Bed):
+    asked: list[tuple[list[int], int]] = []
+
+    class Watched(ShufflingComparer):
+        def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+            spans = [bucket for of in wanted.buckets for bucket in of if bucket != NO_BUCKET]
+            asked.append(([len(paths) for paths in sides], len(spans)))
+            return super().compare(sides, wanted)
+
+    def ports() -> TargetPorts:
+        specs = [
+            partial(proofs.side, each) for each in (whole.lake.handle(), whole.typed(), whole.quarantine())
+        ]
+        return replace(proofs.typed_ports(whole), comparer=Watched(proofs.shuffled, specs))
+
+    assert wrong(proofs.prove(whole, ports, anew=True)[1]) == []
+    assert asked == []
+    with changed(whole.typed(), 20, moved_to(25)):
+        assert wrong(proofs.prove(whole, ports, anew=True)[1]) != []
+    # One file of the lake table and one of the typed table, none of the quarantine table.
+    assert asked == [([1, 1, 0], 1)]
 
 
 # --- damage in the tables ---------------------------------------------------------------------------------------

@@ -165,7 +165,8 @@ def test_files_of_an_engine_that_renamed_a_column_are_read_by_the_columns_ids(fo
         file.path,
     )
     how = spec(folder, spans("shardId-0", [(0, 0), (9, 0)], [1]))
-    assert count_rows(file, how).parts == (Part(0, 1, 1, key(5, 0), key(5, 0)),)
+    (part,) = count_rows(file, how).parts
+    assert part == Part(0, 1, 1, key(5, 0), key(5, 0), part.sum)
 
 
 def test_only_the_keys_of_an_overlap_are_compared(folder: Path):

@@ -1,0 +1,103 @@
+"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from pipeline.core.accounting import Accounting, read_accounting
+from pipeline.core.lineage import Kind
+from pipeline.core.position import Positions
+from pipeline.core.proof_chains import Step, Story
+from pipeline.core.proof_rows import CountPlan, FileCount
+from pipeline.core.redrive_chain import is_chain, shard_of
+from pipeline.core.rewriting import LiveFiles
+from pipeline.core.row_patterns import Pattern
+from pipeline.core.stream import ShardKey
+from pipeline.core.window import ReplayWindow
+from pipeline.errors import WrongShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLook:
+    """What was read of a typed table, or of its quarantine table."""
+
+    name: str
+    story: Story = field(default_factory=Story)
+    positions: Positions = field(default_factory=Positions)
+    live: LiveFiles = field(default_factory=LiveFiles)
+    counts: tuple[FileCount, ...] = ()
+    """Of the files that were read."""
+    unchanged: tuple[FileCount, ...] = ()
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEvidence:
+    table: TableLook
+    aside: TableLook | None
+    """The quarantine table; None for the table of a window."""
+    plan: CountPlan
+    """Of `source_view`."""
+    patterns: tuple[Pattern, ...] = ()
+    """How often each row is in the lake table, in the typed table and in the quarantine table."""
+    source_rows: int = 0
+    """Rows of the lake table's files that were read."""
+    source_files: int = 0
+    moved: frozenset[ShardKey] = frozenset()
+    """Shards of which a person has set the lake table's position: it may have their rows twice."""
+    is_whole: bool = True
+    """Whether all ranges were compared, and not only new ones or those of some time."""
+    window: ReplayWindow | None = None
+    forgotten: str = ""
+
+
+def accounting_of(step: Step) -> Accounting | None:
+    """None where the ledger's text can't be read."""
+    if step.range.kind in {Kind.COPIED, Kind.READ}:
+        return Accounting(step.range.rows, step.range.rows)
+    try:
+        return read_accounting(step.range.why)
+    except WrongShape:
+        return None
+
+
+def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
+    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there, and the rows of a
+    replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
+    nor can those of a shard with such a redrive or replacement."""
+    late = set(unsettled)
+    decided_anew = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
+    steps: dict[ShardKey, tuple[Step, ...]] = {}
+    left_out: dict[ShardKey, tuple[Step, ...]] = {}
+    for key, its in story.steps.items():
+        if not is_chain(key):
+            view = [(each, _as_in_source(each)) for each in its]
+            left_out[key] = tuple(v for each, v in view if each in late or key in decided_anew)
+            steps[key] = tuple(v for each, v in view if each not in late and key not in decided_anew)
+    derived = {
+        key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
+    }
+    replays = {key: tuple(map(_as_in_source, its)) for key, its in story.replays.items()}
+    return Story(steps, derived, replays, story.lost, story.dropped)
+
+
+def _as_in_source(step: Step) -> Step:
+    if step.range.kind is Kind.REPLAY:
+        return replace(step, range=replace(step.range, rows=0))
+    account = accounting_of(step)
+    return step if account is None else replace(step, range=replace(step.range, rows=account.rows))
+
+
+def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
+    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine table stands
+    where no range of the typed table ends."""
+    late: list[Step] = []
+    lost: list[ShardKey] = []
+    for key, steps in story.steps.items():
+        at = quarantine.of(key)
+        ends = [i for i, each in enumerate(steps) if at is not None and each.range.upto.token == at.token]
+        late += steps[ends[-1] + 1 :] if ends else steps
+        if at is not None and not ends:
+            lost.append(key)
+    return tuple(late), tuple(lost)
