@@ -38,7 +38,7 @@ from uuid import uuid4
 
 _GOAL_WITHOUT, _GOAL_WITH = 6.0, 3.0
 """How many times fewer CPU seconds a wave of 400 MB shall take than the plain loop. Neither is reached yet."""
-_HOLDS_WITHOUT, _HOLDS_WITH = 2.3, 0.6
+_HOLDS_WITHOUT, _HOLDS_WITH = 3.0, 0.8
 """What the quick form has to reach: half as many records carry the same start."""
 _PAYLOAD, _AT_ONCE, _BODIES = 1024, 500, 20
 _QUICK_MB = 200
