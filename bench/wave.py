@@ -7,11 +7,12 @@ The wave is the product's own, with default settings: it claims the shards, plan
 table and writes its checkpoints. The measure is `plain_loop` of bench/read.py, which reads the same records from the same stand-in of AWS,
 one shard after the other. The Spark server is at work before the run starts, as with `headrace dev`; what its start costs is told apart.
 
-    with the start       a new process imports Headrace, joins the Spark server and lands a wave
+    with the start       a new process imports Headrace, joins the Spark server and lands a wave. It is a fork of a process that has imported
+                         Dagster and other packages, as runs are (`resources.forked_runs`)
     without the start    the next wave of the same run, with as many records
 
 CPU is counted from /proc over all processes that the benchmark started, with those of their children that ended. The stand-in's and the
-CPU of putting the records don't count. Dagster isn't part of the run; bench/idle.py tells what its processes cost.
+CPU of putting the records don't count, nor what the code server's fork server imports once. Dagster isn't part of the run; bench/idle.py tells what its processes cost.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import base64
 import http.client
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -29,13 +31,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from uuid import uuid4
 
 _GOAL_WITHOUT, _GOAL_WITH = 6.0, 3.0
 """How many times fewer CPU seconds a wave of 400 MB shall take than the plain loop. Neither is reached yet."""
-_HOLDS_WITHOUT, _HOLDS_WITH = 2.3, 0.6
+_HOLDS_WITHOUT, _HOLDS_WITH = 3.0, 0.8
 """What the quick form has to reach: half as many records carry the same start."""
 _PAYLOAD, _AT_ONCE, _BODIES = 1024, 500, 20
 _QUICK_MB = 200
@@ -80,7 +83,7 @@ def cpu_now() -> Cpu:
         own, ended = ((int(fields[n]) + int(fields[n + 1])) / _TICK for n in (11, 13))
         if b"pipeline.local" in command or int(folder.name) == os.getpid():
             continue
-        if b"bench/wave.py" in command or b"pipeline.cli.warm" in command:
+        if b"multiprocessing" in command or b"pipeline.cli.warm" in command:
             run += own + ended
         elif b"SparkConnectServer" in command:
             jvm, workers = jvm + own, workers + ended
@@ -96,8 +99,8 @@ class _Over(Exception):
 # --- processes that are measured ------------------------------------------------------------------------------------
 
 
-def run_waves() -> None:
-    """Land two waves. After each of them, tell how many records landed, and wait for a line on standard input."""
+def run_waves(outside: Connection) -> None:
+    """Land two waves. After each of them, tell how many records landed, and wait for an answer."""
     from pipeline.duties.wave import WaveReport
     from pipeline.wiring import NoDagster, wire
 
@@ -109,7 +112,7 @@ def run_waves() -> None:
             if problem.fatal:
                 sys.exit(f"{problem.lease_key}: {problem.why}")
         if report.rows:
-            _tell(rows=report.rows)
+            _tell(outside, rows=report.rows)
             waves += 1
         if waves == 2:
             raise _Over
@@ -125,7 +128,7 @@ def run_waves() -> None:
         wiring.ports.close()
 
 
-def read_plainly() -> None:
+def read_plainly(outside: Connection) -> None:
     """Read all shards with the plain loop, and tell the CPU seconds of that alone."""
     import boto3
 
@@ -137,7 +140,7 @@ def read_plainly() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-wave-") as folder:
         before = time.process_time()
         rows = sum(plain_loop(client, arn, shard["ShardId"], f"{folder}/plain.parquet") for shard in shards)
-        _tell(rows=rows, cpu=time.process_time() - before)
+        _tell(outside, rows=rows, cpu=time.process_time() - before)
 
 
 def _settings() -> Any:
@@ -146,42 +149,61 @@ def _settings() -> Any:
     return read_settings(None, os.environ).settings
 
 
-def _tell(**what: float) -> None:
-    print(json.dumps(what), flush=True)
-    sys.stdin.readline()
+def _nothing(_: Connection) -> None:
+    """The first process that is asked for starts the fork server."""
 
 
-_PARTS: dict[str, Callable[[], None]] = {"run": run_waves, "plain": read_plainly}
+def _tell(outside: Connection, **what: float) -> None:
+    outside.send(what)
+    outside.recv()
 
 
 # --- the measuring process ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _child(what: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, __file__, "--as", what]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that is measured, and the connection to it."""
+
+    process: Any
+    inside: Connection
+
+    def heard(self) -> dict[str, float]:
         try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
+            told: dict[str, float] = self.inside.recv()
+        except EOFError:
+            self.process.join()
+            sys.exit(
+                f"the process of the benchmark ended with {self.process.exitcode} before it told its figures"
+            )
+        return told
+
+    def go_on(self) -> None:
+        self.inside.send(None)
 
 
-def _heard(process: subprocess.Popen[str]) -> dict[str, float]:
-    out: IO[str] = process.stdout  # type: ignore[assignment] # a pipe
-    for line in out:
-        if line.startswith("{"):
-            told: dict[str, float] = json.loads(line)
-            return told
-        print(line, end="")
-    sys.exit(f"the process of the benchmark ended with {process.wait()} before it told its figures")
+@contextmanager
+def _child(context: Any, work: Callable[[Connection], None]) -> Iterator[Child]:
+    inside, outside = context.Pipe()
+    process = context.Process(target=work, args=(outside,), daemon=True)
+    process.start()
+    outside.close()
+    try:
+        yield Child(process, inside)
+        process.join()
+    finally:
+        process.kill()
 
 
-def _go_on(process: subprocess.Popen[str]) -> None:
-    into: IO[str] = process.stdin  # type: ignore[assignment] # a pipe
-    into.write("\n")
-    into.flush()
+def _like_the_code_server() -> Any:
+    """Makes processes as Dagster's code server makes runs."""
+    from resources.forked_runs import PACKAGES
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*PACKAGES])
+    with _child(context, _nothing):
+        pass
+    return context
 
 
 def main() -> int:
@@ -189,12 +211,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="200 MB over 32 shards")
-    parser.add_argument("--as", choices=sorted(_PARTS), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if (part := vars(given)["as"]) is not None:
-        _PARTS[part]()
-        return 0
-    shards, megabytes = (32, _QUICK_MB) if given.quick else (16, 400)
+    shards, megabytes = (32, _QUICK_MB) if parser.parse_args().quick else (16, 400)
     return measured(shards, megabytes)
 
 
@@ -213,29 +230,29 @@ def measured(shards: int, megabytes: int) -> int:
         _assigned(aws, shards)
         put = Putting(aws.endpoint, shards, megabytes)
         rows = put.all()
-        with _child("plain") as process:
-            told = _heard(process)
+        with _child(multiprocessing.get_context("spawn"), read_plainly) as child:
+            told = child.heard()
             plain, read = told["cpu"], told["rows"]
-            _go_on(process)
+            child.go_on()
         print(
             f"{rows:,} records of {_PAYLOAD} B over {shards} shards; plain loop {plain:.2f} CPU s", flush=True
         )
+        like_runs = _like_the_code_server()
         begun = cpu_now()
         subprocess.run(WARM, check=True)
         warm = cpu_now()
         print(f"Spark server's start   {warm - begun}", flush=True)
-        with _child("run") as process:
-            first = _heard(process)["rows"]
+        with _child(like_runs, run_waves) as child:
+            first = child.heard()["rows"]
             started = cpu_now()
             print(f"with the start         {started - warm}; {plain / (started - warm).all:.1f}x", flush=True)
             put.all()
             before = cpu_now()
-            _go_on(process)
-            second = _heard(process)["rows"]
+            child.go_on()
+            second = child.heard()["rows"]
             wave = cpu_now() - before
             print(f"without the start      {wave}; {plain / wave.all:.1f}x", flush=True)
-            _go_on(process)
-            process.wait()
+            child.go_on()
     if not rows == read == first == second:
         sys.exit(f"of {rows:,} records the plain loop read {read:,}, the waves {first:,} and {second:,}")
     without, with_start = (

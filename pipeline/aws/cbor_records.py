@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pipeline.cbor import BYTES, LIST, MAP, TEXT, CborReader, NotCborError
+from pipeline.plain_arrow import of_numpy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,7 +239,7 @@ def _columns(body: bytes, places: dict[str, tuple[_Positions, _Positions]], arri
     every: Any = np.arange(0, 2 * count, 2, dtype=np.int32)
     # Arrow takes room for as many bytes as there are places, each with the bytes of a mean item. So many places of an empty item make
     # that room as large as the body: payloads are most of it, and otherwise they would be moved while they are copied.
-    padded = pa.array(np.append(every, np.full(count, 2 * count - 1, np.int32)))
+    padded = of_numpy(np.append(every, np.full(count, 2 * count - 1, np.int32)), pa.int32())
     values: Any = padded.slice(0, count)
 
     def column(name: str, taken: Any = values) -> Any:

@@ -23,6 +23,7 @@ from pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check
 from pipeline.cbor import LIST, MAP, CborReader, NotCborError, Tagged
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
+from pipeline.plain_arrow import of_numpy, same_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,15 +194,15 @@ def _batch(columns: Columns, millis: Any, key: ShardKey) -> pa.RecordBatch:
 
     schema, count = record_schema(), len(millis)
     arrays: list[Any] = [
-        pa.repeat(key.stream.name, count),
-        pa.repeat(pa.scalar(key.stream.epoch, pa.int64()), count),
-        pa.repeat(key.shard_id, count),
+        same_text(key.stream.name, count),
+        of_numpy(np.full(count, key.stream.epoch, np.int64), pa.int64()),
+        same_text(key.shard_id, count),
         columns.numbers,
         # Sub-sequence number, explicit hash key and decode error are for user records of aggregates, which the stage takes apart.
-        pa.repeat(pa.scalar(0, pa.int64()), count),
+        of_numpy(np.zeros(count, np.int64), pa.int64()),
         columns.keys,
         pa.nulls(count, pa.string()),
-        pa.array(millis * 1000, schema.field("arrival_ts").type),
+        of_numpy(millis * 1000, schema.field("arrival_ts").type),
         columns.data,
         pa.nulls(count, pa.string()),
     ]

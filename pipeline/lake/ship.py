@@ -37,6 +37,7 @@ _EXECUTORS_NEED = (
     "clock.py",
     "errors.py",
     "lake_ports.py",
+    "plain_arrow.py",
     "ports.py",
     "settings",
     "core",

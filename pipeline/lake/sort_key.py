@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.lake_ports import StagingSpec
+from pipeline.plain_arrow import one_text
 
 SORT_KEY = "sort_key"
 
@@ -44,5 +45,5 @@ def sort_keys(sequence: Any, sub: Any) -> Any:
     # A leading zero would make a number longer than a greater one.
     digits = pc.ascii_ltrim(sequence, "0")
     length = pc.utf8_lpad(pc.cast(pc.binary_length(digits), pa.string()), 3, "0")
-    within = pc.fill_null(pc.utf8_lpad(pc.cast(sub, pa.string()), 19, "0"), "0" * 19)
-    return pc.binary_join_element_wise(length, digits, within, ":")
+    within = pc.fill_null(pc.utf8_lpad(pc.cast(sub, pa.string()), 19, "0"), one_text("0" * 19))
+    return pc.binary_join_element_wise(length, digits, within, one_text(":"))

@@ -10,6 +10,7 @@ compiles the modules of a zip anew in each process, for half a CPU second.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -58,6 +59,10 @@ def main() -> None:
     # Workers are forks of this process: modules that are imported here would hide those in the zip of the worker's session.
     for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
         del sys.modules[name]
+    # Python's garbage collector then leaves out what was imported: else each worker looks through it again and again, and so also gets a
+    # copy of most of its memory.
+    gc.collect()
+    gc.freeze()
     signal.signal(signal.SIGALRM, _end_if_idle)
     # A timer, because forked workers don't inherit it.
     signal.setitimer(signal.ITIMER_REAL, _LOOK_EVERY, _LOOK_EVERY)
