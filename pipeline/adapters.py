@@ -286,6 +286,7 @@ class Adapters:
                 cores=worker.spark.tasks,
             ),
             lineage=IcebergLineage(table),
+            landed=IcebergLineage(lake),
         )
 
     def files(self, user: str) -> TableFiles:

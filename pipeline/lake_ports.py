@@ -465,6 +465,8 @@ class ReplayPorts:
     copier: Copier
     lineage: LineageTable
     """The ledgers of the window's own table."""
+    landed: LineageTable
+    """The ledgers of the lake table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------
