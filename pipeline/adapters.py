@@ -292,6 +292,7 @@ class Adapters:
             ),
             lineage=IcebergLineage(table),
             stage=self._window_stage,
+            landed=IcebergLineage(lake),
         )
 
     def files(self, user: str) -> TableFiles:

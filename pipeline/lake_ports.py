@@ -472,6 +472,8 @@ class ReplayPorts:
     """The ledgers of the window's own table."""
     stage: Callable[[], Stage]
     """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
+    landed: LineageTable
+    """The ledgers of the lake table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

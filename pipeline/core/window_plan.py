@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.parse_values import Wanted, Wishes, key_of
 from pipeline.core.position import Positions, reaches
+from pipeline.core.proof_chains import Story
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, Stretch, WindowRange
 
@@ -48,18 +49,33 @@ def is_done(each: WindowRange, target: Positions) -> bool:
     return at is not None and (at.token == each.upto.token or (at.ended and each.upto.ended))
 
 
-def why_not(window: ReplayWindow, source: Positions, target: Positions) -> Iterator[str]:
-    """Why nothing of the window may be copied now: one sentence for each shard that is in the way."""
+def lacks_position(window: ReplayWindow, source: Positions) -> bool:
+    """Whether the lake table has no position of a shard of the window: only its ledgers tell whether it has the shard's records."""
+    return any(source.of(each.key) is None for each in window.ranges)
+
+
+def why_not(
+    window: ReplayWindow, source: Positions, target: Positions, landed: Story | None = None
+) -> Iterator[str]:
+    """Why nothing of the window may be copied now: one sentence for each shard that is in the way. `landed`: the ledgers of the lake table,
+    which are needed where it has no position of a shard."""
     for stream in window.streams:
         if stream not in source.origins:
             yield f"the lake table knows nothing of the stream {stream}: it was rolled back or replaced since the window was made"
     for each in window.ranges:
-        # An ended shard that Kinesis has forgotten has no position any more, and its rows are all there.
-        landed, at = source.of(each.key), target.of(each.key)
-        if landed is not None and not reaches(landed, each.upto):
-            yield f"{each.key}: the lake table is at {landed}, before the window's end {each.upto}: it was rolled back since"
+        stands, at = source.of(each.key), target.of(each.key)
+        if not (_has_landed(each, landed) if stands is None else reaches(stands, each.upto)):
+            yield f"{each.key}: the lake table is at {stands or 'no position'}, before the window's end {each.upto}: it was rolled back since"
         if at is not None and not each.has(at):
             yield f"{each.key}: the window's table is at {at}, which is outside of the window"
+
+
+def _has_landed(each: WindowRange, landed: Story | None) -> bool:
+    """Whether the table has landed the range of a shard of which it has no position. An ended shard that Kinesis has forgotten has none any
+    more, and its rows are all there. A table that was rolled back to before the first of them has none either."""
+    if landed is None:
+        return False
+    return bool(landed.lost) or any(reaches(step.range.upto, each.upto) for step in landed.of(each.key))
 
 
 def _is_in_the_way(each: WindowRange, open_ones: list[WindowRange]) -> bool:

@@ -18,14 +18,15 @@ from pipeline.core.lineage import Kind, LedgerEntry, Range
 from pipeline.core.parse_account import account
 from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
 from pipeline.core.position import Positions
+from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.window import ReplayWindow
-from pipeline.core.window_plan import beginnings, is_done, stretches_of, why_not, wishes_of
+from pipeline.core.window_plan import beginnings, is_done, lacks_position, stretches_of, why_not, wishes_of
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.window_reading import WindowReading, ranges_of
 from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.lake_ports import ReplayPorts, WindowStore
+from pipeline.lake_ports import ReplayPorts, SourceLook, WindowStore
 from pipeline.ports import Clock
 
 
@@ -81,8 +82,7 @@ class Replaying:
                 f"the lake table doesn't exist, so that nothing of the window {window.id} can be copied"
             )
         table.ensure(create=not table.exists())
-        look = source.look()
-        self._check(window, look.positions)
+        look = self._look(window)
         self._begin(window, look.positions)
         wishes = wishes_of(window, table.load().positions)
         plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
@@ -124,9 +124,18 @@ class Replaying:
     def window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)
 
-    def _check(self, window: ReplayWindow, source: Positions) -> None:
+    def _look(self, window: ReplayWindow) -> SourceLook:
+        look, landed = self.ports.source.look(), None
+        if lacks_position(window, look.positions):
+            landed = story_of(self.ports.landed.entries())
+            # Ranges may have landed since the first look: then it lacks their rows.
+            look = self.ports.source.look()
+        self._check(window, look.positions, landed)
+        return look
+
+    def _check(self, window: ReplayWindow, source: Positions, landed: Story | None) -> None:
         target = self.ports.table.load().positions
-        if reasons := list(why_not(window, source, target)):
+        if reasons := list(why_not(window, source, target, landed)):
             raise WrongShape(
                 f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; let the lake table land these records again, or "
                 "make a new window"

@@ -28,7 +28,15 @@ from pipeline.core.parse_values import (
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
-from pipeline.lake_ports import Exchange, ParsedTable, QuarantineTable, Redriver, SourceLook, SourceTable
+from pipeline.lake_ports import (
+    Exchange,
+    ParsedTable,
+    QuarantineTable,
+    Redriver,
+    SourceLook,
+    SourceTable,
+    Surveyor,
+)
 from pipeline.memory.table import MemoryTable
 from pipeline.ports import Clock
 
@@ -150,16 +158,8 @@ Verdict = Callable[[TypedRow], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryParser(Redriver):
-    """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table."""
-
+class MemorySurveyor(Surveyor):
     source: MemoryRows
-    typed: MemoryRows
-    aside: MemoryRows
-    table: MemoryTyped
-    quarantine: MemoryQuarantine
-    verdict: Verdict
-    version: str
     piece: int = 1_000
     """A piece has at most so many rows, and the rest of its last Kinesis record."""
 
@@ -195,6 +195,27 @@ class MemoryParser(Redriver):
             and (bound.high is None or self.source.sort_key(row) < bound.high)
         ]
 
+    def rows_of(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> list[TypedRow]:
+        """What one Spark task reads: the wanted rows of one file."""
+        its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
+        rows = [row for each, bound in its for row in self._within(each, bound)]
+        if len(rows) != unit.rows:
+            raise WrongShape(f"{unit.path} has other rows than were counted")
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryParser(MemorySurveyor, Redriver):
+    """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table; for a replacement, also those of the typed
+    table."""
+
+    typed: MemoryRows
+    aside: MemoryRows
+    table: MemoryTyped
+    quarantine: MemoryQuarantine
+    verdict: Verdict
+    version: str
+
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
     ) -> tuple[Parsed, int]:
@@ -204,18 +225,13 @@ class MemoryParser(Redriver):
         return joined(self._parse(unit, bounds) for unit in plan.units), 0
 
     def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
-        """What one Spark task does: the rows of one file."""
-        its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
-        rows = [row for each, bound in its for row in self._within(each, bound)]
-        if len(rows) != unit.rows:
-            raise WrongShape(f"{unit.path} has other rows than were counted")
-        told = [(row, self.verdict(row)) for row in rows]
+        told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]
         good = [TypedRow(*row[:2], version=self.version) for row, why in told if why == ""]
         bad = [TypedRow(*row[:2], why, self.version) for row, why in told if why]
         return Parsed(
             self.typed.write(self.table.staging_spec().location, good),
             self.aside.write(self.quarantine.staging_spec().location, bad),
-            _counts(good, bad),
+            counts_of(good, bad),
             tuple((unit.first + n, 1) for n, (_, why) in enumerate(told) if why is not None),
         )
 
@@ -230,7 +246,7 @@ class MemoryParser(Redriver):
         rows = [row for each in files for row in self.source.of(each.path) if stays(row)]
         (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
         made = self.source.write(location, rows)
-        return Parsed((), made, _counts((), rows))
+        return Parsed((), made, counts_of((), rows))
 
 
 def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterator[Piece]:
@@ -242,7 +258,7 @@ def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterato
             start = end
 
 
-def _counts(good: Collection[TypedRow], bad: Collection[TypedRow]) -> tuple[ShardCount, ...]:
+def counts_of(good: Collection[TypedRow], bad: Collection[TypedRow]) -> tuple[ShardCount, ...]:
     keys = {row.key for row in (*good, *bad)}
     return tuple(
         ShardCount(key, sum(row.key == key for row in good), sum(row.key == key for row in bad))

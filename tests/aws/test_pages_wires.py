@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,3 +209,26 @@ def test_the_children_of_a_cbor_answer_are_those_of_the_json_answer():
         == decode_answer(in_json([], ChildShards=[child], MillisBehindLatest=0), KEY, NOW).children
         != ()
     )
+
+
+_POOLS: list[pa.ProxyMemoryPool] = []
+"""Kept, because memory that Arrow got from a pool must not outlive the pool."""
+
+
+def _requests_for_memory(payload: int) -> int:
+    """How often Arrow asked for memory, or for more of it, while it took the fields of 300 records out of an answer."""
+    record = {"SequenceNumber": "1" * 56, "PartitionKey": "k", "ApproximateArrivalTimestamp": 1_700_000_000}
+    body = cbor_answer([{**record, "Data": bytes(payload)} for _ in range(300)], Spelling())
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    try:
+        assert records_in_bulk(body, body.index(b"Records") + len(b"Records")) is not None
+        return pool.num_allocations()
+    finally:
+        pa.set_memory_pool(before)
+
+
+def test_large_payloads_have_their_room_at_once_and_arent_moved_while_they_are_copied():
+    # Without payloads, all fields have room enough from the start.
+    assert _requests_for_memory(10_000) == _requests_for_memory(0)

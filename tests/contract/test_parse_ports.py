@@ -1,6 +1,6 @@
 """What every implementation of the ports of typed tables promises. On Iceberg, Spark's work is done in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +9,13 @@ import pytest
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.core.parse_account import aside_name
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.parse_account import account, aside_name
 from pipeline.core.parse_values import (
     Bound,
+    Piece,
     SurveyOrder,
+    Wanted,
     WaveLimits,
     WavePlan,
     Wishes,
@@ -22,7 +24,9 @@ from pipeline.core.parse_values import (
 )
 from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Position
+from pipeline.core.redrive_chain import chain_of, next_link
 from pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
+from pipeline.core.replace_plan import check_copied, leaving_of, order_of
 from pipeline.core.stream import ShardKey
 from pipeline.duties.compacting import Compacting
 from pipeline.duties.next_wave import plan_next
@@ -31,21 +35,24 @@ from pipeline.duties.settling import Settling
 from pipeline.errors import WrongShape
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake_ports import LiveTable, Redriver, Rewriter, SourceTable
+from pipeline.lake_ports import Copier, LandingTable, LiveTable, Redriver, Rewriter, SourceTable
 from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.parse import MemoryParser, MemoryQuarantine, MemoryRows, MemorySourceTable, MemoryTyped
 from pipeline.memory.table import MemoryTable
+from pipeline.memory.windows import MemoryCopier
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
-from tests.lake.parsings import BAD, SETTINGS, A, B, Bed, good
+from tests.lake.parsings import BAD, SETTINGS, A, B, good
+from tests.lake.windows import InProcess as InProcessCopier
+from tests.lake.windows import WindowBed
 
 ALL = WaveLimits(1_000, 2**30)
 
 
 class OnIceberg:
     def __init__(self, folder: Path) -> None:
-        self._bed = Bed(folder)
+        self._bed = WindowBed(folder)
         self.clock: StandingClock = self._bed.clock
         self.source: SourceTable = IcebergSource(self._bed.lake.iceberg)
         table = self._bed.typed()
@@ -58,6 +65,13 @@ class OnIceberg:
         self.redriver: Redriver = replace(self._bed.parser, source=self._bed.quarantine)
         self.live: LiveTable = IcebergLive(iceberg)
         self.rewriter: Rewriter = InProcessRewriter(iceberg)
+        self.typed: SourceTable = IcebergSource(table)
+        self.leaver: Redriver = replace(self._bed.parser, source=self._bed.typed)
+        copies = self._bed.own_table("w")
+        copies.ensure(create=True)
+        self.copies: SourceTable = IcebergSource(copies)
+        self.copier: Copier = InProcessCopier(bed=self._bed, table=copies)
+        self.copied: LandingTable = copies
 
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
@@ -90,6 +104,12 @@ class InMemory:
         self.redriver: Redriver = replace(parser, source=aside)
         self.live: LiveTable = MemoryLive(self.quarantine)
         self.rewriter: Rewriter = MemoryRewriter(aside.rows, self.clock)
+        self.typed: SourceTable = MemorySourceTable(self.table, typed)
+        self.leaver: Redriver = replace(parser, source=typed)
+        rows, copies = MemoryRows(self.clock), MemoryTyped(self.clock, "copies")
+        self.copies: SourceTable = MemorySourceTable(copies, rows)
+        self.copier: Copier = MemoryCopier(source=landed, copies=rows, table=copies)
+        self.copied: LandingTable = copies
 
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._wrong |= {number for number, fits in records.items() if not fits}
@@ -256,3 +276,57 @@ def rows_that_are_not_selected_are_copied(made: Made) -> None:
         assert [(c.key, c.aside) for c in copied.counts] == kept
         assert sum(file.rows for file in copied.aside) == plan.kept
     assert made.redriver.survey(plan_look(look.files, look.positions, Selection(reason="another"))) == ()
+
+
+def spanned(pieces: Iterable[Piece]) -> tuple[str, str, int]:
+    """The first and the last of these rows of a shard, and how many there are. They may be in any number of files."""
+    its = [(piece.first, piece.last, piece.rows) for piece in pieces if piece.key == A]
+    return min(first for first, _, _ in its), max(last for _, last, _ in its), sum(n for _, _, n in its)
+
+
+def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_when_a_window_replaces_them(
+    made: Made,
+):
+    made.land(A, {4: True, 5: True})
+    wave(made)
+    look = made.typed.look()
+    order = order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
+    pieces = made.leaver.survey(order)
+    assert spanned(pieces) == (key(3), key(4), 2)
+    leaving = leaving_of(look.files, pieces)
+    copied = made.leaver.copy_unselected(leaving.files, order.bounds, [STREAM])
+    check_copied(leaving, copied)
+    assert [(c.key, c.aside) for c in copied.counts] == [(A, 2)]
+    # The commit exchanges the files. The rows that stay are there once, and those of the range are gone.
+    gone = tuple(file.path for file in leaving.files)
+    replay = Range(Kind.REPLAY, A, Position(1), Position(4), run="r", claim="r")
+    raised = Range(Kind.GENERATION, chain_of(A), None, next_link(None), run="r", claim="r")
+    files = tuple(replace(file, shards=frozenset({A})) for file in copied.aside)
+    proposal = Proposal((replay, raised), files, whole=True, gone=gone)
+    assert not made.table.commit(proposal).landing.refused
+    everything = order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
+    assert spanned(made.leaver.survey(everything)) == (key(1), key(5), 2)
+    # A second commit that removes the same files is refused as a whole.
+    again = replace(raised, after=next_link(None), upto=Position(2))
+    refused = made.table.commit(replace(proposal, ranges=(replay, again), files=())).landing.refused
+    assert {each.range.key for each in refused} == {A, chain_of(A)}
+
+
+def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(made: Made):
+    look = made.source.look()
+    wanted = (Wanted(A, Position(1), Position(3), floor=key(1)), Wanted(B, None, Position(10), floor=""))
+    wishes = Wishes(wanted, streams=(STREAM,))
+    plan = plan_next(wishes, look, surveyor=made.copier, limits=ALL, others=False)
+    copied = made.copier.copy(plan)
+    assert [(c.key, c.parsed, c.aside) for c in copied.counts] == [(A, 2, 0), (B, 1, 0)]
+    assert (copied.aside, sum(file.rows for file in copied.files)) == ((), 3)
+    account(plan, copied, dropped_as="", version="", schema=0)
+    ranges = tuple(
+        Range(Kind.COPIED, each.key, None, each.upto, run="r", claim="r", rows=each.rows)
+        for each in plan.ranges
+    )
+    origins = tuple(look.positions.origins.items())
+    assert not made.copied.commit(Proposal(ranges, copied.files, origins, whole=True)).landing.refused
+    files = made.copies.look().files
+    assert sum(file.rows for file in files) == 3
+    assert key(2) in {file.low for file in files}

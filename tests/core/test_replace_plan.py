@@ -7,7 +7,16 @@ import pytest
 from pipeline.core.accounting import Accounting
 from pipeline.core.batch import StagedFile
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.parse_values import Bound, Parsed, Piece, PlannedRange, ShardCount, SourceFile, WavePlan
+from pipeline.core.parse_values import (
+    Bound,
+    Parsed,
+    Piece,
+    PlannedRange,
+    ShardCount,
+    SourceFile,
+    SurveyOrder,
+    WavePlan,
+)
 from pipeline.core.position import Position, Positions
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.redrive_chain import chain_of
@@ -22,6 +31,7 @@ from pipeline.core.replace_plan import (
     is_carried_out,
     leaving_of,
     order_of,
+    whole_order,
     why_not_replaced,
     with_removed,
 )
@@ -65,6 +75,9 @@ def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():
     ]
     assert done_of(entries, WINDOW) == Positions({}, {A: Position(6)})
     assert done_of([], WINDOW) == Positions({}, {A: Position(2)})
+    # What a later commit replaces of one shard changes nothing about the other one.
+    entries.append(entry(4, a_replay(B, 0, 3)))
+    assert done_of(entries, WINDOW) == Positions({}, {A: Position(6), B: Position(3)})
 
 
 def test_what_the_typed_table_or_the_lake_table_has_not_reached_is_in_the_way():
@@ -78,6 +91,9 @@ def test_what_the_typed_table_or_the_lake_table_has_not_reached_is_in_the_way():
     assert [why.split(",")[0] for why in why_not_replaced(WINDOW, ENDS, behind)] == [
         f"{A}: the typed table is at 8",
         f"{B}: the typed table is at no position",
+    ]
+    assert list(why_not_replaced(WINDOW, ENDS, Positions({}, {A: Position(9)}))) == [
+        f"{B}: the typed table is at no position, before the window's end 7; parse these records first (`headrace parse`)"
     ]
 
 
@@ -98,8 +114,12 @@ def test_only_files_that_may_have_rows_of_the_ranges_are_looked_at():
     files = [a_file("below", 1, 2), a_file("in", 2, 3), a_file("above", 5, 6), SourceFile("unknown", 1)]
     order = order_of([(A, Position(2), Position(4))], files, (A.stream,))
     assert set(order.files) == {"in", "unknown"}
-    assert order.bounds == (Bound(A, f"001:2:{0:019}", "001:4;"),)
-    assert (order.others, order.ceiling) == (False, None)
+    bounds = (Bound(A, f"001:2:{0:019}", "001:4;"),)
+    assert order == SurveyOrder(order.files, bounds, frozenset(), (A.stream,), None, others=False)
+    whole = whole_order(WINDOW, files)
+    assert set(whole.files) == {"below", "in", "above", "unknown"}
+    both = (Bound(A, f"001:2:{0:019}", "001:9;"), Bound(B, "", "001:7;"))
+    assert whole == SurveyOrder(whole.files, both, frozenset(), WINDOW.streams, None, others=False)
 
 
 def test_a_file_leaves_with_all_of_its_rows_and_the_others_are_kept():
@@ -108,16 +128,30 @@ def test_a_file_leaves_with_all_of_its_rows_and_the_others_are_kept():
     assert [each.path for each in found.files] == ["one", "two"]
     assert (found.kept, found.rows_of(A), found.rows_of(B)) == (4, 4, 2)
     check_copied(found, Parsed(counts=(ShardCount(A, aside=4),)))
-    with pytest.raises(WrongShape, match="4 rows of other records, and 3 were copied"):
+    with pytest.raises(WrongShape) as refused:
         check_copied(found, Parsed(counts=(ShardCount(A, aside=3),)))
+    assert str(refused.value) == (
+        "the files that a replacement takes have 4 rows of other records, and 3 were copied. Nothing was committed; report this as an error of "
+        "Headrace"
+    )
 
 
 def test_a_whole_window_has_to_be_there_as_its_ledgers_state_it():
     check_whole(WINDOW, [a_piece(3, rows=6)])
-    with pytest.raises(WrongShape, match="its ledgers state 6: rows were removed"):
+    with pytest.raises(WrongShape) as refused:
         check_whole(WINDOW, [a_piece(3, rows=5)])
-    with pytest.raises(WrongShape, match="ledgers stated 6 when the window was made: a person has moved"):
+    assert str(refused.value) == (
+        "the lake table has 5 rows of the landings of the window w, and its ledgers state 6: rows were removed since they landed (upkeep.retention, another "
+        "engine). Nothing was replaced, because the typed table may have rows that can't be made again; make a window of records that are all "
+        "there"
+    )
+    with pytest.raises(WrongShape) as refused:
         check_whole(WINDOW, [a_piece(3, rows=7)])
+    assert str(refused.value) == (
+        f"the lake table has 7 rows of the landings of the window w, and its ledgers stated {WINDOW.rows} when the window was made: a person has moved "
+        "the position of a shard back since, or another engine has inserted rows. Nothing was replaced, because the typed table would have rows "
+        "twice"
+    )
 
 
 def landings(*ends: tuple[int, int]) -> Story:
@@ -173,6 +207,19 @@ def test_no_row_leaves_whose_record_the_lake_table_lacks(
         assert not is_refused
 
 
+@pytest.mark.parametrize(("after", "told"), [(None, "the start"), (Position(2), "2")])
+def test_a_replacement_that_would_lose_rows_tells_which_and_what_to_do(after: Position | None, told: str):
+    plan = WavePlan((PlannedRange(A, after, Position(9), rows=1, first=f"001:3:{0:019}"),))
+    # The rows of another shard, whose records are all there, say nothing of this one.
+    leaving = Leaving(pieces=(a_piece(3), a_piece(1, key=B)))
+    with pytest.raises(WrongShape) as refused:
+        check_covered(plan, leaving, Leaving())
+    assert str(refused.value) == (
+        f"of {A} after {told} up to 9, 2 rows would leave the typed table and its quarantine table, and the lake table doesn't have all of their "
+        "records any more (1 row). Nothing of this wave was replaced; make a window of records that are all there"
+    )
+
+
 def test_the_accounting_of_a_replacement_tells_its_window_and_the_rows_that_left():
     told = with_removed(
         {A: Accounting(3, 3)}, "w", typed=Leaving(pieces=(a_piece(3),)), aside=Leaving(pieces=(a_piece(4),))
@@ -195,3 +242,11 @@ def test_the_quarantine_table_gets_the_new_rows_and_those_that_stay_in_exchange_
         B: Accounting(1, 0, 1, aside=("d/kept",), taken=("d/old",)),
     }
     assert all(each.is_complete for each in found.values())
+    # Of a shard of which the exchanged files have no other row, only the new rows come.
+    found = for_quarantine(
+        {A: Accounting(5, 4, 1, aside=("d/new",))},
+        Parsed(aside=(a_staged("t/d/new", A),)),
+        Parsed(),
+        Leaving(),
+    )
+    assert found == {A: Accounting(1, 0, 1, aside=("d/new",))}

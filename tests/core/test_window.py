@@ -15,7 +15,7 @@ from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.window_making import Asked, Made, Numbers, OfRun, OfSnapshot, make_window
-from pipeline.core.window_plan import beginnings, is_done, why_not, wishes_of
+from pipeline.core.window_plan import beginnings, is_done, lacks_position, why_not, wishes_of
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -320,13 +320,31 @@ def test_a_window_is_refused_where_the_lake_table_is_behind_it():
     window = a_window(PARENT)
     assert list(why_not(window, Positions(ORIGINS, {A: at(20)}), Positions())) == []
     assert list(why_not(window, Positions(ORIGINS, {A: at(30)}), Positions())) == []
-    assert list(why_not(window, Positions(ORIGINS), Positions())) == []
     for copied in (at(10), at(15), at(20)):
         assert list(why_not(window, Positions(ORIGINS, {A: at(30)}), Positions(shards={A: copied}))) == []
     (behind,) = why_not(window, Positions(ORIGINS, {A: at(19)}), Positions())
     assert "rolled back" in behind
     (unknown,) = why_not(window, Positions(shards={A: at(20)}), Positions())
     assert "knows nothing of the stream" in unknown
+
+
+def test_where_the_lake_table_has_no_position_of_a_shard_its_ledgers_tell_whether_it_has_the_rows():
+    window = a_window(PARENT)
+    nowhere, empty = Positions(ORIGINS), Positions()
+    assert lacks_position(window, nowhere)
+    assert not lacks_position(window, Positions(ORIGINS, {A: at(30)}))
+    # Kinesis has forgotten the ended shard, and its position is gone.
+    landed = (a_range(A, None, at(15)), a_range(A, at(15), at(20)))
+    assert list(why_not(window, nowhere, empty, story(*landed))) == []
+    # A part of the ledgers is lost, maybe the one that would tell.
+    assert list(why_not(window, nowhere, empty, story(lost=(7,)))) == []
+    # The table was rolled back to before the shard's first records, or to before the last ones of the window.
+    for left in (None, story(), story(landed[0]), story(a_range(B, None, at(20)))):
+        (why,) = why_not(window, nowhere, empty, left)
+        assert (
+            why
+            == f"{A}: the lake table is at no position, before the window's end 20: it was rolled back since"
+        )
 
 
 def test_a_window_that_ends_within_the_lake_tables_last_record_is_within_reach():

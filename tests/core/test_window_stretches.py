@@ -168,7 +168,7 @@ def test_a_stretch_up_to_an_end_is_open_until_the_shard_has_ended():
     (each,) = window.ranges
     for stands in (at(10), at(25)):
         assert wave_at(window, stands)[1] == [each.stretches[0]]
-        assert list(why_not(window, Positions(ORIGINS), Positions(shards={A: stands}))) == []
+        assert list(why_not(window, Positions(ORIGINS, {A: ended}), Positions(shards={A: stands}))) == []
         assert not is_done(each, Positions(shards={A: stands}))
     assert is_done(each, Positions(shards={A: at(25, ended=True)}))
 

@@ -1,12 +1,15 @@
 """A process that parses new records, those in quarantine, or those of the newest window, and that SIGKILL ends at a named place.
 
-python -m tests.lake.parsing_process FOLDER wave|redrive|replace PLACE VERSION python|spark
+python -m tests.lake.parsing_process FOLDER wave|unique|redrive|replace PLACE VERSION python|spark
+
+unique: a wave of a target that lands each event once, by its id.
 """
 
 import os
 import signal
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from pipeline.core.batch_context import BatchContext
@@ -17,6 +20,7 @@ from pipeline.lake.parse_frame import Frames
 from pipeline.lake.redrive import SparkRedriver
 from pipeline.lake.session import spark_session
 from pipeline.settings.model import SparkSettings
+from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake.parsings import Bed, good
 from tests.lake.replacements import ReplaceBed
 from tests.lake.tables import after_next_swap, before_next_swap
@@ -39,13 +43,19 @@ def bed_of(folder: Path, version: str) -> ReplaceBed:
     return bed
 
 
+def once(settings: ParseSettings) -> ParseSettings:
+    return replace(settings, unique=UniqueSettings(by="id", within=timedelta(hours=1)))
+
+
 def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
     bed = bed_of(Path(folder), version)
+    if kind == "unique":
+        bed.settings = once(bed.settings)
     duty: Parsing | Redriving | Replacing
     if kind == "replace":
         duty = bed.replacing(bed.windowing().windows.all()[-1].window)
     else:
-        duty = bed.parsing() if kind == "wave" else bed.redriving()
+        duty = bed.redriving() if kind == "redrive" else bed.parsing()
     duty = _on_spark(bed, duty) if engine == "spark" else duty
     duty = replace(duty, on_arrow=lambda arrow: _die() if arrow == place else None)
     table = duty.ports.table if isinstance(duty, Replacing) else duty.table

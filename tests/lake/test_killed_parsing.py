@@ -13,7 +13,7 @@ from pipeline.core.lineage import Kind
 from pipeline.core.window_making import Numbers
 from pipeline.lake import read
 from pipeline.lake.session import DISCOVERY
-from tests.lake.parsing_process import NOWHERE, PLACES, WRONG, bed_of
+from tests.lake.parsing_process import NOWHERE, PLACES, WRONG, bed_of, once
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.replacements import ReplaceBed
 from tests.spark import SparkServer
@@ -132,3 +132,40 @@ def test_a_replacement_that_is_killed_anywhere_leaves_the_old_rows_or_the_new_on
     bed.check()
     assert set(bed.aside()) == {3, 6, 10, 11}
     assert {number for number, (_, version) in bed.aside().items() if version == "2"} == {3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "engine"),
+    [*((place, "python") for place in PLACES), ("staged", "spark"), ("committed", "spark")],
+)
+def test_a_process_that_lands_each_event_once_and_is_killed_leaves_out_no_event_and_no_second_row(
+    request: pytest.FixtureRequest, tmp_path: Path, place: str, engine: str
+):
+    server = request.getfixturevalue("spark_server") if engine == "spark" else None
+    bed = bed_of(tmp_path, "1")
+    bed.settings = once(bed.settings)
+    # Events 1 and 2 are in the typed table. Then they come again by the other shard, with a new event that both shards have.
+    bed.land(A, {1: good(1), 2: good(2), 3: BAD})
+    bed.catch_up()
+    bed.land(B, {10: good(2), 11: good(3), 12: BAD})
+    bed.land(A, {4: good(3), 5: good(4), 6: good(4)})
+    before = bed.parsed(), bed.set_aside()
+
+    assert process(tmp_path, "unique", place, "1", server) == -signal.SIGKILL
+
+    if PLACES.index(place) < PLACES.index("decided"):
+        assert (bed.parsed(), bed.set_aside()) == before
+    # Event 4 comes once more, by the other shard, before another process goes on.
+    bed.land(B, {13: good(4), 14: good(5)})
+    assert process(tmp_path, "unique", NOWHERE, "1", server) == 0
+
+    ids = sorted(row["id"] for row in read.rows(bed.typed(), ("id",)).to_pylist())
+    assert ids == [1, 2, 3, 4, 5]
+    assert {number for _, number, _ in bed.set_aside()} == {3, 12}
+    ranges = [each for page in bed.typed().pages() for each in page.ranges]
+    told = [read_accounting(each.why) for each in ranges]
+    assert all(each.is_complete for each in told)
+    assert sum(each.rows for each in told) == len(bed.landed()) == 11
+    assert sum(each.dropped.get("duplicate", 0) for each in told) == 4
+    assert bed.parsing().settling.is_settled()

@@ -259,6 +259,22 @@ def test_a_window_of_records_that_were_rolled_back_is_refused(bed: WindowBed):
     assert numbers(bed, window) == [1, 2]
 
 
+def test_a_window_is_refused_also_where_the_rollback_took_the_position_of_its_shard(bed: WindowBed):
+    bed.land(A, {1: good(1)})
+    bed.land(B, {11: good(11), 12: good(12)})
+    for asked in (ALL, Numbers(B.shard_id, 11, 11)):
+        window = bed.window(asked)
+        bed.lake.rollback(1)
+        assert bed.lake.handle().load().positions.of(B) is None
+        with pytest.raises(
+            WrongShape, match=r"is at no position, before the window's end .* it was rolled back since"
+        ):
+            bed.copy(window)
+        bed.land(B, {11: good(11), 12: good(12)})
+        bed.copy(window)
+        assert numbers(bed, window) == ([1, 11, 12] if asked is ALL else [11])
+
+
 def test_rows_that_are_gone_from_the_lake_table_are_told(bed: WindowBed):
     bed.land(A, {1: good(1)}, arrival=NOON - DAY)
     bed.land(A, {2: good(2)})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,8 @@ from pipeline.clock import SystemIds
 from pipeline.core.batch import BatchLimits
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
-from pipeline.core.window import ReplayWindow, window_table
+from pipeline.core.position import Position, Start
+from pipeline.core.window import ReplayWindow, WindowRange, window_table
 from pipeline.core.window_making import Asked
 from pipeline.duties.replaying import Replaying
 from pipeline.duties.window_reading import WindowReading
@@ -24,9 +26,28 @@ from pipeline.lake.window_table import IcebergWindows
 from pipeline.lake_ports import Copier, ReplayPorts, Stage
 from pipeline.ports import ShardSource
 from pipeline.settings.model import Settings, StreamSettings
+from tests.lake.files import NOON, a_key
 from tests.lake.parsings import Bed, Killed
 
 SETTINGS = Settings(application="windows-app", streams=(StreamSettings(name="orders"),))
+
+
+def a_window(name: str) -> ReplayWindow:
+    first = Position(10**55 + 7, 3, arrival=NOON)
+    last = Position(10**55 + 9, ended=True, children=("shardId-2",), start=Start(NOON))
+    return ReplayWindow(
+        id=name,
+        application="app",
+        made=datetime(2026, 1, 31, 12, 0, 0, 123456, UTC),
+        by="somebody on a host",
+        how="what run r landed",
+        ranges=(
+            WindowRange(a_key(0), None, last, rows=3, bytes=30),
+            WindowRange(a_key(1), first, last, ("shardId-0",), is_whole=False),
+        ),
+        missing=("something is out of reach",),
+        oldest_day=date(2026, 1, 30),
+    )
 
 
 @dataclass(kw_only=True)
@@ -69,20 +90,21 @@ class WindowBed(Bed):
         return self.windowing().create(asked, how="a test")
 
     def table_of(self, window: ReplayWindow) -> IcebergTable:
-        return self._table(window.id)
+        return self.own_table(window.id)
 
-    def _table(self, window: str) -> IcebergTable:
+    def own_table(self, window: str) -> IcebergTable:
         name = window_table(self.lake.name, window)
         return IcebergTable(self.lake.properties, name, state=self.state, clock=self.clock)
 
     def ports_of(self, window: str) -> ReplayPorts:
-        table = self._table(window)
+        table = self.own_table(window)
         return ReplayPorts(
             source=IcebergSource(self.lake.handle()),
             table=table,
             copier=InProcess(bed=self, table=table),
             lineage=IcebergLineage(table),
             stage=self.stage,
+            landed=IcebergLineage(self.lake.handle()),
         )
 
     def replaying(

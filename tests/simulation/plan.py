@@ -81,6 +81,10 @@ class TypedPlan:
     redrives: float = 0.0
     upkeep: float = 0.0
     """Between two compactions of a typed table and its quarantine table."""
+    windows: float = 0.0
+    """Between two windows whose rows are replaced in a typed table."""
+    copies: float = 0.0
+    """Between two windows that are copied into tables of their own."""
     cut: float = 0.0
     """The share of the arrows at which a run is killed."""
 
@@ -330,6 +334,9 @@ def parsed(rng: Random) -> TypedPlan:
         redrives=rng.choice((0.0, rng.uniform(10.0, 120.0), rng.uniform(10.0, 120.0))),
         upkeep=rng.choice((0.0, rng.uniform(20.0, 120.0))),
         cut=rng.choice((0.0, _between(rng, 0.01, 0.2), _between(rng, 0.01, 0.2))),
+        # Drawn last: what was drawn before there were windows stays as it was.
+        windows=rng.choice((0.0, rng.uniform(20.0, 150.0), rng.uniform(20.0, 150.0))),
+        copies=rng.choice((0.0, 0.0, rng.uniform(60.0, 250.0))),
     )
 
 

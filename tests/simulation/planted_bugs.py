@@ -10,6 +10,7 @@ from tests.simulation.once_unseen import ONCE_UNSEEN
 from tests.simulation.planted import a_bug
 from tests.simulation.rewriting_bugs import REWRITING
 from tests.simulation.typed_bugs import TYPED
+from tests.simulation.window_bugs import WINDOWS
 
 _CHECKPOINT_WRITE: Final = """f"landed up to {at}",
         holder=me,
@@ -452,5 +453,6 @@ BUGS: Final = {
         *REWRITING,
         *AGGREGATES,
         *TYPED,
+        *WINDOWS,
     )
 }

@@ -1,4 +1,5 @@
-"""Runs that parse, settle and redrive beside a fleet that lands, with faults at every call. Each row ends in one place (I38)."""
+"""Runs that parse, settle, redrive, replace and copy beside a fleet that lands, with faults at every call. Each row ends in one place (I38),
+and is there as the code wrote it that decided last (I39)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,17 @@ FAULTS = Mix(
     slow=0.02,
     hung=0.02,
 )
-TYPED = TypedPlan(targets=2, every=10.0, rows=20, deploys=30.0, redrives=30.0, upkeep=40.0, cut=0.05)
+TYPED = TypedPlan(
+    targets=2,
+    every=10.0,
+    rows=20,
+    deploys=30.0,
+    redrives=30.0,
+    upkeep=40.0,
+    cut=0.05,
+    windows=25.0,
+    copies=40.0,
+)
 PLAN = Plan(
     seed=1,
     shards=2,
@@ -43,6 +54,7 @@ def test_each_row_ends_in_one_place_whatever_happens_to_the_runs_that_parse():
     assert outcome.violation is None, failure_text(outcome)
     assert outcome.landed > 50
     assert {"deployed", "cut", "typed_failed"} <= outcome.happened.keys()
+    assert {"replaced", "copied", "window_cancelled"} <= outcome.happened.keys()
     assert any("mended" in str(line) and " 0 mended" not in str(line) for line in outcome.history)
 
 

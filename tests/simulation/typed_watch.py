@@ -17,9 +17,11 @@ from pipeline.core.parse_values import end_of, key_of
 from pipeline.core.position import Position, Positions
 from pipeline.core.redrive_chain import is_chain
 from pipeline.core.stream import ShardKey
+from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
 from pipeline.memory.table import MemoryTable, Snapshot
 from pipeline.ports import Clock
+from tests.simulation.replacement_watch import ReplacementWatch
 from tests.simulation.truth import Violation
 
 if TYPE_CHECKING:
@@ -60,13 +62,14 @@ class TypedWatch:
         self.name = name
         self.rules = rules
         self._stop_above = stop_above
-        clock, sub = self._world.clock, self._sub
+        clock, sub = self._world.clock, self.sub
         self.landed_rows = MemoryRows(clock, self._world.stage.rows, sub)
         self.typed_rows, self.aside_rows = MemoryRows(clock, sub=sub), MemoryRows(clock, sub=sub)
         self.table = WatchedTyped(self, clock, f"{name}/data")
         self.quarantine = WatchedQuarantine(self, clock, f"{name}_quarantine/data", self.aside_rows)
-        self.done: dict[_Row, str] = {}
-        """The rows that commits have parsed or dropped, with the word for it."""
+        self.lineage, self.aside_lineage = MemoryLineage(self.table), MemoryLineage(self.quarantine)
+        self.done: dict[_Row, TypedRow | None] = {}
+        """The rows that commits have parsed, as the last one of them has written each. None: dropped."""
         self.aside: dict[_Row, TypedRow] = {}
         """The rows that commits have decided to be in quarantine."""
         self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
@@ -77,6 +80,7 @@ class TypedWatch:
         """All rows that the lake table ever had; a rollback may have taken some from it."""
         self._seen = 0
         """How many snapshots of the lake table `_ever` has."""
+        self.replacements = ReplacementWatch(self, fleet.windows.window)
 
     def swap(
         self, made: Snapshot, swap: Callable[[Snapshot], bool], judge: Callable[[Snapshot, str], None]
@@ -93,7 +97,7 @@ class TypedWatch:
 
         return now() if task is None else self._fleet.faults.at_swap(task.process, now, lambda: None)
 
-    def _sub(self, key: ShardKey, number: int) -> int:
+    def sub(self, key: ShardKey, number: int) -> int:
         return self._world.truth.shards[key].subs.get(number, 0)
 
     def _broken(self, why: str, key: ShardKey | None = None) -> Violation:
@@ -103,13 +107,18 @@ class TypedWatch:
 
     def judge_typed(self, made: Snapshot, by: str) -> None:
         self._judge_positions(self.table, made)
-        if made.replaced:
+        if made.replaced and not made.page.ranges:
             self._judge_rewrite(self.typed_rows, made)
+            return
+        if any(each.kind is Kind.REPLAY for each in made.page.ranges):
+            self.replacements.judge(made)
+            self.judge_stop(read_accounting(each.why) for each in made.page.ranges if not each.moves)
+            self._note_state(made, by)
             return
         good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
         told = {each.key: read_accounting(each.why) for each in made.page.ranges}
         names = sorted({name for each in told.values() for name in each.aside})
-        bad = _by_key(row for name in names for row in self.aside_rows.of(self._aside_path(name)))
+        bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
         for each in parsed:
             self._judge_parsed(each, told[each.key], good.pop(each.key, []), bad.pop(each.key, []))
@@ -120,13 +129,16 @@ class TypedWatch:
             raise self._broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
         for each in parsed:
             self._judge_parents(each)
-        self._judge_stop(told.values())
+        self.judge_stop(told.values())
+        self._note_state(made, by)
+
+    def _note_state(self, made: Snapshot, by: str) -> None:
         tokens = _tokens(made.positions)
         if tokens not in self._states:
             self._states[tokens] = len(self._states), Counter(self.aside.values())
         self._world.note(by, f"{self.name}: {len(self.done)} rows done, {len(self.aside)} set aside")
 
-    def _aside_path(self, name: str) -> str:
+    def aside_path(self, name: str) -> str:
         return f"{self.quarantine.staging_spec().location}/{name}"
 
     def _judge_parsed(self, each: Range, told: Accounting, good: list[TypedRow], bad: list[TypedRow]) -> None:
@@ -134,7 +146,7 @@ class TypedWatch:
         low, high = key_of(each.after), end_of(each.upto)
 
         def is_within(number: int) -> bool:
-            return low < self._key_of(key, number) < high
+            return low < self.key_of_row(key, number) < high
 
         if len(found) < len(good) + len(bad):
             raise self._broken(f"a row of {key} is twice in one commit", key)
@@ -146,7 +158,7 @@ class TypedWatch:
             raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
         # The rest of an aggregate may land after the wave has looked, where the position was adopted inside of it.
         stop, there = key_of(each.upto), self.landed(key)
-        rest = sorted(n for n in self.ever(key) - found if is_within(n) and self._key_of(key, n) <= stop)
+        rest = sorted(n for n in self.ever(key) - found if is_within(n) and self.key_of_row(key, n) <= stop)
         dropped = [n for n in rest if self.rules(told.version, TypedRow(key, n)) is None]
         if lost := sorted(there.intersection(rest).difference(dropped)):
             raise self._broken(f"row {lost[0]} of {key} was passed over", key)
@@ -158,11 +170,11 @@ class TypedWatch:
         for row in chain(good, bad):
             if row.version != told.version or self.rules(row.version, row) != row.reason:
                 raise self._broken(f"version {told.version} decides otherwise about {row}", key)
-        self.done.update(((key, row.number), "parsed") for row in good)
-        self.done.update(((key, number), "dropped") for number in dropped)
+        self.done.update(((key, row.number), row) for row in good)
+        self.done.update(((key, number), None) for number in dropped)
         self.aside.update(((key, row.number), row) for row in bad)
 
-    def _key_of(self, key: ShardKey, number: int) -> str:
+    def key_of_row(self, key: ShardKey, number: int) -> str:
         return self.landed_rows.sort_key(TypedRow(key, number))
 
     def _judge_redriven(
@@ -172,7 +184,7 @@ class TypedWatch:
         bad: dict[ShardKey, list[TypedRow]],
     ) -> None:
         names = sorted({name for each in told for name in each.taken})
-        taken = [row[:2] for name in names for row in self.aside_rows.of(self._aside_path(name))]
+        taken = [row[:2] for name in names for row in self.aside_rows.of(self.aside_path(name))]
         if gone := sorted(set(taken) - self.aside.keys()):
             raise self._broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
         rows = [*chain(*good.values()), *chain(*bad.values())]
@@ -188,7 +200,7 @@ class TypedWatch:
             if self.rules(row.version, row) != "":
                 raise self._broken(f"version {row.version} doesn't mend {row}", row.key)
             del self.aside[row[:2]]
-            self.done[row[:2]] = "parsed"
+            self.done[row[:2]] = row
 
     def _judge_parents(self, each: Range) -> None:
         """I3: no row of a shard comes before one of its parents."""
@@ -201,7 +213,7 @@ class TypedWatch:
                     "I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name
                 )
 
-    def _judge_stop(self, told: Iterable[Accounting]) -> None:
+    def judge_stop(self, told: Iterable[Accounting]) -> None:
         told = [each for each in told if not each.taken]
         aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
         if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
@@ -212,7 +224,7 @@ class TypedWatch:
     def _judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
         """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
         below = Positions() if made.parent is None else table.snapshots[made.parent].positions
-        moved = {each.key: each for each in made.page.ranges}
+        moved = {each.key: each for each in made.page.ranges if each.moves}
         for key in sorted({*below.shards, *made.positions.shards}):
             was, now, each = below.of(key), made.positions.of(key), moved.get(key)
             if now is None or _token(was) != _token(each.after if each else was):
@@ -281,10 +293,16 @@ class TypedWatch:
             for key, number in self._world.stage.rows[file.path]:
                 if takes(key) and key.stream in lives and not self.is_told(key, number):
                     raise self._broken(f"row {number} of {key} is in neither table", key)
-        typed = Counter(row[:2] for row in _rows(self.table, self.typed_rows))
-        if typed != Counter(row for row, what in self.done.items() if what == "parsed"):
-            raise self._broken("the typed table has other rows than its commits have told")
+        self.require_typed()
         self._compare(Counter(self.aside.values()), "at the end")
+
+    def require_typed(self) -> None:
+        """The typed table has each row once, as the commit that decided last has written it."""
+        found, told = Counter(_rows(self.table, self.typed_rows)), Counter(filter(None, self.done.values()))
+        if differs := sorted((found - told) + (told - found)):
+            raise self._broken(
+                f"{differs[0]} isn't once in the typed table as the last decision has it", differs[0].key
+            )
 
 
 def _by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:

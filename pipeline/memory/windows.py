@@ -1,0 +1,55 @@
+"""Windows in memory, and the copying of their rows. The contract tests check these ports and the ones on Iceberg in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+from pipeline.core.parse_account import joined
+from pipeline.core.parse_values import Bound, Parsed, ReadUnit, WavePlan
+from pipeline.core.stream import ShardKey
+from pipeline.core.window import KeptWindow, ReplayWindow, Word
+from pipeline.errors import Transient, Unknown
+from pipeline.lake_ports import Copier, WindowStore
+from pipeline.memory.parse import MemoryRows, MemorySurveyor, MemoryTyped, counts_of
+
+
+class MemoryWindows(WindowStore):
+    def __init__(self) -> None:
+        self._windows: dict[str, KeptWindow] = {}
+        self._lock = Lock()
+
+    def all(self) -> tuple[KeptWindow, ...]:
+        return tuple(self._windows.values())
+
+    def keep(self, window: ReplayWindow) -> None:
+        with self._lock:
+            if window.id in self._windows:
+                raise Transient(f"another window has the id {window.id} already. Nothing was kept; try again")
+            self._windows[window.id] = KeptWindow(window)
+
+    def say(self, window: str, word: Word, *, by: str) -> None:
+        with self._lock:
+            if window not in self._windows:
+                raise Unknown(f"there is no window {window!r}. Nothing was changed")
+            kept = self._windows[window].window
+            self._windows[window] = KeptWindow(
+                kept, is_cancelled=word is Word.CANCELLED, is_done=word is Word.DONE
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCopier(MemorySurveyor, Copier):
+    """Copies rows of `source`, the lake table, into files of a window's own table."""
+
+    copies: MemoryRows
+    table: MemoryTyped
+
+    def copy(self, plan: WavePlan) -> Parsed:
+        bounds = {each.key: each.bound for each in plan.ranges}
+        return joined(self._copy(unit, bounds) for unit in plan.units)
+
+    def _copy(self, unit: ReadUnit, bounds: dict[ShardKey, Bound]) -> Parsed:
+        rows = self.rows_of(unit, bounds)
+        files = self.copies.write(self.table.staging_spec().location, rows)
+        return Parsed(files, (), counts_of(rows, ()), ((unit.first, len(rows)),))

@@ -1,0 +1,46 @@
+"""What every table of windows promises: a window that was kept is there as it was made, once, and the last word about it counts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.window import KeptWindow, Word
+from pipeline.errors import Transient, Unknown
+from pipeline.lake.window_table import IcebergWindows
+from pipeline.lake_ports import WindowStore
+from pipeline.memory.windows import MemoryWindows
+from tests.lake.tables import IcebergLake
+from tests.lake.windows import a_window
+
+
+@pytest.fixture(params=["memory", "iceberg"])
+def windows(request: pytest.FixtureRequest, tmp_path: Path) -> WindowStore:
+    return MemoryWindows() if request.param == "memory" else IcebergWindows(IcebergLake(tmp_path).handle())
+
+
+def test_a_kept_window_is_read_as_it_was_made(windows: WindowStore):
+    assert windows.all() == ()
+    windows.keep(a_window("w1"))
+    windows.keep(a_window("w2"))
+    assert windows.all() == (KeptWindow(a_window("w1")), KeptWindow(a_window("w2")))
+
+
+def test_the_last_word_about_a_window_counts(windows: WindowStore):
+    windows.keep(a_window("w1"))
+    windows.keep(a_window("w2"))
+    told: list[list[tuple[bool, bool]]] = []
+    for word in (Word.CANCELLED, Word.RESUMED, Word.DONE, Word.CANCELLED):
+        windows.say("w1", word, by="me")
+        told.append([(each.is_cancelled, each.is_done) for each in windows.all()])
+    neither = (False, False)
+    assert told == [[each, neither] for each in ((True, False), neither, (False, True), (True, False))]
+    with pytest.raises(Unknown, match="no window 'w3'"):
+        windows.say("w3", Word.CANCELLED, by="me")
+
+
+def test_an_id_is_given_once(windows: WindowStore):
+    windows.keep(a_window("w1"))
+    with pytest.raises(Transient, match="has the id w1"):
+        windows.keep(replace(a_window("w1"), how="something else"))
+    assert [each.window for each in windows.all()] == [a_window("w1")]

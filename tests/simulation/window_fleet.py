@@ -1,0 +1,207 @@
+"""People who make windows beside the fleet, and the runs that replace or copy their rows: by one run or by two at once, killed, cancelled and
+resumed, with the code of the day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pipeline.core.lineage import LedgerEntry, Range
+from pipeline.core.proof import Window as Arrivals
+from pipeline.core.window import ReplayWindow, Word
+from pipeline.core.window_making import Asked, Numbers, OfRun, OfSnapshot
+from pipeline.errors import HeadraceError, Unknown, WrongShape
+from pipeline.memory.windows import MemoryWindows
+from tests.simulation.copy_watch import CopyWatch
+from tests.simulation.typed_job import Job
+
+if TYPE_CHECKING:
+    from tests.simulation.typed_fleet import Target, TypedFleet
+
+_AGAIN = 30.0
+"""Seconds between two runs of a window that isn't done."""
+_CANCELLED = 0.2
+"""The share of the windows that are cancelled while they are worked on, and resumed later."""
+_BY_PEOPLE = (
+    "was rolled back",
+    "its ledgers state",
+    "knows nothing of the stream",
+    "twice in this window",
+    "outside of the window",
+    "doesn't have all of their records any more",
+)
+"""What a window is refused for after a person has rolled the lake table back, or has repaired it."""
+_NOT_YET = "parse these records first"
+
+
+@dataclass
+class _Made:
+    """A window, and what became of it so far."""
+
+    window: ReplayWindow
+    target: Target
+    is_done: bool = False
+    given_up: str = ""
+
+
+class WindowFleet:
+    def __init__(self, fleet: TypedFleet) -> None:
+        self.store = MemoryWindows()
+        self._fleet = fleet
+        self._world = fleet.world
+        self._names = count(1)
+        self._made: dict[str, _Made] = {}
+        self._copies: dict[str, CopyWatch] = {}
+
+    def a_name(self) -> str:
+        return f"{next(self._names):08x}"
+
+    def window(self, window: str) -> ReplayWindow:
+        return self._made[window].window
+
+    def copy_of(self, window: str) -> CopyWatch:
+        if window not in self._copies:
+            self._copies[window] = CopyWatch(self._fleet, self.window(window))
+        return self._copies[window]
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def start(self, target: Target) -> None:
+        plan = self._fleet.plan
+        self._fleet.now_and_then(plan.windows, partial(self._make, target, replaces=True))
+        self._fleet.now_and_then(plan.copies, partial(self._make, target, replaces=False))
+
+    def end_faults(self) -> None:
+        """Windows that were cancelled are resumed, so that all are done in the end."""
+        for window in self._made:
+            self.store.say(window, Word.RESUMED, by="a person")
+
+    def _make(self, target: Target, *, replaces: bool) -> None:
+        def work(job: Job) -> Iterator[object]:
+            asked = self._asked(target)
+            if asked is None:
+                return
+            named = target.settings
+            made = job.wiring.windowing("a person").create(
+                asked,
+                how=f"{asked}",
+                stream=named.stream if replaces else None,
+                target=named.name if replaces else "",
+            )
+            self._made[made.id] = _Made(made, target)
+            self._begin(self._made[made.id])
+            yield f"window {made.id} of {made.how}: {made.cost()}"
+
+        self._fleet.run("window", target, work, may_refuse=self._is_by_people)
+
+    def _asked(self, target: Target) -> Asked | None:
+        """What a person asks for who looks at the ledgers: some range, and what landed at the same time, by the same run, or near it."""
+        rng = self._fleet.rng
+        try:
+            entries = [each for each in self._world.lineage.entries() if isinstance(each, LedgerEntry)]
+        except HeadraceError:
+            return None
+        found = [
+            (entry.snapshot, each)
+            for entry in entries
+            for each in entry.page.ranges
+            if each.rows and target.takes(each.key)
+        ]
+        if not found:
+            return None
+        snapshot, each = rng.choice(found)
+        return rng.choice(
+            (
+                OfSnapshot(snapshot),
+                OfRun(each.run),
+                self._numbers(each),
+                self._numbers(each),
+                self._arrivals(each),
+            )
+        )
+
+    def _numbers(self, each: Range) -> Numbers:
+        """Some records of the shard, which mostly cut ranges of the ledgers."""
+        rng, shard = self._fleet.rng, self._world.truth.shards[each.key]
+        some = [number - shard.subs.get(number, 0) for number in shard.sequences]
+        first, last = sorted((rng.choice(some), rng.choice(some)))
+        return Numbers(
+            each.key.shard_id, rng.choice((None, first, first, first)), rng.choice((None, last, last, last))
+        )
+
+    def _arrivals(self, each: Range) -> Arrivals:
+        rng, first = self._fleet.rng, each.first_arrival
+        if first is None:
+            return Arrivals()
+        since = first - timedelta(seconds=rng.uniform(0.0, 60.0))
+        return rng.choice(
+            (Arrivals(since, first + timedelta(seconds=rng.uniform(0.0, 60.0))), Arrivals(since))
+        )
+
+    def _begin(self, made: _Made) -> None:
+        rng, sim = self._fleet.rng, self._world.sim
+        for _ in range(rng.choice((1, 1, 2))):
+            sim.after(rng.uniform(0.0, 4.0), partial(self._work_on, made))
+        sim.after(_AGAIN, partial(self._work_again, made))
+        if rng.random() < _CANCELLED:
+            at = rng.uniform(1.0, 20.0)
+            sim.after(at, partial(self._say, made, Word.CANCELLED))
+            sim.after(at + rng.uniform(5.0, 60.0), partial(self._say, made, Word.RESUMED))
+
+    def _say(self, made: _Made, word: Word) -> None:
+        if not self._fleet.is_over:
+            self.store.say(made.window.id, word, by="a person")
+            self._fleet.faults.happened[f"window_{word}"] += 1
+            self._world.note("a person", f"window {made.window.id} is {word}")
+
+    def _work_again(self, made: _Made) -> None:
+        if not (made.is_done or made.given_up):
+            self._work_on(made)
+            self._world.sim.after(self._fleet.paced(_AGAIN), partial(self._work_again, made))
+
+    def _work_on(self, made: _Made) -> None:
+        window = made.window
+
+        def work(job: Job) -> Iterator[object]:
+            duty = replace(job.wiring.redoing(window, job.process.name), on_arrow=job.on_arrow)
+            try:
+                for wave in duty.waves():
+                    if wave.is_last:
+                        made.is_done = True
+                        self._fleet.faults.happened["replaced" if window.target else "copied"] += 1
+                    yield f"window {window.id}: {wave}"
+            except WrongShape as error:
+                if self._is_by_people(error):
+                    made.given_up = str(error)
+                raise
+            except Unknown as error:
+                # Cancelled, or made for a table into which nothing was parsed yet.
+                yield f"window {window.id}: {error}"
+
+        def may_refuse(error: WrongShape) -> bool:
+            return _NOT_YET in str(error) or self._is_by_people(error)
+
+        self._fleet.run("redo", made.target, work, may_refuse=may_refuse)
+
+    def _is_by_people(self, error: WrongShape) -> bool:
+        happened = self._world.call_faults.happened
+        is_changed = happened["rolled_back"] or happened["expired"] or happened["repaired"]
+        return bool(is_changed) and any(why in str(error) for why in _BY_PEOPLE)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def unsettled(self) -> Iterator[tuple[str, str]]:
+        for made in self._made.values():
+            if not (made.is_done or made.given_up):
+                yield made.target.settings.name, f"the window {made.window.id} isn't done"
+
+    def require_done(self) -> None:
+        for made in self._made.values():
+            if made.is_done and made.window.target:
+                made.target.watch.replacements.require_replaced(made.window)
+            elif made.is_done:
+                self.copy_of(made.window.id).require_copied()
