@@ -1,4 +1,5 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, or parse them again."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, parse them again, or take
+their aggregates apart."""
 
 import argparse
 from pathlib import Path
@@ -20,8 +21,8 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "window",
         description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
-        "into a table of their own, or parse them again into a typed table in the place of their older rows; exactly once, beside everything "
-        "else that is at work. The lake table isn't changed.",
+        "into a table of their own, or parse them again into a typed table in the place of their older rows, or take their aggregates apart in the "
+        "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="action", dest="action", required=True)
     create = actions.add_parser(
@@ -60,6 +61,12 @@ def add(subparsers: "Subparsers") -> None:
         help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
         "the settings and the code of that time, and replaces their rows in the target's typed table and quarantine table",
     )
+    create.add_argument(
+        "--unpack",
+        action="store_true",
+        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
+        "landed as one row each, into a row for each user record",
+    )
     add_config(actions.add_parser("list", description="List all windows, oldest first."))
     for name, what in (
         ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
@@ -70,7 +77,7 @@ def add(subparsers: "Subparsers") -> None:
         one.add_argument("id", help="the id of the window")
     copy = actions.add_parser(
         "run",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the typed table for which it was made. A run "
+        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made. A run "
         "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
     )
     add_config(copy)
@@ -107,6 +114,11 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
     from pipeline.errors import BadSetting
 
     stream = args.stream
+    if args.unpack and args.replace is not None:
+        raise BadSetting(
+            "a window is either for the lake table (--unpack) or for a typed table (--replace); nothing was made. Take the aggregates apart first, "
+            "then replace the rows of the typed table by a second window of the same records"
+        )
     if args.replace is not None:
         (target,) = targets_of(wiring.settings, args.replace)
         check_replaceable(target)
@@ -115,9 +127,16 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
                 f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
             )
         stream = stream or target.stream
-    window = wiring.windowing(_me()).create(asked, how=how, stream=stream, target=args.replace or "")
+    window = wiring.windowing(_me()).create(
+        asked, how=how, stream=stream, target=args.replace or "", unpack=args.unpack
+    )
     tell(f"window {window.id}: {window.how}", *_costs(window))
-    if window.target:
+    if window.unpack:
+        tell(
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {wiring.table_of(window)}; rows that are no whole aggregate "
+            "stay as they are"
+        )
+    elif window.target:
         table = wiring.table_of(window)
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
@@ -130,6 +149,7 @@ def _listed(wiring: "Wiring") -> "Iterator[str]":
     kept = wiring.windowing(_me()).windows.all()
     for each in kept:
         tail = f", replaces rows of {each.window.target}" if each.window.target else ""
+        tail += ", takes aggregates apart" if each.window.unpack else ""
         tail += ", cancelled" if each.is_cancelled else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
     if not kept:
@@ -151,7 +171,10 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
         after = "the start" if each.after is None else each.after
         yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
     yield from _costs(window)
-    if window.target:
+    if window.unpack:
+        unpacked = wiring.unpacking(window.id, "headrace window show").unpacked()
+        yield f"{counted(unpacked, 'aggregate')} taken apart in {wiring.table_of(window)}"
+    elif window.target:
         replaced = wiring.replacing(window, "headrace window show").replaced()
         yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
     else:
@@ -181,11 +204,12 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
         for note in wave.notes:
             tell_aside(f"{args.id}: {note}")
     table = wiring.table_of(window)
-    tell(
-        f"the rows of the window are replaced in {table} and {table}_quarantine"
-        if window.target
-        else f"the window is copied into {table}"
-    )
+    if window.unpack:
+        tell(f"the aggregates of the window are taken apart in {table}")
+    elif window.target:
+        tell(f"the rows of the window are replaced in {table} and {table}_quarantine")
+    else:
+        tell(f"the window is copied into {table}")
 
 
 def _costs(window: "ReplayWindow") -> "Iterator[str]":

@@ -21,7 +21,7 @@ from pipeline.core.proof import Check, TableProof, Told, Unproved, Wrong, checke
 from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
 from pipeline.core.proof_checks import hidden_rows
 from pipeline.core.proof_counts import strange_rows, wrong_files
-from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, spans_of
+from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, high_of, low_of, spans_of
 from pipeline.core.redrive_chain import chain_of, is_chain, shard_of
 from pipeline.core.rewriting import LiveFiles
 from pipeline.core.row_patterns import Pattern, by_span
@@ -60,6 +60,8 @@ class TargetEvidence:
     source_files: int = 0
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
+    unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None
@@ -138,7 +140,7 @@ def _told_counts(seen: TargetEvidence) -> str:
     told = _sum(seen.table.story.all())
     if seen.aside is None:
         return f"{counted(told.parsed, 'row')} copied"
-    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {told.dropped:,} dropped"
+    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {max(0, told.dropped):,} dropped"
 
 
 def _checks(seen: TargetEvidence) -> Iterator[Check]:
@@ -308,7 +310,7 @@ class _Numbers:
         typed, aside = account.removed
         self.parsed -= typed
         self.aside -= aside
-        # The other rows that were read again had been dropped.
+        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be more of them.
         self.dropped -= account.rows - typed - aside
 
 
@@ -338,6 +340,13 @@ def _wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
             yield Wrong(_miscount(seen, cluster, stated, there, moved))
+        elif 0 < there.rows - stated.rows <= _taken_apart(seen.unpacked.get(key, ()), cluster):
+            # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
+            if there.rows - there.parsed - there.aside > _all_dropped(cluster):
+                yield Unproved(
+                    f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
+                    f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                )
         elif there.rows != stated.rows and not (cluster.is_dropped and there.rows < stated.rows):
             told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
             yield Unproved(told) if key in seen.moved else Wrong(told)
@@ -348,6 +357,21 @@ def _wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
                 total.aside += each.aside
     if seen.is_whole and not story.lost:
         yield from _wrong_totals(story, totals)
+
+
+_ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
+
+
+def _taken_apart(steps: Iterable[Step], cluster: Cluster) -> int:
+    """How many rows the lake table has at most more, of these ranges, since aggregates were taken apart."""
+    ends = [(low_of(step), high_of(step)) for step in cluster.steps]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    return sum(step.range.rows for step in steps if low_of(step) < high and high_of(step) > low)
+
+
+def _all_dropped(cluster: Cluster) -> int:
+    accounts = (accounting_of(step) for step in cluster.steps)
+    return sum(sum(each.dropped.values()) for each in accounts if each is not None)
 
 
 def _is_off(stated: _Numbers, there: _Numbers, moved: _Numbers) -> bool:
@@ -378,7 +402,7 @@ def _miscount(
     seen: TargetEvidence, cluster: Cluster, stated: _Numbers, there: _Numbers, moved: _Numbers
 ) -> str:
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
-    missing = "" if stated.dropped or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
+    missing = "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
     aside = "" if seen.aside is None else f" and {stated.aside:,} set aside"
     beside = "" if seen.aside is None else f" and {there.aside:,} in {seen.aside.name}"
     return (

@@ -78,6 +78,8 @@ def make_window(
                     found,
                     rows=sum(step.range.rows for step in inside),
                     bytes=sum(step.range.bytes for step in inside),
+                    # How many of its rows are in the window isn't known.
+                    is_whole=found.is_whole and not any(_cuts(found, step) for step in inside),
                 )
             )
             missing += _missing(key, inside, story, kept_from)
@@ -89,12 +91,17 @@ def make_window(
 def _of_ranges(
     key: ShardKey, steps: Sequence[Step], asked: Arrivals | OfSnapshot | OfRun
 ) -> WindowRange | None:
-    chosen = [step.range for step in steps if step.range.rows and _is_asked(step, asked)]
+    chosen = [step.range for step in _landed(steps) if _is_asked(step, asked)]
     if not chosen:
         return None
     # What lies between two chosen ranges belongs to the window, too: each shard has one range, as it has one position.
     first, last = min(chosen, key=lambda r: _text(r.after)), max(chosen, key=lambda r: order_text(r.upto))
     return WindowRange(key, first.after, last.upto)
+
+
+def _landed(steps: Iterable[Step]) -> list[Step]:
+    """The ranges that brought rows. Where aggregates were taken apart, the range of that is no unit of what landed."""
+    return [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
 
 
 def _is_asked(step: Step, asked: Arrivals | OfSnapshot | OfRun) -> bool:
@@ -108,7 +115,7 @@ def _is_asked(step: Step, asked: Arrivals | OfSnapshot | OfRun) -> bool:
 
 
 def _of_numbers(key: ShardKey, steps: Sequence[Step], asked: Numbers) -> WindowRange | None:
-    landed = [step.range for step in steps if step.range.rows]
+    landed = [step.range for step in _landed(steps)]
     if key.shard_id != asked.shard_id or not landed:
         return None
     low, high = min((r.after for r in landed), key=_text), max((r.upto for r in landed), key=order_text)
@@ -138,6 +145,14 @@ def _has_part_of(found: WindowRange, step: Step) -> bool:
     return _text(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > _text(
         found.after
     )
+
+
+def _cuts(found: WindowRange, step: Step) -> bool:
+    """Whether a part of the range of aggregates that were taken apart is outside of the window."""
+    is_all = _text(found.after) <= _text(step.range.after) and order_text(step.range.upto) <= order_text(
+        found.upto
+    )
+    return step.range.kind is Kind.UNPACKED and not is_all
 
 
 def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:

@@ -27,9 +27,11 @@ class Windowing:
     by: str
     """Who asks, for people."""
 
-    def create(self, asked: Asked, *, how: str, stream: str | None = None, target: str = "") -> ReplayWindow:
+    def create(
+        self, asked: Asked, *, how: str, stream: str | None = None, target: str = "", unpack: bool = False
+    ) -> ReplayWindow:
         """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
-        whose rows are to be replaced."""
+        whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the lake table."""
         now = self.clock.now()
         made = make_window(
             story_of(self.lineage.entries()),
@@ -40,6 +42,11 @@ class Windowing:
         if not made.ranges:
             raise Unknown(
                 f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+            )
+        if unpack and made.twice:
+            raise WrongShape(
+                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
+                "Nothing was made: which of the two rows of an aggregate is to be taken apart can't be told. Choose records that landed once"
             )
         if target and made.twice:
             raise WrongShape(
@@ -55,6 +62,7 @@ class Windowing:
             ranges=made.ranges,
             missing=made.missing,
             target=target,
+            unpack=unpack,
         )
         self.windows.keep(window)
         return window
