@@ -1,5 +1,8 @@
 """Which part of a window has aggregates that landed whole, and what a wave has to account for."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from pipeline.core.accounting import Accounting
@@ -18,7 +21,7 @@ from pipeline.core.parse_values import (
     past,
 )
 from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.proof import ALL
+from pipeline.core.proof import ALL, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_rows import plan_rows, spans_of
 from pipeline.core.stream import ShardKey
@@ -160,5 +163,27 @@ def test_a_window_goes_by_what_landed_and_counts_the_rows_that_are_there_now():
     story = a_story(a_range(None, 10), a_range(10, 20), apart)
     (whole,) = make_window(story, Numbers(A.shard_id), takes=lambda _: True).ranges
     assert (whole.after, whole.upto, whole.rows, whole.is_whole) == (None, Position(20), 9, True)
-    cut = make_window(story, Numbers(A.shard_id, 11), takes=lambda _: True).ranges[0]
-    assert not cut.is_whole
+
+
+def test_taking_apart_what_an_ended_shard_has_withdraws_no_statement():
+    known = Positions({STREAM: Origin(TRIM, NOON)}, {A: Position(10, arrival=NOON)})
+    apart = replace(a_range(None, 10, kind=Kind.UNPACKED), upto=Position(10, ended=True))
+    landing = decide_landing(known, Proposal((apart,), gone=("one",)), {STREAM: NOON})
+    assert landing.through == {STREAM: NOON}
+
+
+def test_a_window_by_time_isnt_widened_by_a_commit_that_took_more_than_it_apart():
+    def arrived(each: Range, first: int, last: int) -> Range:
+        at = [NOON + timedelta(hours=hour) for hour in (first, last)]
+        return replace(each, first_arrival=at[0], last_arrival=at[1])
+
+    story = a_story(
+        arrived(a_range(None, 10), 0, 0),
+        arrived(a_range(10, 20), 2, 2),
+        arrived(a_range(None, 20, kind=Kind.UNPACKED, rows=5), 0, 2),
+    )
+    asked = Window(NOON, NOON + timedelta(hours=1))
+    (found,) = make_window(story, asked, takes=lambda _: True).ranges
+    assert (found.after, found.upto) == (None, Position(10))
+    # How many of the five rows are in the window isn't known: its rows are an upper bound.
+    assert (found.rows, found.is_whole) == (7, False)

@@ -121,6 +121,14 @@ def test_exactly_the_aggregates_of_the_window_become_their_user_records(bed: Unp
     assert rows["2", 1]["sort_key"] > rows["2", 0]["sort_key"]
 
 
+def test_an_aggregate_outside_of_the_window_stays_whole_in_the_same_file(bed: UnpackBed):
+    bed.unpack(bed.to_unpack(Numbers(A.shard_id, 2, 2)))
+    assert bed.payloads() == [*APART_TO_THREE[:4], *KEPT[2:]]
+    bed.unpack(bed.to_unpack(TO_THREE))
+    assert bed.payloads() == APART_TO_THREE
+    assert wrong(prove(bed)) == []
+
+
 def test_the_ledger_accounts_for_the_rows(bed: UnpackBed):
     window = bed.to_unpack(TO_THREE)
     bed.unpack(window)
