@@ -104,10 +104,12 @@ def next_wishes(window: ReplayWindow, kept: Iterable[Kept], looked: Mapping[Shar
     waiting = False
     for each in kept:
         upto = looked.get(each.key)
-        after = each.after if upto is None or past(upto) <= each.low else upto
-        part = Kept(each.key, after, each.upto)
-        if part.low >= part.high:
+        # A wave ends with a whole record, also where its end is written as the last possible user record of it.
+        reached = "" if upto is None else end_of(upto)
+        if reached >= each.high:
             continue
+        after = upto if reached > each.low else each.after
+        part = Kept(each.key, after, each.upto)
         waiting = waiting or each.key in wanted
         wanted.setdefault(each.key, Wanted(each.key, after, each.upto, floor=part.low))
     return Wishes(tuple(wanted.values()), has_waiting=waiting, streams=window.streams)
