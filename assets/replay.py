@@ -2,7 +2,8 @@
 
 The job `<application>_replay` materializes it, with the window's id in its config. `headrace window create` makes windows. A run that was
 killed is gone on with by the next one, and a window that was done as a whole gives nothing more. A window that was made with `--replace`
-replaces rows of a typed table by what today's parser makes of the same records. The lake table is only read.
+replaces rows of a typed table by what today's parser makes of the same records. Both only read the lake table. A window that was made with
+`--unpack` takes aggregates apart in the lake table itself.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from assets.failure import RunFailed
 from assets.names import records_key, replay_key
 from pipeline.duties.replacing import ReplacedWave
 from pipeline.duties.replaying import ReplayedWave
+from pipeline.duties.unpacking import UnpackedWave
 from pipeline.errors import HeadraceError
 from pipeline.wiring import Wiring
 from resources.spark import SparkResource
@@ -36,7 +38,7 @@ def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
     # The resource ends the Spark session with the run.
     def replay(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
         window = context.op_execution_context.op_config["window"]
-        waves: list[ReplayedWave | ReplacedWave] = []
+        waves: list[ReplayedWave | ReplacedWave | UnpackedWave] = []
         table = ""
         try:
             found = wiring.windowing(f"run {context.run.run_id}").find(window).window
@@ -57,7 +59,7 @@ def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
 
 
 def _metadata(
-    window: str, table: str, waves: Sequence[ReplayedWave | ReplacedWave]
+    window: str, table: str, waves: Sequence[ReplayedWave | ReplacedWave | UnpackedWave]
 ) -> dict[str, dg.MetadataValue]:
     return {
         "window": dg.MetadataValue.text(window),

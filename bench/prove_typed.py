@@ -156,6 +156,7 @@ def _proving(folder: Path, name: str, session: SparkSession) -> ProvingTarget:
             lake=IcebergProof(lake, run),
             comparer=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
         ),
+        unpacked={},
         moved=frozenset(),
         kept_from=None,
     )

@@ -35,6 +35,7 @@ from pipeline.lake_ports import (
     TableFiles,
     TargetPorts,
     Thinned,
+    UnpackPorts,
     WindowStore,
 )
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
@@ -293,6 +294,24 @@ class Adapters:
             lineage=IcebergLineage(table),
             stage=self._window_stage,
             landed=IcebergLineage(lake),
+        )
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        """On the Spark of the first worker in the settings, as compaction."""
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.unpack import SparkUnpacker
+
+        worker, writer = self.settings.workers[0], f"window {window}"
+        lake = self.table(writer)
+        return UnpackPorts(
+            source=IcebergSource(lake),
+            table=lake,
+            unpacker=SparkUnpacker(
+                session=partial(self.sessions.of, worker.id), table=lake, cores=worker.spark.tasks
+            ),
+            lineage=IcebergLineage(lake),
+            typed={target.name: self.typed(target, writer) for target in self.settings.parse},
         )
 
     def files(self, user: str) -> TableFiles:

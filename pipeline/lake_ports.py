@@ -24,7 +24,7 @@ from pipeline.core.recording import Recorded
 from pipeline.core.repair_plan import TableEvidence
 from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
 from pipeline.core.row_patterns import Comparing, Pattern
-from pipeline.core.shard import Child
+from pipeline.core.shard import Child, HashRange
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import Through
 from pipeline.core.window import KeptWindow, ReplayWindow, Word
@@ -458,6 +458,33 @@ class Copier(Surveyor, Protocol):
     def copy(self, plan: WavePlan) -> Parsed:
         """Copy the rows of the wave into files of the window's table that no commit names yet."""
         ...
+
+
+class Unpacker(Surveyor, Protocol):
+    def unpack(
+        self,
+        files: Sequence[SourceFile],
+        selected: Sequence[Bound],
+        streams: Sequence[StreamId],
+        shards: Mapping[ShardKey, HashRange],
+    ) -> Parsed:
+        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
+        has the rows of aggregates as parsed, and the others, which stay as they were, as set aside. `shards`: the hash keys of shards,
+        as far as they are known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackPorts:
+    """What taking aggregates of the lake table apart needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The lake table, too: it is read and written."""
+    unpacker: Unpacker
+    lineage: LineageTable
+    typed: Mapping[str, ParsedTable] = field(default_factory=dict)
+    """The typed tables that are made of the lake table, by the names of their targets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

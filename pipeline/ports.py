@@ -38,6 +38,7 @@ from pipeline.lake_ports import (
     Stage,
     TableFiles,
     TargetPorts,
+    UnpackPorts,
     WindowStore,
 )
 from pipeline.settings.parse_block import ParseSettings
@@ -370,6 +371,10 @@ class Ports(Protocol):
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""
+        ...
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        """`window`: the id of a window whose aggregates are taken apart in the lake table."""
         ...
 
     def lineage(self, writer: str) -> LineageTable:

@@ -55,6 +55,7 @@ from pipeline.duties.shadowing import Shadowing
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
 from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
+from pipeline.duties.unpacking import Unpacking
 from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
 from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from pipeline.duties.wave import Arrow, OnArrow
@@ -555,12 +556,29 @@ class Wiring:
             run=run_id,
         )
 
-    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing:
+    def unpacking(self, window: str, run_id: str) -> Unpacking:
+        """What takes the window's aggregates apart in the lake table. `run_id`: for the ledger."""
+        ports, wave = self.ports, self.settings.wave
+        return Unpacking(
+            id=window,
+            windows=ports.windows(),
+            ports=ports.unpacking(window),
+            kinesis=lambda: ports.source("window"),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=ports.clock,
+            run=run_id,
+        )
+
+    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing | Unpacking:
         """What brings the window's records where they are to be once more."""
+        if window.unpack:
+            return self.unpacking(window.id, run_id)
         return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
 
     def table_of(self, window: ReplayWindow) -> str:
         """The table that gets the window's records."""
+        if window.unpack:
+            return self.settings.landing.table
         if window.target:
             return self.target_of(window).table
         return window_table(self.settings.landing.table, window.id)

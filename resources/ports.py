@@ -18,6 +18,7 @@ from pipeline.lake_ports import (
     Stage,
     TableFiles,
     TargetPorts,
+    UnpackPorts,
     WindowStore,
 )
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
@@ -88,6 +89,9 @@ class ResourcePorts:
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         return self.spark.replaying(window, run)
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        return self.spark.unpacking(window)
 
     def lineage(self, writer: str) -> LineageTable:
         return self.lake.lineage_table(writer)

@@ -6,7 +6,16 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_ports import OtherSide, ParsePorts, ProofTable, ReplayPorts, Rewriter, Stage, TargetPorts
+from pipeline.lake_ports import (
+    OtherSide,
+    ParsePorts,
+    ProofTable,
+    ReplayPorts,
+    Rewriter,
+    Stage,
+    TargetPorts,
+    UnpackPorts,
+)
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
@@ -50,6 +59,10 @@ class SparkResource(LazyPySparkResource):
     def replaying(self, window: str, run: str) -> ReplayPorts:
         """The table of a window, and what copies into it on the first worker's Spark."""
         return self.ports.replaying(window, run)
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        """The lake table, and what takes its aggregates apart on the first worker's Spark."""
+        return self.ports.unpacking(window)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.

@@ -1,5 +1,5 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, or parse them again.
-What the lake table lacks can be read from the stream."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, parse them again, or take
+their aggregates apart. What the lake table lacks can be read from the stream."""
 
 import argparse
 from pathlib import Path
@@ -21,8 +21,8 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "window",
         description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
-        "into a table of their own, or parse them again into a typed table in the place of their older rows; exactly once, beside everything "
-        "else that is at work. The lake table isn't changed.",
+        "into a table of their own, or parse them again into a typed table in the place of their older rows, or take their aggregates apart in the "
+        "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="action", dest="action", required=True)
     create = actions.add_parser(
@@ -67,6 +67,12 @@ def add(subparsers: "Subparsers") -> None:
         help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
         "the settings and the code of that time, and replaces their rows in the target's typed table and quarantine table",
     )
+    create.add_argument(
+        "--unpack",
+        action="store_true",
+        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
+        "landed as one row each, into a row for each user record",
+    )
     add_config(actions.add_parser("list", description="List all windows, oldest first."))
     for name, what in (
         ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
@@ -77,7 +83,7 @@ def add(subparsers: "Subparsers") -> None:
         one.add_argument("id", help="the id of the window")
     copy = actions.add_parser(
         "run",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the typed table for which it was made. A run "
+        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made. A run "
         "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
     )
     add_config(copy)
@@ -114,9 +120,15 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
     from pipeline.errors import BadSetting
 
     stream = args.stream
-    if args.replace is not None and args.from_stream:
+    if args.from_stream and (args.unpack or args.replace is not None):
         raise BadSetting(
-            "--replace parses records of the lake table again, and --from-stream reads what the lake table lacks; nothing was made. Choose one"
+            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, and --from-stream reads what the lake table lacks; nothing "
+            "was made. Choose one"
+        )
+    if args.unpack and args.replace is not None:
+        raise BadSetting(
+            "a window is either for the lake table (--unpack) or for a typed table (--replace); nothing was made. Take the aggregates apart first, "
+            "then replace the rows of the typed table by a second window of the same records"
         )
     if args.replace is not None:
         (target,) = targets_of(wiring.settings, args.replace)
@@ -127,10 +139,20 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
             )
         stream = stream or target.stream
     window = wiring.windowing(_me()).create(
-        asked, how=how, stream=stream, target=args.replace or "", from_stream=args.from_stream
+        asked,
+        how=how,
+        stream=stream,
+        target=args.replace or "",
+        unpack=args.unpack,
+        from_stream=args.from_stream,
     )
     tell(f"window {window.id}: {window.how}", *_costs(window, wiring))
-    if window.target:
+    if window.unpack:
+        tell(
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {wiring.table_of(window)}; rows that are no whole aggregate "
+            "stay as they are"
+        )
+    elif window.target:
         table = wiring.table_of(window)
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
@@ -143,6 +165,7 @@ def _listed(wiring: "Wiring") -> "Iterator[str]":
     kept = wiring.windowing(_me()).windows.all()
     for each in kept:
         tail = f", replaces rows of {each.window.target}" if each.window.target else ""
+        tail += ", takes aggregates apart" if each.window.unpack else ""
         tail += ", cancelled" if each.is_cancelled else ", done" if each.is_done else ""
         tail += f", keeps days from {_first(each)} on" if _keeps_days(each, wiring) else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
@@ -174,7 +197,10 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
             begins = "the start" if stretch.after is None else stretch.after
             yield f"    after {begins} up to {stretch.upto}: from the stream"
     yield from _costs(window, wiring)
-    if window.target:
+    if window.unpack:
+        unpacked = wiring.unpacking(window.id, "headrace window show").unpacked()
+        yield f"{counted(unpacked, 'aggregate')} taken apart in {wiring.table_of(window)}"
+    elif window.target:
         replaced = wiring.replacing(window, "headrace window show").replaced()
         yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
     else:
@@ -221,11 +247,12 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
         for note in wave.notes:
             tell_aside(f"{args.id}: {note}")
     table = wiring.table_of(window)
-    tell(
-        f"the rows of the window are replaced in {table} and {table}_quarantine"
-        if window.target
-        else f"the window is copied into {table}"
-    )
+    if window.unpack:
+        tell(f"the aggregates of the window are taken apart in {table}")
+    elif window.target:
+        tell(f"the rows of the window are replaced in {table} and {table}_quarantine")
+    else:
+        tell(f"the window is copied into {table}")
 
 
 def _costs(window: "ReplayWindow", wiring: "Wiring") -> "Iterator[str]":

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.core.batch import StagedFile, TakenFile
-from pipeline.core.lineage import LedgerPage, ParentIs, ParentReason, Range
+from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
 from pipeline.core.order import children_of_ends
 from pipeline.core.position import Origin, Position, Positions, is_forward, reaches
 from pipeline.core.redrive_chain import chain_of
@@ -135,6 +135,11 @@ def _check_proposal(proposal: Proposal) -> None:
     keys = [r.key for r in proposal.ranges]
     if len(keys) != len(set(keys)):
         raise ValueError("a proposal holds at most one range of a shard")
+    if not proposal.gone and any(r.kind is Kind.UNPACKED for r in proposal.ranges):
+        # Of two commits that take the same aggregates apart, the second one is refused because the first has removed the files.
+        raise ValueError(
+            "aggregates are taken apart only together with the removal of the files that have them"
+        )
     if orphans := frozenset().union(*(f.shards for f in proposal.files)) - set(keys):
         raise ValueError(f"files hold rows of shards that the proposal has no range for: {sorted(orphans)}")
 
@@ -154,7 +159,7 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     ):
         return why
     # What lies after the position is still to be read: rows of a replay there would land once more.
-    if not each.moves and not (found and reaches(found, each.upto)):
+    if each.kind is Kind.REPLAY and not (found and reaches(found, each.upto)):
         return f"the table's position is {found or 'none'}, before the end {each.upto} of the range that would be replaced"
     return None
 
@@ -231,7 +236,7 @@ def _replays_alone(
     return {
         r.key: RangeRefused(r, base.of(r.key), why)
         for r in proposal.ranges
-        if not r.moves and r.key not in refused and chain_of(r.key) not in raised
+        if r.kind is Kind.REPLAY and r.key not in refused and chain_of(r.key) not in raised
     }
 
 

@@ -33,6 +33,9 @@ class Kind(StrEnum):
     PARSED = "parsed"
     """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
     each of them (`pipeline.core.accounting`)."""
+    UNPACKED = "unpacked"
+    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`pipeline.duties.unpacking`). `rows`:
+    how many rows the table has more since. It moves no position. `why` tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
     """In the table of a window: the rows of this range of the lake table were copied (`pipeline.duties.replaying`)."""
     READ = "read"
@@ -92,7 +95,7 @@ class Range:
     @property
     def moves(self) -> bool:
         """Whether the range moves the shard's position."""
-        return self.kind is not Kind.REPLAY
+        return self.kind not in {Kind.REPLAY, Kind.UNPACKED}
 
     @property
     def may_go_back(self) -> bool:

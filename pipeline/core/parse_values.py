@@ -23,6 +23,17 @@ def key_of(position: Position | None) -> str:
     return f"{record_of(position.sequence)}:{position.sub:019}"
 
 
+def past(position: Position | None) -> str:
+    """A text that sorts before all rows that come after the position, and not before those up to it.
+
+    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an aggregate that landed as one
+    row may have been taken apart since, and its rows are no news.
+    """
+    if position is None or position.sub or position.inside:
+        return key_of(position)
+    return end_of(position)
+
+
 def end_of(position: Position) -> str:
     """A text that sorts after all rows of the position's Kinesis record, and before those of the next one."""
     return "" if position.sequence is None else f"{record_of(position.sequence)};"
@@ -85,7 +96,7 @@ class Wanted:
 
     @property
     def low(self) -> str:
-        return key_of(self.after)
+        return past(self.after)
 
     @property
     def high(self) -> str | None:
@@ -136,6 +147,8 @@ class SurveyOrder:
     """Rows with this sort key or a higher one aren't looked at."""
     others: bool = True
     """Whether rows of further shards of the streams are wanted, too."""
+    aggregates: bool = False
+    """Only rows that have an aggregate of the Kinesis Producer Library as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +195,7 @@ class PlannedRange:
 
     @property
     def bound(self) -> Bound:
-        return Bound(self.key, key_of(self.after), end_of(self.upto), self.reason)
+        return Bound(self.key, past(self.after), end_of(self.upto), self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from datetime import date, datetime, timedelta
 
 from pipeline.core.lineage import Kind
 from pipeline.core.lineage_rows import order_text
+from pipeline.core.parse_values import past
+from pipeline.core.position import Position
 from pipeline.core.proof import Window
 from pipeline.core.proof_chains import Step, Story
 from pipeline.core.valid_through import APPROXIMATE
@@ -185,7 +187,8 @@ def plan_rows(
 
 def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], *, is_asked: bool) -> None:
     for step in group:
-        if step.range.rows:
+        # Rows of aggregates that were taken apart are in the range by which the aggregates landed.
+        if step.range.rows and step.range.kind is not Kind.UNPACKED:
             for i in spans_of(ends, step):
                 wanted[i] = wanted[i] + 1 if is_asked else NOT_ASKED
 
@@ -198,33 +201,42 @@ def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]
                 wanted[i] = wanted[i] or NOT_ASKED
 
 
-def _low(step: Step) -> str:
-    return "" if step.range.after is None else order_text(step.range.after)
+def low_of(step: Step) -> str:
+    return "" if step.range.after is None else _end_text(step.range.after)
 
 
-def _high(step: Step) -> str:
-    return order_text(step.range.upto)
+def high_of(step: Step) -> str:
+    return _end_text(step.range.upto)
+
+
+def _end_text(position: Position) -> str:
+    """As `order_text`, and after all rows of a record that counts as a whole (`pipeline.core.parse_values.past`)."""
+    if position.sequence is None or position.sub or position.inside:
+        return order_text(position)
+    return f"{past(position)}{position.ended:d}"
 
 
 def _ends(steps: Iterable[Step]) -> list[str]:
-    return sorted({text for step in steps if _low(step) < _high(step) for text in (_low(step), _high(step))})
+    return sorted(
+        {text for step in steps if low_of(step) < high_of(step) for text in (low_of(step), high_of(step))}
+    )
 
 
 def spans_of(ends: Sequence[str], step: Step) -> range:
     """The spans of a range. `ends`: those of its shard."""
-    return range(bisect_left(ends, _low(step)) + 1, bisect_left(ends, _high(step)) + 1)
+    return range(bisect_left(ends, low_of(step)) + 1, bisect_left(ends, high_of(step)) + 1)
 
 
 def _overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     """Groups of ranges of one shard that overlap. A range that only moves a position, and not forward, has no rows."""
     group: list[Step] = []
     reach = ""
-    forward = (s for s in steps if _low(s) < _high(s) and s.range.kind is not Kind.REPAIR)
-    for step in sorted(forward, key=lambda s: (_low(s), s.sequence)):
-        if group and _low(step) >= reach:
+    forward = (s for s in steps if low_of(s) < high_of(s) and s.range.kind is not Kind.REPAIR)
+    for step in sorted(forward, key=lambda s: (low_of(s), s.sequence)):
+        if group and low_of(step) >= reach:
             yield tuple(group)
             group = []
-        reach = max(reach, _high(step)) if group else _high(step)
+        reach = max(reach, high_of(step)) if group else high_of(step)
         group.append(step)
     if group:
         yield tuple(group)

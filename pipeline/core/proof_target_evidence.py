@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting, read_accounting
@@ -46,6 +46,8 @@ class TargetEvidence:
     source_files: int = 0
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
+    unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None

@@ -13,7 +13,7 @@ from pipeline.core.accounting import Accounting
 from pipeline.core.lineage import Kind
 from pipeline.core.proof import Told, Unproved, Wrong
 from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import Cluster, CountPlan, spans_of
+from pipeline.core.proof_rows import Cluster, CountPlan, high_of, low_of, spans_of
 from pipeline.core.proof_target_evidence import TargetEvidence, accounting_of
 from pipeline.core.redrive_chain import chain_of, is_chain, shard_of
 from pipeline.core.row_patterns import Pattern, by_span
@@ -47,7 +47,7 @@ class _Numbers:
         typed, aside = account.removed
         self.parsed -= typed
         self.aside -= aside
-        # The other rows that were read again had been dropped.
+        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be more of them.
         self.dropped -= account.rows - typed - aside
 
 
@@ -77,6 +77,13 @@ def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
             yield Wrong(_miscount(seen, cluster, stated, there, moved))
+        elif 0 < there.rows - stated.rows <= _taken_apart(seen.unpacked.get(key, ()), cluster):
+            # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
+            if there.rows - there.parsed - there.aside > _all_dropped(cluster):
+                yield Unproved(
+                    f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
+                    f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                )
         elif there.rows != stated.rows and not (_may_lack(cluster) and there.rows < stated.rows):
             told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
             yield Unproved(told) if key in seen.moved else Wrong(told)
@@ -87,6 +94,21 @@ def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
                 total.aside += each.aside
     if seen.is_whole and not story.lost:
         yield from _wrong_totals(story, totals)
+
+
+_ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
+
+
+def _taken_apart(steps: Iterable[Step], cluster: Cluster) -> int:
+    """How many rows the lake table has at most more, of these ranges, since aggregates were taken apart."""
+    ends = [(low_of(step), high_of(step)) for step in cluster.steps]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    return sum(step.range.rows for step in steps if low_of(step) < high and high_of(step) > low)
+
+
+def _all_dropped(cluster: Cluster) -> int:
+    accounts = (accounting_of(step) for step in cluster.steps)
+    return sum(sum(each.dropped.values()) for each in accounts if each is not None)
 
 
 def _is_off(stated: _Numbers, there: _Numbers, moved: _Numbers) -> bool:
@@ -117,7 +139,7 @@ def _miscount(
     seen: TargetEvidence, cluster: Cluster, stated: _Numbers, there: _Numbers, moved: _Numbers
 ) -> str:
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
-    missing = "" if stated.dropped or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
+    missing = "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
     aside = "" if seen.aside is None else f" and {stated.aside:,} set aside"
     beside = "" if seen.aside is None else f" and {there.aside:,} in {seen.aside.name}"
     return (

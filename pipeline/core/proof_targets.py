@@ -54,7 +54,7 @@ def _told_counts(seen: TargetEvidence) -> str:
             else ""
         )
         return f"{counted(told.parsed - read, 'row')} copied{beside}"
-    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {told.dropped:,} dropped"
+    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {max(0, told.dropped):,} dropped"
 
 
 def _checks(seen: TargetEvidence) -> Iterator[Check]:

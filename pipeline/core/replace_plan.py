@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost
+from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
 from pipeline.core.parse_account import aside_name
 from pipeline.core.parse_values import (
     Bound,
@@ -38,8 +38,8 @@ _NO_LIMIT = 2**62
 
 
 def replays_of(page: LedgerPage, window: str) -> LedgerPage:
-    """The part of a ledger of the typed table that is about this window."""
-    ranges = (each for each in page.ranges if each.kind is Kind.REPLAY)
+    """The part of a ledger, of a typed table or of the lake table, that is about this window."""
+    ranges = (each for each in page.ranges if not each.moves)
     return LedgerPage(tuple(each for each in ranges if read_accounting(each.why).window == window))
 
 

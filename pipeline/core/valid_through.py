@@ -191,6 +191,8 @@ def _is_ahead(shard_id: str, family: Family, positions: Positions) -> bool:
 
 def _withdraws(each: Range) -> bool:
     """Whether the range may make a statement wrong."""
+    if not each.moves:
+        return False
     return each.may_go_back or (each.upto.ended and not (each.kind is Kind.LANDED and each.upto.children))
 
 

@@ -96,6 +96,8 @@ class ReplayWindow:
     target: str = ""
     """The target whose typed table gets the window's records anew, in the place of their older rows (`pipeline.duties.replacing`). Without
     one, the window is copied into a table of its own."""
+    unpack: bool = False
+    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`pipeline.duties.unpacking`)."""
 
     @property
     def streams(self) -> tuple[StreamId, ...]:

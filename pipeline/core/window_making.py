@@ -78,16 +78,18 @@ def make_window(
     twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
+        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of what came.
+        came = [step for step in steps if step.range.kind is not Kind.UNPACKED]
         reach = None if reaches is None else reaches.get(key.stream)
-        lacks = () if reaches is None else lacking(steps, kept_from, reach)
+        lacks = () if reaches is None else lacking(came, kept_from, reach)
         found = (
-            _of_numbers(key, steps, asked, lacks)
+            _of_numbers(key, came, asked, lacks)
             if isinstance(asked, Numbers)
-            else _of_ranges(key, steps, asked, lacks, reach)
+            else _of_ranges(key, came, asked, lacks, reach)
         )
         if found is not None:
             inside = [step for step in steps if _has_part_of(found, step)]
-            its = {step: stretch_in(found, step, steps, reach) for step in inside if step in lacks}
+            its = {step: stretch_in(found, step, came, reach) for step in inside if step in lacks}
             stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
             copied = [step for step in inside if step not in stretches]
             ranges.append(
@@ -96,9 +98,11 @@ def make_window(
                     rows=sum(step.range.rows for step in copied),
                     bytes=sum(step.range.bytes for step in copied),
                     stretches=tuple(stretches[step] for step in lacks if step in stretches),
+                    # How many rows aggregates have become in a part of the window isn't known.
+                    is_whole=found.is_whole and not any(_cuts(found, step, stretches) for step in inside),
                 )
             )
-            days += [first_day(step) for step in copied if step.range.rows]
+            days += [first_day(step) for step in copied if step in came and step.range.rows]
             unread = {step: why for step, why in its.items() if isinstance(why, str)}
             missing += _missing(key, copied, story, kept_from, unread)
             missing += [
@@ -118,11 +122,16 @@ def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
 
 
 def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
-    inside = [step.range for step in steps if step.range.rows and _has_part_of(each, step)]
+    with_rows = [step for step in steps if step.range.rows]
+    inside = [step.range for step in with_rows if _has_part_of(each, step)]
     if each.is_whole or not inside:
         return each
     after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
-    return replace(each, after=after, upto=upto, rows=sum(r.rows for r in inside), is_whole=True)
+    found = replace(each, after=after, upto=upto)
+    if len(inside) < sum(1 for step in with_rows if _has_part_of(found, step)):
+        # The range of aggregates that were taken apart may begin or end within a landing.
+        return _grown(found, steps)
+    return replace(found, rows=sum(r.rows for r in inside), is_whole=True)
 
 
 def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
@@ -196,6 +205,14 @@ def _has_part_of(found: WindowRange, step: Step) -> bool:
     return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
         found.after
     )
+
+
+def _cuts(found: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
+    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
+    low, high = text_of(step.range.after), order_text(step.range.upto)
+    is_all = text_of(found.after) <= low and high <= order_text(found.upto)
+    reads = any(text_of(s.range.after) < high and order_text(s.range.upto) > low for s in stretches)
+    return step.range.kind is Kind.UNPACKED and (reads or not is_all)
 
 
 def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:

@@ -12,9 +12,16 @@ _GROWS = 4
 
 
 def plan_next(
-    wishes: Wishes, look: SourceLook, *, surveyor: Surveyor, limits: WaveLimits, others: bool = True
+    wishes: Wishes,
+    look: SourceLook,
+    *,
+    surveyor: Surveyor,
+    limits: WaveLimits,
+    others: bool = True,
+    aggregates: bool = False,
 ) -> WavePlan:
-    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well."""
+    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well. `aggregates`: whether only
+    aggregates that came whole are wanted."""
     rows = limits.records
     while True:
         portion = plan_portion(look.files, wishes, rows=rows)
@@ -26,6 +33,7 @@ def plan_next(
             wishes.streams,
             portion.ceiling,
             others=others,
+            aggregates=aggregates,
         )
         pieces = surveyor.survey(order) if order.files else ()
         plan = plan_wave(wishes, pieces, ceiling=portion.ceiling, limits=limits)

@@ -8,13 +8,13 @@ The quarantine table is looked at first: then it can only be behind the typed ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 
 from pipeline.core.parse_values import SourceFile
 from pipeline.core.proof import TableProof, Window
-from pipeline.core.proof_chains import Story, story_of
+from pipeline.core.proof_chains import Step, Story, story_of
 from pipeline.core.proof_counts import changed_days
 from pipeline.core.proof_rows import CountPlan, FileCount, plan_rows
 from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view, unsettled_steps
@@ -42,6 +42,8 @@ class ProvingTarget:
     ports: TargetPorts
     moved: frozenset[ShardKey]
     """Shards of which a person has set the lake table's position."""
+    unpacked: Mapping[ShardKey, tuple[Step, ...]]
+    """By which aggregates were taken apart in the lake table."""
     kept_from: date | None
     """The first day that the retention of the lake table keeps."""
 
@@ -54,7 +56,8 @@ class ProvingTarget:
         late, _ = ((), ()) if aside is None else unsettled_steps(table.look.story, aside.look.positions)
         view = source_view(table.look.story, late)
         sides = (table,) if aside is None else (table, aside)
-        may_skip = not anew and window.is_all and _may_skip(sides)
+        # Nothing in the made table's own files tells that rows of the lake table were exchanged.
+        may_skip = not anew and window.is_all and not self.unpacked and _may_skip(sides)
         seen = self._of_new_rows(view, sides) if may_skip else None
         # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
         is_new = seen is not None and target_proof(seen[0]).holds
@@ -127,6 +130,7 @@ class ProvingTarget:
             source_rows=sum(each.rows for each in files),
             source_files=len(files),
             moved=self.moved,
+            unpacked=self.unpacked,
             window=self.ports.window,
         )
 

@@ -41,10 +41,12 @@ class Windowing:
         how: str,
         stream: str | None = None,
         target: str = "",
+        unpack: bool = False,
         from_stream: bool = False,
     ) -> ReplayWindow:
         """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
-        whose rows are to be replaced. `from_stream`: whether the window reads from the stream what the lake table lacks."""
+        whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the lake table. `from_stream`: whether the window reads from the
+        stream what the lake table lacks."""
         now, entries = self.clock.now(), tuple(self.lineage.entries())
         story = story_of(entries)
         keys = [key for key in story.keys if stream in (None, key.stream.name)]
@@ -58,6 +60,11 @@ class Windowing:
         if not made.ranges:
             raise Unknown(
                 f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+            )
+        if unpack and made.twice:
+            raise WrongShape(
+                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
+                "Nothing was made: which of the two rows of an aggregate is to be taken apart can't be told. Choose records that landed once"
             )
         if target and made.twice:
             raise WrongShape(
@@ -74,6 +81,7 @@ class Windowing:
             missing=made.missing,
             oldest_day=made.oldest_day,
             target=target,
+            unpack=unpack,
         )
         self.windows.keep(window)
         return window

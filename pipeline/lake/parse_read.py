@@ -19,6 +19,7 @@ from pipeline.core.json_columns import Judge
 from pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
 from pipeline.core.stream import ShardKey
 from pipeline.errors import WrongShape
+from pipeline.kcl.deaggregate import MAGIC
 from pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
 from pipeline.lake.inflate import Inflation, inflated
 from pipeline.lake.json_text import with_json_errors
@@ -87,7 +88,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
         return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
-    return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order.ceiling))
+    return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order))
 
 
 _Shard = tuple[str, int, str]
@@ -106,15 +107,27 @@ def source_place(spec: StagingSpec) -> StagePlace:
     )
 
 
-def _pieces(path: str, place: StagePlace, bound_of: Any, ceiling: str | None) -> Iterator[Piece]:
-    wanted = pa.schema(each for each in place.schema if each.name in _LOOKED_AT)
+def _pieces(path: str, place: StagePlace, bound_of: Any, order: SurveyOrder) -> Iterator[Piece]:
+    names = {*_LOOKED_AT, "data"} if order.aggregates else _LOOKED_AT
+    wanted = pa.schema(each for each in place.schema if each.name in names)
     with opened(place, path) as file:
         for group in range(file.num_row_groups):
             rows = rows_of(file, wanted, group)
+            if order.aggregates:
+                rows = rows.filter(are_aggregates(rows))
             each = _bytes_of_a_row(file, group, place)
-            for key, part in _chosen(rows, bound_of, ceiling):
+            for key, part in _chosen(rows, bound_of, order.ceiling):
                 for few in _cut(part):
                     yield _piece(key, few, path, group=group, bytes_of_a_row=each)
+
+
+def are_aggregates(rows: Any) -> Any:
+    """Whether each row begins as an aggregate that nobody has tried to take apart."""
+    begins: Any = pc.starts_with  # its stub doesn't know that a pattern may be bytes
+    whole: Any = pc.and_kleene(
+        pc.equal(rows["sub_sequence_number"], pa.scalar(0)), pc.is_null(rows["decode_error"])
+    )
+    return pc.fill_null(pc.and_kleene(whole, begins(rows["data"], MAGIC)), pa.scalar(value=False))
 
 
 def _cut(part: pa.Table) -> Iterator[pa.Table]:

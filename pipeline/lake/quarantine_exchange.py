@@ -55,16 +55,16 @@ def copy_unselected(
         for batch in rows.to_batches():
             for key, its in by_shard(batch, known):
                 bound = bounds.get((key.stream.name, key.stream.epoch, key.shard_id))
-                part = its if bound is None else its.filter(pc.invert(_is_in(its, bound)))
+                part = its if bound is None else its.filter(pc.invert(is_in(its, bound)))
                 if part.num_rows:
                     counts[key] = counts.get(key, 0) + part.num_rows
                     yield key, part
 
-    made = _copied(paths, place, parts, now)
+    made = copied_anew(paths, place, parts, now)
     return Parsed((), made, tuple(ShardCount(key, aside=rows) for key, rows in sorted(counts.items())))
 
 
-def _is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
+def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
     """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason isn't."""
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     found = pc.greater(keys, pa.scalar(bound.low))
@@ -98,7 +98,7 @@ def exchange(
             yield from ((mark, batch) for batch in stays.to_batches() if batch.num_rows)
 
         if _has_any(place, path, rows):
-            made += _copied([path], place, parts, now)
+            made += copied_anew([path], place, parts, now)
             gone.append(path)
     return Exchange(tuple(gone), tuple(replace(each, shards=shards) for each in made))
 
@@ -132,7 +132,7 @@ def _has_any(place: StagePlace, path: str, rows: pa.Table) -> bool:
     return found.join(rows, keys=_ROW, join_type="left semi").num_rows > 0
 
 
-def _copied(
+def copied_anew(
     paths: Sequence[str],
     place: StagePlace,
     parts: Callable[[pa.Table], Iterator[tuple[ShardKey, pa.RecordBatch]]],

@@ -48,16 +48,22 @@ class SparkCopier(Copier):
         return joined(map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work))))
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
-        session = self.session(warn)
-        try:
-            return ask(session)
-        except Exception as error:
-            if not is_of_spark(error):
-                raise
-            raise Unreachable(
-                f"the Spark job that copies records to {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and "
-                "no position moved; run the window again"
-            ) from error
+        return asked_of(self.session, ask, f"copies records to {self.table.identifier}")
+
+
+def asked_of(
+    session: Callable[[OnWaiting], SparkSession], ask: Callable[[SparkSession], _T], what: str
+) -> _T:
+    """`what`: what the Spark job does, for people."""
+    started = session(warn)
+    try:
+        return ask(started)
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        raise Unreachable(
+            f"the Spark job that {what} failed: {cause_of(str(error))}. Nothing was committed, and no position moved; run the window again"
+        ) from error
 
 
 def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Callable[[int], bytes]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import STOPPED, main
+from pipeline.demo.aggregate import aggregated
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
 from tests.lake.files import NOON
@@ -149,6 +150,35 @@ def test_a_window_is_parsed_again_into_a_typed_table(
         f"orders: parsed again, in the place of older rows, for the window {window}: "
     )
     assert lines[-1] == "  of the range's rows 1 are in lake.orders, 1 were set aside"
+
+
+def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
+    bed: Bed, capsys: pytest.CaptureFixture[str]
+):
+    bed.land(A, {1: good(1), 2: aggregated("key", [good(21), good(22), good(23)])})
+    bed.land(A, {3: aggregated("key", [good(31)]), 4: good(4)})
+    created = told(capsys, "create", "--from", "2026-01-31", "--to", "2026-02-01", "--unpack")
+    assert (
+        "takes aggregates of these records apart in lake.records; rows that are no whole aggregate stay as they are"
+        in created
+    )
+    window = created[len("window ") :][:8]
+    assert f"{window} " in told(capsys, "list")
+    assert "takes aggregates apart" in told(capsys, "list")
+    ran = told(capsys, "run", window)
+    assert f"{window}: 2 aggregates taken apart: 4 rows in the place of 2" in ran
+    assert "the aggregates of the window are taken apart in lake.records" in ran
+    rows = read.rows(bed.lake.handle(), ("sequence_number", "sub_sequence_number", "data")).to_pylist()
+    assert sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows) == [
+        (1, 0, good(1)),
+        *((2, sub, good(21 + sub)) for sub in range(3)),
+        (3, 0, good(31)),
+        (4, 0, good(4)),
+    ]
+    assert "2 aggregates taken apart in lake.records" in told(capsys, "show", window)
+    assert "no aggregate found that is left to take apart" in told(capsys, "run", window)
+    error = told(capsys, "create", "--run", "run", "--unpack", "--replace", "orders", code=STOPPED)
+    assert "nothing was made. Take the aggregates apart first" in error
 
 
 @pytest.mark.parametrize(

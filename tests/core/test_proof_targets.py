@@ -62,7 +62,7 @@ def test_buckets_have_whole_ranges_up_to_their_rows():
     found = comparing(plan_rows(source_view(story_of(entries)), window=ALL, proved=1), most=20)
     # The first range was proved before.
     assert found.buckets == ((NO_BUCKET, NO_BUCKET, 0, 0, 1, 1),)
-    assert found.reach()[0].startswith("002:10:")
+    assert found.reach()[0].startswith("002:10;")
 
 
 def test_replacements_that_join_all_ranges_of_a_shard_dont_join_the_buckets():

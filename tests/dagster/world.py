@@ -98,6 +98,9 @@ class Ports:
     def replaying(self, _window: str, _run: str) -> Any:
         raise AssertionError("no window is copied here")
 
+    def unpacking(self, _window: str) -> Any:
+        raise AssertionError("no aggregate is taken apart here")
+
     def lineage(self, _writer: str) -> Any:
         return self.world.lineage
 

@@ -10,7 +10,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LiveTable, Pages, ParsePorts, ReplayPorts, Rewriter, TableFiles, WindowStore
+from pipeline.lake_ports import (
+    LiveTable,
+    Pages,
+    ParsePorts,
+    ReplayPorts,
+    Rewriter,
+    TableFiles,
+    UnpackPorts,
+    WindowStore,
+)
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
 from tests.simulation.ports import (
@@ -204,6 +213,9 @@ class ProcessPorts:
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         raise AssertionError("the simulated fleet copies no window")
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        raise AssertionError("the simulated fleet takes no aggregate of the lake table apart")
 
     def lineage(self, writer: str) -> Any:
         return self._lineage

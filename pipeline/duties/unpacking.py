@@ -1,0 +1,196 @@
+"""A wave that takes aggregates of the lake table apart: rows that landed as one row for each aggregate become a row for each user record.
+
+    look ─► ledgers ─► survey ─► write the files anew ─► account ─► commit of the lake table
+
+The commit removes the files with the wave's aggregates, and brings files with their user records and with all other rows of these files. It is
+refused where one of the files has changed or is gone: after a compaction, a deletion, or another unpacking of the same records. So each
+aggregate is taken apart once. No position of a shard moves, and no record is asked of Kinesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.core.accounting import Accounting, read_accounting
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, past
+from pipeline.core.position import Position
+from pipeline.core.proof_chains import story_of
+from pipeline.core.replace_plan import replays_of
+from pipeline.core.shard import HashRange
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.unpack_plan import account_unpacked, files_with, kept_in, next_wishes, without_ledger
+from pipeline.core.window import ReplayWindow
+from pipeline.core.words import counted
+from pipeline.duties.next_wave import plan_next
+from pipeline.duties.windowing import note_done, to_work_on
+from pipeline.errors import Transient, Unknown
+from pipeline.lake_ports import UnpackPorts, WindowStore
+from pipeline.ports import Clock, ShardSource
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedWave:
+    """What a wave did, for people."""
+
+    rows: int = 0
+    """Aggregates that were taken apart."""
+    made: int = 0
+    """The rows that they are now."""
+    snapshot: int | None = None
+    """None where the wave found no aggregate."""
+    is_last: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.snapshot is None:
+            return "no aggregate found that is left to take apart"
+        return f"{counted(self.rows, 'aggregate')} taken apart: {counted(self.made, 'row')} in the place of {self.rows:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpacking:
+    id: str
+    """Of the window."""
+    windows: WindowStore
+    ports: UnpackPorts
+    kinesis: Callable[[], ShardSource]
+    """Asked for the hash keys of shards only."""
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+
+    def waves(self, *, at_most: timedelta | None = None) -> Iterator[UnpackedWave]:
+        """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one wave."""
+        began = self.clock.monotonic()
+        window, ports = self._window(), self.ports
+        if not ports.table.exists():
+            raise Unknown(f"the lake table doesn't exist, so that the window {window.id} has no row")
+        ports.table.ensure(create=False)
+        shards, unlisted = self._hash_keys(window)
+        looked: dict[ShardKey, Position] = {}
+        while True:
+            wave = self.wave(shards, looked)
+            if wave.is_last:
+                note_done(self.windows, self.id, by=self.run)
+                wave = replace(wave, notes=(*unlisted, *self._left(window), *self._to_be_made_anew(window)))
+            yield wave
+            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            if wave.is_last or is_late:
+                return
+
+    def wave(self, shards: Mapping[ShardKey, HashRange], looked: dict[ShardKey, Position]) -> UnpackedWave:
+        """`looked`: up to where this run has looked already; it goes on from there."""
+        window, ports = self._window(), self.ports
+        # The ledgers after the look: so they tell of each commit whose files the look has found. A user record may begin as an aggregate
+        # itself, and only the ledgers tell that it is none.
+        look = ports.source.look()
+        kept = kept_in(window, story_of(ports.lineage.entries()))
+        wishes = next_wishes(window, kept, looked)
+        if not wishes.wanted:
+            return UnpackedWave()
+        plan = plan_next(
+            wishes, look, surveyor=ports.unpacker, limits=self.limits, others=False, aggregates=True
+        )
+        looked.update({each.key: each.upto for each in plan.ranges})
+        if not plan.rows:
+            return UnpackedWave(is_last=plan.is_last)
+        files = files_with(plan, look.files)
+        self.on_arrow("planned")
+        streams = tuple(sorted(look.positions.streams()))
+        made = ports.unpacker.unpack(files, [each.bound for each in plan.ranges], streams, shards)
+        told = account_unpacked(plan, files, made, window.id)
+        self.on_arrow("staged")
+        # A person may have cancelled the window meanwhile.
+        self._window()
+        snapshot = self._commit(plan, made, told, gone=tuple(each.path for each in files))
+        self.on_arrow("committed")
+        rows = sum(each.rows for each in told.values())
+        return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)
+
+    def unpacked(self) -> int:
+        """Aggregates that were taken apart for the window, by the ledgers of the lake table."""
+        entries = (each for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
+        ranges = (each for entry in entries for each in replays_of(entry.page, self.id).ranges)
+        return sum(read_accounting(each.why).removed[0] for each in ranges)
+
+    def _window(self) -> ReplayWindow:
+        return to_work_on(self.windows, self.id)
+
+    def _commit(
+        self, plan: WavePlan, made: Parsed, told: Mapping[ShardKey, Accounting], *, gone: tuple[str, ...]
+    ) -> int | None:
+        ranges = tuple(
+            Range(
+                Kind.UNPACKED,
+                each.key,
+                each.after,
+                each.upto,
+                run=self.run,
+                claim=self.run,
+                rows=told[each.key].rows - told[each.key].removed[0],
+                first_arrival=each.oldest,
+                last_arrival=each.newest,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in made.files if each.key in f.shards),
+                why=told[each.key].text(),
+                unpacked=True,
+            )
+            for each in plan.ranges
+            if each.key in told
+        )
+        # Their other rows may be of any shard: they land with the commit as a whole.
+        files = tuple(replace(each, shards=frozenset(told)) for each in made.files)
+        committed = self.ports.table.commit(Proposal(ranges, files, whole=True, gone=gone))
+        if refused := committed.landing.refused:
+            raise Transient(
+                f"another commit has changed files of the lake table meanwhile: {refused[0].why}. Nothing of this wave was changed, and no row "
+                "is lost or doubled; run the window again, and it goes on with what is left"
+            )
+        return committed.snapshot
+
+    def _hash_keys(self, window: ReplayWindow) -> tuple[dict[ShardKey, HashRange], tuple[str, ...]]:
+        found: dict[ShardKey, HashRange] = {}
+        for stream in window.streams:
+            found |= self._listed(stream)
+        unlisted = [each.key for each in window.ranges if each.key not in found]
+        if not unlisted:
+            return found, ()
+        why = (
+            f"Kinesis doesn't list {counted(len(unlisted), 'shard')} of the window, the first {unlisted[0]}: an aggregate there with user records "
+            "of other shards, which KCL drops, was taken apart as well"
+        )
+        return found, (why,)
+
+    def _listed(self, stream: StreamId) -> dict[ShardKey, HashRange]:
+        try:
+            if self.kinesis().describe(stream.arn).stream != stream:
+                return {}
+            shards = self.kinesis().list_shards(stream)
+        except Unknown:
+            return {}
+        return {ShardKey(stream, s.shard_id): s.hash_range for s in shards if s.hash_range is not None}
+
+    def _left(self, window: ReplayWindow) -> Iterator[str]:
+        for key in without_ledger(window, story_of(self.ports.lineage.entries())):
+            yield (
+                f"{key}: ledgers of this time are lost, so that nothing tells whether aggregates were taken apart when they landed. Rows without a "
+                "ledger stayed as they are"
+            )
+
+    def _to_be_made_anew(self, window: ReplayWindow) -> Iterator[str]:
+        """Which tables still have rows that were made of whole aggregates."""
+        if not self.unpacked():
+            return
+        for name, table in self.ports.typed.items():
+            at = table.load().positions if table.exists() else None
+            if at is not None and any(past(at.of(each.key)) > past(each.after) for each in window.ranges):
+                yield (
+                    f"the typed table of {name} has parsed records of this window as whole aggregates, and doesn't follow by itself: make a window of "
+                    f"the same records with `--replace {name}`, and run it"
+                )
+        yield "tables of windows that were copied before, and other tables that were made of these records, have the whole aggregates: make them anew"

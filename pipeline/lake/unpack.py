@@ -1,0 +1,83 @@
+"""Taking aggregates of the lake table apart, on Spark: one job looks where they are, a second one writes their files anew.
+
+Rows never pass through the JVM, as in a compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from pipeline.core.parse_account import joined
+from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder
+from pipeline.core.shard import HashRange
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.parse import packed, survey_on
+from pipeline.lake.spark_job import run_tasks
+from pipeline.lake.stage_codec import decode_parsed
+from pipeline.lake.unpack_task import UnpackSpec
+from pipeline.lake.window_copy import asked_of
+from pipeline.lake_ports import OnWaiting, Unpacker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkUnpacker(Unpacker):
+    session: Callable[[OnWaiting], SparkSession]
+    table: IcebergTable
+    cores: int
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        spec = self.table.staging_spec()
+        return asked_of(
+            self.session,
+            lambda session: survey_on(session, order, spec, cores=self.cores),
+            f"looks for aggregates in {self.table.identifier}",
+        )
+
+    def unpack(
+        self,
+        files: Sequence[SourceFile],
+        selected: Sequence[Bound],
+        streams: Sequence[StreamId],
+        shards: Mapping[ShardKey, HashRange],
+    ) -> Parsed:
+        paths = packed([each.path for each in files], cores=self.cores)
+        spec = spec_of(self.table, selected, streams, shards)
+        work = _unpacking(paths, spec)
+        what = f"takes aggregates of {self.table.identifier} apart"
+        return joined(
+            map(
+                decode_parsed,
+                asked_of(self.session, lambda session: run_tasks(session, len(paths), work), what),
+            )
+        )
+
+
+def spec_of(
+    table: IcebergTable,
+    selected: Sequence[Bound],
+    streams: Sequence[StreamId],
+    shards: Mapping[ShardKey, HashRange],
+) -> UnpackSpec:
+    schema = schema_to_pyarrow(table.open().schema())
+    return UnpackSpec(table.staging_spec(), schema, tuple(selected), tuple(streams), dict(shards))
+
+
+def _unpacking(paths: Sequence[Sequence[str]], spec: UnpackSpec) -> Callable[[int], bytes]:
+    # A function inside of a function: Spark pickles it whole, and its imports run on the worker, from the shipped zip.
+    def work(number: int) -> bytes:
+        from datetime import UTC, datetime
+
+        from pipeline.lake.stage_codec import encode_parsed
+        from pipeline.lake.unpack_task import unpack_files
+
+        return encode_parsed(unpack_files(paths[number], spec, now=lambda: datetime.now(UTC)))
+
+    return work

@@ -1,0 +1,345 @@
+"""Aggregates that landed as one row each are taken apart on real Iceberg: exactly those of a window, once, whatever happens meanwhile."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import StringType
+
+from pipeline.core.accounting import read_accounting
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.parse_values import WaveLimits
+from pipeline.core.position import Position
+from pipeline.core.proof import ALL, Proof
+from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from pipeline.core.window import Word
+from pipeline.core.window_making import Numbers
+from pipeline.demo.aggregate import aggregated
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.proving import Proving
+from pipeline.errors import Transient, Unknown, WrongShape
+from pipeline.kcl.deaggregate import MAGIC, NOT_AN_AGGREGATE, OUTSIDE
+from pipeline.lake import read
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.live_table import IcebergLive
+from pipeline.lake.prove import IcebergProof
+from pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake import target_proofs as proofs
+from tests.lake.compactions import InProcess as InProcessRewriter
+from tests.lake.files import NOON
+from tests.lake.merge_on_read import delete_rows
+from tests.lake.parsings import A, B, Killed, good
+from tests.lake.proofs import InThisProcess, ListedStream
+from tests.lake.unpackings import UnpackBed, packed
+
+ALL_OF_A = Numbers(A.shard_id)
+TO_THREE = Numbers(A.shard_id, None, 3)
+BROKEN = MAGIC + b"not an aggregate"
+KEPT = [
+    (1, 0, good(1)),
+    (2, 0, packed(21, 22, 23)),
+    (3, 0, packed(31, 32)),
+    (4, 0, packed(41)),
+    (5, 0, good(5)),
+    (10, 0, packed(101, 102)),
+]
+APART_TO_THREE = [
+    KEPT[0],
+    *((2, sub, good(21 + sub)) for sub in range(3)),
+    *((3, sub, good(31 + sub)) for sub in range(2)),
+    *KEPT[3:],
+]
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> UnpackBed:
+    """Shard A in two waves, and shard B; records 2, 3, 4 and 10 are aggregates, and 3 is the last one of its range."""
+    bed = UnpackBed(tmp_path)
+    bed.land(A, {1: good(1), 2: packed(21, 22, 23), 3: packed(31, 32)})
+    bed.land(B, {10: packed(101, 102)})
+    bed.land(A, {4: packed(41), 5: good(5)})
+    assert bed.payloads() == KEPT
+    return bed
+
+
+def files_of(bed: UnpackBed) -> dict[str, bytes]:
+    live = IcebergLive(bed.lake.handle()).live()
+    return {each.path: Path(each.path.removeprefix("file://")).read_bytes() for each in live.files}
+
+
+def prove(bed: UnpackBed, *, anew: bool = False) -> Proof:
+    lake = bed.lake.handle()
+    return Proving(
+        table=IcebergProof(lake, InThisProcess()),
+        lineage=IcebergLineage(lake),
+        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
+        settings=UpkeepSettings(),
+        clock=bed.clock,
+    ).run(anew=anew)
+
+
+def wrong(proof: Proof) -> list[str]:
+    return [text for check in proof.checks for text in check.wrong]
+
+
+def replays(bed: UnpackBed) -> list[Range]:
+    entries = (e for e in IcebergLineage(bed.lake.handle()).entries() if isinstance(e, LedgerEntry))
+    return [each for entry in entries for each in entry.page.ranges if each.kind is Kind.UNPACKED]
+
+
+def at_arrow(arrow: str, act: Callable[[], object]) -> Callable[[str], None]:
+    return lambda at: (act(), None)[1] if at == arrow else None
+
+
+def compact(bed: UnpackBed) -> None:
+    table = bed.lake.handle()
+    bed.clock.at += timedelta(hours=2)
+    settings = UpkeepSettings()
+    rewriter = InProcessRewriter(table)
+    done = Compacting(table=IcebergLive(table), rewriter=lambda: rewriter, settings=settings, clock=bed.clock)
+    assert done.run().done
+
+
+def test_exactly_the_aggregates_of_the_window_become_their_user_records(bed: UnpackBed):
+    before, files = bed.lake.handle().load().positions, files_of(bed)
+    window = bed.to_unpack(TO_THREE)
+    assert bed.unpack(window) == ["2 aggregates taken apart: 5 rows in the place of 2"]
+    assert bed.payloads() == APART_TO_THREE
+    # No position has moved, and the files without an aggregate of the window are the same.
+    assert bed.lake.handle().load().positions == before
+    assert len(files_of(bed).items() & files.items()) == len(files) - 1
+    assert bed.unpacking(window).unpacked() == 2
+    rows = {
+        (r["sequence_number"], r["sub_sequence_number"]): r for r in read.rows(bed.lake.handle()).to_pylist()
+    }
+    assert rows["2", 1]["partition_key"] == "key"
+    assert rows["2", 1]["arrival_ts"] == rows["2", 0]["arrival_ts"]
+    assert rows["2", 1]["sort_key"] > rows["2", 0]["sort_key"]
+
+
+def test_an_aggregate_outside_of_the_window_stays_whole_in_the_same_file(bed: UnpackBed):
+    bed.unpack(bed.to_unpack(Numbers(A.shard_id, 2, 2)))
+    assert bed.payloads() == [*APART_TO_THREE[:4], *KEPT[2:]]
+    bed.unpack(bed.to_unpack(TO_THREE))
+    assert bed.payloads() == APART_TO_THREE
+    assert wrong(prove(bed)) == []
+
+
+def test_the_ledger_accounts_for_the_rows(bed: UnpackBed):
+    window = bed.to_unpack(TO_THREE)
+    bed.unpack(window)
+    (told,) = replays(bed)
+    assert (told.key, told.after, told.upto.sequence, told.rows, told.unpacked) == (A, None, 3, 3, True)
+    account = read_accounting(told.why)
+    assert (account.window, account.rows, account.removed, account.is_complete) == (
+        window.id,
+        5,
+        (2, 0),
+        True,
+    )
+
+
+def test_running_it_again_changes_nothing(bed: UnpackBed):
+    window = bed.to_unpack(TO_THREE)
+    bed.unpack(window)
+    snapshot = bed.lake.handle().load().snapshot
+    for again in (window, bed.to_unpack(TO_THREE)):
+        assert bed.unpack(again) == ["no aggregate found that is left to take apart"]
+    assert bed.lake.handle().load().snapshot == snapshot
+
+
+@pytest.mark.parametrize("limits", [WaveLimits(1, 2**30), WaveLimits(2, 2**30)])
+def test_waves_give_the_rows_of_one_large_wave(bed: UnpackBed, limits: WaveLimits):
+    window = bed.to_unpack(ALL_OF_A)
+    bed.unpack(window, limits=limits)
+    assert bed.payloads() == [*APART_TO_THREE[:6], (4, 0, good(41)), *APART_TO_THREE[7:]]
+    assert sum(read_accounting(each.why).removed[0] for each in replays(bed)) == 3
+    assert wrong(prove(bed)) == []
+
+
+def test_a_user_record_that_begins_as_an_aggregate_stays_as_it_is(bed: UnpackBed):
+    bed.land(A, {6: aggregated("key", [packed(61, 62)])})
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
+
+
+def test_what_is_no_right_aggregate_stays_whole_with_the_reason(bed: UnpackBed):
+    bed.land(A, {6: BROKEN, 7: packed(71)})
+    nothing = Shard(A.shard_id, hash_range=HashRange(MAX_HASH_KEY, MAX_HASH_KEY))
+    bed.unpack(bed.to_unpack(Numbers(A.shard_id, 6)), kinesis=ListedStream({A.shard_id: nothing}))
+    found = {
+        r["sequence_number"]: (r["data"], r["decode_error"]) for r in read.rows(bed.lake.handle()).to_pylist()
+    }
+    assert found["6"] == (BROKEN, NOT_AN_AGGREGATE)
+    assert found["7"] == (packed(71), OUTSIDE)
+    assert wrong(prove(bed)) == []
+    assert bed.unpack(bed.to_unpack(Numbers(A.shard_id, 6))) == [
+        "no aggregate found that is left to take apart"
+    ]
+
+
+def test_columns_of_others_go_with_the_rows(bed: UnpackBed):
+    table = bed.lake.handle().open()
+    with table.update_schema() as change:
+        change.add_column("team", StringType())
+    bed.unpack(bed.to_unpack(TO_THREE))
+    path = next(path for path in files_of(bed) if "1" in pq.read_table(path)["sequence_number"].to_pylist())
+    assert "team" in pq.read_schema(path.removeprefix("file://")).names
+
+
+@pytest.mark.parametrize("arrow", ["planned", "staged", "committed"])
+def test_after_a_kill_between_any_two_steps_the_next_run_ends_it(bed: UnpackBed, arrow: str):
+    window = bed.to_unpack(TO_THREE)
+    with pytest.raises(Killed):
+        bed.unpack(window, kill=arrow)
+    assert bed.payloads() == (APART_TO_THREE if arrow == "committed" else KEPT)
+    bed.unpack(window)
+    assert bed.payloads() == APART_TO_THREE
+
+
+@pytest.mark.parametrize("arrow", ["planned", "staged"])
+def test_of_two_runs_at_once_the_second_is_refused(bed: UnpackBed, arrow: str):
+    window = bed.to_unpack(TO_THREE)
+    with pytest.raises(Transient, match="no row is lost or doubled; run the window again"):
+        bed.unpack(window, at=at_arrow(arrow, lambda: bed.unpack(window)))
+    assert bed.payloads() == APART_TO_THREE
+    assert len(replays(bed)) == 1
+    assert bed.unpack(window) == ["no aggregate found that is left to take apart"]
+
+
+def test_landing_goes_on_beside_it(bed: UnpackBed):
+    window = bed.to_unpack(TO_THREE)
+    bed.unpack(window, at=at_arrow("staged", lambda: bed.land(A, {6: good(6)})))
+    assert bed.payloads() == [*APART_TO_THREE[:-1], (6, 0, good(6)), APART_TO_THREE[-1]]
+    bed.land(A, {7: good(7)})
+    assert wrong(prove(bed)) == []
+
+
+def test_a_compaction_between_loses_nothing_and_the_next_run_goes_on(bed: UnpackBed):
+    for number in range(6, 12):
+        bed.land(A, {number: good(number)})
+    window = bed.to_unpack(TO_THREE)
+    with pytest.raises(Transient):
+        bed.unpack(window, at=at_arrow("staged", lambda: compact(bed)))
+    assert [row for row in bed.payloads() if row[0] == 2] == [KEPT[1]]
+    bed.unpack(window)
+    assert [row for row in bed.payloads() if row[0] in {2, 3}] == APART_TO_THREE[1:6]
+    assert wrong(prove(bed)) == []
+
+
+def test_rows_that_another_engine_has_deleted_are_a_reason_to_refuse(bed: UnpackBed):
+    window = bed.to_unpack(TO_THREE)
+    table = bed.lake.handle().open()
+    path = next(path for path in files_of(bed) if "2" in pq.read_table(path)["sequence_number"].to_pylist())
+    delete_rows(table, path, 0)
+    with pytest.raises(WrongShape, match="rewrite_data_files"):
+        bed.unpack(window)
+
+
+def test_rows_that_another_engine_deletes_meanwhile_dont_come_back(bed: UnpackBed):
+    path = next(path for path in files_of(bed) if "2" in pq.read_table(path)["sequence_number"].to_pylist())
+    with pytest.raises(Transient, match="run the window again"):
+        bed.unpack(
+            bed.to_unpack(TO_THREE),
+            at=at_arrow("staged", lambda: delete_rows(bed.lake.handle().open(), path, 0)),
+        )
+
+
+def test_records_that_landed_twice_make_no_window(bed: UnpackBed):
+    table = bed.lake.handle()
+    at = table.load().positions.of(A)
+    back = Range(Kind.REPOSITION, A, at, Position(1, arrival=NOON), run="r", claim="r", why="a test")
+    table.commit(Proposal((back,)))
+    bed.land(A, {2: packed(21, 22, 23)})
+    with pytest.raises(WrongShape, match="twice"):
+        bed.to_unpack(ALL_OF_A)
+
+
+def test_a_cancelled_window_changes_nothing(bed: UnpackBed):
+    window = bed.to_unpack(TO_THREE)
+    with pytest.raises(Unknown, match="cancelled"):
+        bed.unpack(window, at=at_arrow("staged", lambda: bed.windowing().say(window.id, Word.CANCELLED)))
+    assert bed.payloads() == KEPT
+
+
+def test_the_proof_counts_the_new_rows_and_finds_a_row_that_is_missing_or_twice(bed: UnpackBed):
+    assert prove(bed).records == 6
+    bed.unpack(bed.to_unpack(TO_THREE))
+    proof = prove(bed)
+    assert wrong(proof) == []
+    assert proof.records == 9
+    # The last user record of the range's last aggregate is at the edge of the range.
+    with proofs.changed(bed.lake.handle(), 3, lambda row: [] if row["sub_sequence_number"] == 1 else [row]):
+        assert any("ledger states" in each for each in wrong(prove(bed, anew=True)))
+    # As many rows as before, but one is there twice in the place of another one.
+    with proofs.changed(
+        bed.lake.handle(),
+        2,
+        lambda row: [{**row, "sub_sequence_number": max(1, row["sub_sequence_number"])}],
+    ):
+        told = wrong(prove(bed, anew=True))
+    assert told
+    assert not any("ledger states" in each for each in told), told
+
+
+# --- typed tables of it -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parsed(bed: UnpackBed) -> UnpackBed:
+    bed.catch_up()
+    assert sorted(bed.values()) == [1, 5]
+    assert sorted(bed.aside()) == [2, 3, 4, 10]
+    return bed
+
+
+def test_the_run_names_the_typed_tables_that_dont_follow_and_how_to_redo_them(parsed: UnpackBed):
+    told = parsed.notes(parsed.to_unpack(TO_THREE))
+    assert "`--replace orders`" in told
+    # A window without an aggregate changes nothing.
+    assert "--replace" not in parsed.notes(parsed.to_unpack(Numbers(A.shard_id, 5)))
+
+
+def test_new_rows_are_parsed_once_and_those_before_the_position_arent_parsed_again(parsed: UnpackBed):
+    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+    assert parsed.catch_up() == 0
+    parsed.land(A, {6: good(6)})
+    parsed.catch_up()
+    assert sorted(parsed.values()) == [1, 5, 6]
+
+
+def test_a_proof_names_the_rows_that_dont_follow_and_reports_no_damage(parsed: UnpackBed):
+    ports = partial(proofs.typed_ports, parsed)
+    assert proofs.unproved(proofs.prove(parsed, ports)[1]) == []
+    parsed.unpack(parsed.to_unpack(TO_THREE))
+    table = proofs.prove(parsed, ports)[1]
+    assert proofs.wrong(table) == []
+    assert any("taken apart" in each and "--replace" in each for each in proofs.unproved(table))
+
+
+def test_after_a_replacement_of_the_same_records_the_typed_table_has_the_user_records(parsed: UnpackBed):
+    parsed.unpack(parsed.to_unpack(TO_THREE))
+    assert parsed.replace(parsed.window(TO_THREE)) == [
+        "6 rows parsed again: 6 parsed, 0 set aside, in the place of 3 older rows"
+    ]
+    ids = sorted(row["id"] for row in read.rows(parsed.typed(), ("id",)).to_pylist())
+    assert ids == [1, 5, 21, 22, 23, 31, 32]
+    proof, table = proofs.prove(parsed, partial(proofs.typed_ports, parsed), ALL)
+    assert (wrong(proof), proofs.wrong(table), proofs.unproved(table)) == ([], [], [])
+    with proofs.changed(parsed.typed(), 2, lambda row: [] if row["sub_sequence_number"] == 1 else [row]):
+        assert proofs.wrong(proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1])
+
+
+def test_a_replacement_in_waves_gives_the_same(parsed: UnpackBed):
+    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+    parsed.replace(parsed.window(ALL_OF_A), limits=WaveLimits(2, 2**30))
+    ids = sorted(row["id"] for row in read.rows(parsed.typed(), ("id",)).to_pylist())
+    assert ids == [1, 5, 21, 22, 23, 31, 32, 41]
+    table = proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1]
+    assert (proofs.wrong(table), proofs.unproved(table)) == ([], [])

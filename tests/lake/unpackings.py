@@ -1,0 +1,101 @@
+"""Windows whose aggregates are taken apart in the lake table. What Spark's tasks do is done in this process."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WaveLimits
+from pipeline.core.shard import HashRange
+from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.window import ReplayWindow
+from pipeline.core.window_making import Asked
+from pipeline.demo.aggregate import aggregated
+from pipeline.duties.unpacking import Unpacking
+from pipeline.lake import read
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.parse_read import survey
+from pipeline.lake.parse_source import IcebergSource
+from pipeline.lake.unpack import spec_of
+from pipeline.lake.unpack_task import unpack_files
+from pipeline.lake.window_table import IcebergWindows
+from pipeline.lake_ports import Unpacker, UnpackPorts
+from tests.lake.parsings import Killed, good
+from tests.lake.proofs import ListedStream
+from tests.lake.replacements import ReplaceBed
+
+
+def packed(*numbers: int) -> bytes:
+    """An aggregate of good payloads."""
+    return aggregated("key", [good(number) for number in numbers])
+
+
+@dataclass(kw_only=True)
+class InProcess(Unpacker):
+    bed: ReplaceBed
+
+    def _table(self) -> IcebergTable:
+        return self.bed.lake.handle()
+
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        return survey(order, order.files, self._table().staging_spec())
+
+    def unpack(
+        self,
+        files: Sequence[SourceFile],
+        selected: Sequence[Bound],
+        streams: Sequence[StreamId],
+        shards: Mapping[ShardKey, HashRange],
+    ) -> Parsed:
+        spec = spec_of(self._table(), selected, streams, shards)
+        return unpack_files([each.path for each in files], spec, now=self.bed.clock.now)
+
+
+class UnpackBed(ReplaceBed):
+    def to_unpack(self, asked: Asked) -> ReplayWindow:
+        return self.windowing().create(asked, how="a test", unpack=True)
+
+    def unpacking(
+        self,
+        window: ReplayWindow,
+        *,
+        limits: WaveLimits | None = None,
+        kill: str = "",
+        at: Callable[[str], None] = lambda _: None,
+        kinesis: ListedStream | None = None,
+    ) -> Unpacking:
+        def on_arrow(arrow: str) -> None:
+            at(arrow)
+            if arrow == kill:
+                raise Killed(arrow)
+
+        lake = self.lake.handle()
+        return Unpacking(
+            id=window.id,
+            windows=IcebergWindows(lake),
+            ports=UnpackPorts(
+                source=IcebergSource(lake),
+                table=lake,
+                unpacker=InProcess(bed=self),
+                lineage=IcebergLineage(lake),
+                typed={self.settings.name: self.typed()},
+            ),
+            kinesis=lambda: kinesis or ListedStream({}),  # type: ignore[arg-type, return-value] # it isn't asked for more
+            limits=limits or WaveLimits(1_000_000, 2**30),
+            clock=self.clock,
+            run=f"run-{next(self._runs)}",
+            on_arrow=on_arrow,
+        )
+
+    def unpack(self, window: ReplayWindow, **how: Any) -> list[str]:
+        """Take the window's aggregates apart as a whole. Returns what each wave told."""
+        return [f"{wave}" for wave in self.unpacking(window, **how).waves()]
+
+    def notes(self, window: ReplayWindow, **how: Any) -> str:
+        return "; ".join(note for wave in self.unpacking(window, **how).waves() for note in wave.notes)
+
+    def payloads(self) -> list[tuple[int, int, bytes]]:
+        """Sequence number, sub-sequence number and payload of each row of the lake table."""
+        columns = ("sequence_number", "sub_sequence_number", "data")
+        rows = read.rows(self.lake.handle(), columns).to_pylist()
+        return sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows)
