@@ -10,6 +10,7 @@ from pipeline.cli import STOPPED, main
 from pipeline.demo.aggregate import aggregated
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.local.endpoint import LocalAws
 from tests.lake.files import NOON
 from tests.lake.parsings import A, B, Bed, good
 
@@ -153,8 +154,13 @@ def test_a_window_is_parsed_again_into_a_typed_table(
 
 
 def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
-    bed: Bed, capsys: pytest.CaptureFixture[str]
+    bed: Bed, capsys: pytest.CaptureFixture[str], aws: LocalAws
 ):
+    """Also of a stream that Kinesis no longer has."""
+    settings = Path("headrace.yaml")
+    settings.write_text(
+        settings.read_text().replace("eu-west-1}", f'eu-west-1, endpoint: "{aws.endpoint}"}}')
+    )
     bed.land(A, {1: good(1), 2: aggregated("key", [good(21), good(22), good(23)])})
     bed.land(A, {3: aggregated("key", [good(31)]), 4: good(4)})
     created = told(capsys, "create", "--from", "2026-01-31", "--to", "2026-02-01", "--unpack")
@@ -168,6 +174,7 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
     ran = told(capsys, "run", window)
     assert f"{window}: 2 aggregates taken apart: 4 rows in the place of 2" in ran
     assert "the aggregates of the window are taken apart in lake.records" in ran
+    assert ", done" in told(capsys, "list")
     rows = read.rows(bed.lake.handle(), ("sequence_number", "sub_sequence_number", "data")).to_pylist()
     assert sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows) == [
         (1, 0, good(1)),
