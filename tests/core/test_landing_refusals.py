@@ -283,6 +283,16 @@ def test_nothing_of_a_proposal_lands_where_a_file_that_it_would_remove_has_chang
     )
 
 
+def test_aggregates_are_taken_apart_only_where_files_are_removed():
+    apart = replace(landed(A, Position(1), Position(3)), kind=Kind.UNPACKED)
+    base = base_of({A: Position(5)})
+    assert decide_landing(base, Proposal((apart,), gone=("f",))).page.ranges == (apart,)
+    with pytest.raises(
+        ValueError, match=r"^aggregates are taken apart only together with the removal of the files"
+    ):
+        decide_landing(base, Proposal((apart,)))
+
+
 def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
     replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
     assert decide_landing(base_of({A: Position(5)}), Proposal((replay,))).refused == (
