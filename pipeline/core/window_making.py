@@ -117,14 +117,16 @@ def make_window(
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
-    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these."""
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
     return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
 
 
 def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
     with_rows = [step for step in steps if step.range.rows]
     inside = [step.range for step in with_rows if _has_part_of(each, step)]
-    if each.is_whole or not inside:
+    # Rows that came since the window was made, because aggregates were taken apart, count as well.
+    is_apart = any(r.kind is Kind.UNPACKED for r in inside)
+    if not inside or (each.is_whole and not is_apart):
         return each
     after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
     found = replace(each, after=after, upto=upto)
