@@ -252,14 +252,27 @@ def test_rows_that_another_engine_deletes_meanwhile_dont_come_back(bed: UnpackBe
         )
 
 
-def test_records_that_landed_twice_make_no_window(bed: UnpackBed):
+def land_twice(bed: UnpackBed) -> None:
     table = bed.lake.handle()
     at = table.load().positions.of(A)
     back = Range(Kind.REPOSITION, A, at, Position(1, arrival=NOON), run="r", claim="r", why="a test")
     table.commit(Proposal((back,)))
     bed.land(A, {2: packed(21, 22, 23)})
+
+
+def test_records_that_landed_twice_make_no_window(bed: UnpackBed):
+    land_twice(bed)
     with pytest.raises(WrongShape, match="twice"):
         bed.to_unpack(ALL_OF_A)
+
+
+def test_records_that_landed_twice_since_arent_taken_apart(bed: UnpackBed):
+    window = bed.to_unpack(ALL_OF_A)
+    land_twice(bed)
+    before = bed.payloads()
+    with pytest.raises(WrongShape, match="twice in the window"):
+        bed.unpack(window)
+    assert bed.payloads() == before
 
 
 def test_a_cancelled_window_changes_nothing(bed: UnpackBed):
