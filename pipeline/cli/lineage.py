@@ -199,9 +199,12 @@ def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Los
     found = next((each.window for each in adapters.windows().all() if each.window.id == window), None)
     if found is None:
         raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
-    if found.target:
-        (target,) = targets_of(adapters.settings, found.target)
-        entries = adapters.parsing(target, "lineage").lineage.entries()
+    if found.target or found.unpack:
+        if found.unpack:
+            entries = adapters.lineage("lineage").entries()
+        else:
+            (target,) = targets_of(adapters.settings, found.target)
+            entries = adapters.parsing(target, "lineage").lineage.entries()
         pages = ((each, replays_of(each.page, window)) for each in entries if isinstance(each, LedgerEntry))
         return [replace(each, page=page) for each, page in pages if page.ranges]
     ports = adapters.replaying(window, "lineage")

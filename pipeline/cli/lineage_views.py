@@ -87,10 +87,16 @@ def _may_have_rest(step: Step, sequence: int) -> bool:
 
 
 def _where(step: Step, lake: IcebergTable, sequence: int) -> Iterator[str]:
+    from pipeline.core.accounting import read_accounting
+    from pipeline.core.lineage import Kind
     from pipeline.core.words import counted
     from pipeline.lake.find_record import find_record
 
     yield f"{step.range.kind}: {step}"
+    if step.range.kind is Kind.UNPACKED:
+        window = read_accounting(step.range.why).window
+        yield f"  aggregates of this range were taken apart for the window {window}; their rows are in the range by which they landed"
+        return
     if not step.range.rows:
         yield f"  the range has no records in the table: {step.range.why or 'its kind says why'}"
         return

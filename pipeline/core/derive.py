@@ -62,7 +62,8 @@ def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[S
         for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
             above = -1 if each.after is None or each.after.sequence is None else each.after.sequence
             upto = -1 if each.upto.sequence is None else each.upto.sequence
-            if upto > above:
+            # The rows of aggregates that were taken apart are those of the range by which the aggregates landed.
+            if each.moves and upto > above:
                 span = Span(above, upto, each.after, each.upto, entry.sequence)
                 found.setdefault(each.key, []).append(span)
     return {key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in found.items()}

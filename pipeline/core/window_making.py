@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from pipeline.core.lineage import Kind
+from pipeline.core.lineage import Kind, Range
 from pipeline.core.lineage_rows import order_text
 from pipeline.core.position import Position
 from pipeline.core.proof import Window as Arrivals
@@ -117,14 +117,16 @@ def make_window(
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
-    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these."""
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
     return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
 
 
 def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
     with_rows = [step for step in steps if step.range.rows]
     inside = [step.range for step in with_rows if _has_part_of(each, step)]
-    if each.is_whole or not inside:
+    # Rows that came since the window was made, because aggregates were taken apart, count as well.
+    is_apart = any(r.kind is Kind.UNPACKED for r in inside)
+    if not inside or (each.is_whole and not is_apart):
         return each
     after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
     found = replace(each, after=after, upto=upto)
@@ -185,12 +187,18 @@ def _of_numbers(
     for each in (step.range for step in lacks):
         if text_of(each.after) < text_of(after) < order_text(each.upto):
             after = each.after
-    upto = high if asked.last is None or _is_last(high, asked.last) else Position(asked.last, _LAST_SUB)
+    upto = high if asked.last is None or _is_last(high, asked.last) else _end_at(asked.last, landed)
     if text_of(after) >= order_text(upto):
         return None
     begins = {text_of(r.after) for r in landed}
     ends = {order_text(r.upto) for r in landed}
     return WindowRange(key, after, upto, is_whole=text_of(after) in begins and order_text(upto) in ends)
+
+
+def _end_at(last: int, landed: Iterable[Range]) -> Position:
+    """The end of all user records with this number: that of the landing which ends with them, so that the window has no part of what follows."""
+    ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
+    return max((at for at in ends if not at.ended), key=order_text, default=Position(last, _LAST_SUB))
 
 
 def _is_last(high: Position, last: int) -> bool:

@@ -199,7 +199,12 @@ class Replaying:
     def _shortfall(self) -> Iterator[str]:
         window, copied = self.window(), self.copied()
         if window.is_whole and copied != window.rows:
-            yield (
-                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table state {window.rows:,} for the window: "
+            why = (
                 "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"
+                if copied < window.rows
+                else "aggregates of its records may have been taken apart since (`--unpack`), or another engine may have inserted rows"
+            )
+            yield (
+                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table stated {window.rows:,} when the window was "
+                f"made: {why}"
             )

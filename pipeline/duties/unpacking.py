@@ -24,10 +24,11 @@ from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.unpack_plan import account_unpacked, files_with, kept_in, next_wishes, without_ledger
 from pipeline.core.window import ReplayWindow
+from pipeline.core.window_making import twice_in
 from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.windowing import note_done, to_work_on
-from pipeline.errors import Transient, Unknown
+from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.lake_ports import UnpackPorts, WindowStore
 from pipeline.ports import Clock, ShardSource
 
@@ -90,8 +91,14 @@ class Unpacking:
         # The ledgers after the look: so they tell of each commit whose files the look has found. A user record may begin as an aggregate
         # itself, and only the ledgers tell that it is none.
         look = ports.source.look()
-        kept = kept_in(window, story_of(ports.lineage.entries()))
-        wishes = next_wishes(window, kept, looked)
+        story = story_of(ports.lineage.entries())
+        if twice := twice_in(window, story):
+            raise WrongShape(
+                f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
+                "since the window was made. Nothing more was taken apart: which of the two rows of an aggregate is meant can't be told. Make a "
+                "window of records that landed once"
+            )
+        wishes = next_wishes(window, kept_in(window, story), looked)
         if not wishes.wanted:
             return UnpackedWave()
         plan = plan_next(

@@ -154,13 +154,12 @@ def test_a_window_is_parsed_again_into_a_typed_table(
 
 
 def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
-    bed: Bed, capsys: pytest.CaptureFixture[str], aws: LocalAws
+    bed: Bed, capsys: pytest.CaptureFixture[str], aws: LocalAws, tmp_path: Path
 ):
     """Also of a stream that Kinesis no longer has."""
-    settings = Path("headrace.yaml")
-    settings.write_text(
-        settings.read_text().replace("eu-west-1}", f'eu-west-1, endpoint: "{aws.endpoint}"}}')
-    )
+    config = tmp_path / "headrace.yaml"
+    local = f'aws: {{region: {aws.region}, endpoint: "{aws.endpoint}"}}'
+    config.write_text(config.read_text().replace("aws: {region: eu-west-1}", local))
     bed.land(A, {1: good(1), 2: aggregated("key", [good(21), good(22), good(23)])})
     bed.land(A, {3: aggregated("key", [good(31)]), 4: good(4)})
     created = told(capsys, "create", "--from", "2026-01-31", "--to", "2026-02-01", "--unpack")
@@ -184,6 +183,12 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
     ]
     assert "2 aggregates taken apart in lake.records" in told(capsys, "show", window)
     assert "no aggregate found that is left to take apart" in told(capsys, "run", window)
+    assert main(["lineage", "--window", window]) == 0
+    assert "2 rows in 1 range of 1 shard" in capsys.readouterr().out
+    assert main(["lineage", "--sequence", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("unpacked: ")
+    assert f"taken apart for the window {window}; their rows are in the range" in lines[-1]
     error = told(capsys, "create", "--run", "run", "--unpack", "--replace", "orders", code=STOPPED)
     assert "nothing was made. Take the aggregates apart first" in error
 

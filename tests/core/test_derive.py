@@ -41,6 +41,12 @@ def test_a_range_that_moves_no_sequence_number_accounts_for_no_row():
     assert spans_of([an_entry(1, end, back)]) == {}
 
 
+def test_aggregates_that_were_taken_apart_account_for_no_row_whose_ledger_is_lost():
+    """The ledger of the landing is lost, and that of the unpacking isn't."""
+    apart = a_range(None, 20, Kind.UNPACKED)
+    assert spans_of([lost(1), an_entry(3, apart), an_entry(4, a_range(20, 30))])[A][0].above == 20
+
+
 def test_a_row_between_two_spans_is_in_the_hole_between_them():
     spans = spans_of([an_entry(1, a_range(None, 20)), an_entry(3, a_range(35, 50))])[A]
     assert [stretch_of(n, spans) for n in (1, 20, 21, 35, 36, 50, 51)] == [None, None, 1, 1, None, None, 2]

@@ -16,6 +16,7 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.window_making import Asked, Made, Numbers, OfRun, OfSnapshot, make_window
 from pipeline.core.window_plan import beginnings, is_done, lacks_position, why_not, wishes_of
+from pipeline.core.window_stretches import Reach
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -114,6 +115,19 @@ def test_numbers_beyond_what_has_landed_end_where_the_landed_records_end():
     assert (found.after, found.upto, found.rows, found.is_whole) == (at(0, 2**63 - 1), at(40), 40, False)
     assert made(story(*CHAIN), Numbers(A.shard_id, 41)).ranges == ()
     assert made(story(*CHAIN), Numbers(A.shard_id)).ranges[0].is_whole
+
+
+def test_numbers_that_end_with_a_landing_have_nothing_of_what_follows():
+    skipped = a_range(A, at(20, 3), at(30), rows=0, kind=Kind.SKIPPED)
+    told = story(CHAIN[0], a_range(A, at(10), at(20, 3)), skipped, CHAIN[3])
+    for last, rows in ((10, 10), (20, 20)):
+        its = made(told, Numbers(A.shard_id, None, last))
+        assert (its.ranges[0].rows, its.ranges[0].is_whole, its.missing) == (rows, True, ())
+    assert len(made(told, Numbers(A.shard_id, None, 21)).missing) == 1
+    # Another program may have read a part of the last record only.
+    told = story(CHAIN[0], a_range(A, at(10), at(20, 3), rows=0, kind=Kind.FOREIGN), CHAIN[3])
+    reaches = {STREAM: Reach(timedelta(days=1), NOON)}
+    assert made(told, Numbers(A.shard_id, None, 20), reaches=reaches).ranges[0].upto == at(20, 2**63 - 1)
 
 
 def test_only_shards_that_are_asked_for_are_taken():

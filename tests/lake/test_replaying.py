@@ -281,7 +281,9 @@ def test_rows_that_are_gone_from_the_lake_table_are_told(bed: WindowBed):
     window = bed.window(ALL)
     IcebergLive(bed.lake.handle()).drop(NOON.date())
     (wave,) = bed.replaying(window).waves()
-    assert wave.notes[0].startswith("the window's table has 1 row, and the ledgers of the lake table state 2")
+    assert wave.notes[0].startswith(
+        "the window's table has 1 row, and the ledgers of the lake table stated 2 when the window was made: rows may have been removed"
+    )
 
 
 def test_rows_that_another_engine_deleted_by_a_delete_file_stop_the_window(bed: WindowBed):

@@ -35,6 +35,7 @@ from tests.lake.merge_on_read import delete_rows
 from tests.lake.parsings import A, B, Killed, good
 from tests.lake.proofs import InThisProcess, ListedStream
 from tests.lake.unpackings import UnpackBed, packed
+from tests.lake.windows import WindowBed
 
 ALL_OF_A = Numbers(A.shard_id)
 TO_THREE = Numbers(A.shard_id, None, 3)
@@ -251,14 +252,27 @@ def test_rows_that_another_engine_deletes_meanwhile_dont_come_back(bed: UnpackBe
         )
 
 
-def test_records_that_landed_twice_make_no_window(bed: UnpackBed):
+def land_twice(bed: UnpackBed) -> None:
     table = bed.lake.handle()
     at = table.load().positions.of(A)
     back = Range(Kind.REPOSITION, A, at, Position(1, arrival=NOON), run="r", claim="r", why="a test")
     table.commit(Proposal((back,)))
     bed.land(A, {2: packed(21, 22, 23)})
+
+
+def test_records_that_landed_twice_make_no_window(bed: UnpackBed):
+    land_twice(bed)
     with pytest.raises(WrongShape, match="twice"):
         bed.to_unpack(ALL_OF_A)
+
+
+def test_records_that_landed_twice_since_arent_taken_apart(bed: UnpackBed):
+    window = bed.to_unpack(ALL_OF_A)
+    land_twice(bed)
+    before = bed.payloads()
+    with pytest.raises(WrongShape, match="twice in the window"):
+        bed.unpack(window)
+    assert bed.payloads() == before
 
 
 def test_a_cancelled_window_changes_nothing(bed: UnpackBed):
@@ -343,3 +357,42 @@ def test_a_replacement_in_waves_gives_the_same(parsed: UnpackBed):
     assert ids == [1, 5, 21, 22, 23, 31, 32, 41]
     table = proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1]
     assert (proofs.wrong(table), proofs.unproved(table)) == ([], [])
+
+
+@pytest.mark.parametrize("asked", [Numbers(A.shard_id, None, 2), TO_THREE, ALL_OF_A])
+def test_a_window_that_was_made_before_replaces_the_rows_all_the_same(parsed: UnpackBed, asked: Numbers):
+    """The unpacking takes less than the window, as much, or more."""
+    window = parsed.window(ALL_OF_A)
+    parsed.unpack(parsed.to_unpack(asked))
+    there = len([row for row in parsed.payloads() if row[0] < 10])
+    assert parsed.replace(window)[0].startswith(f"{there} rows parsed again")
+    assert proofs.wrong(proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1]) == []
+    assert parsed.replace(window) == ["nothing left to replace"]
+
+
+def test_a_done_replacement_stays_done_after_its_aggregates_were_taken_apart(parsed: UnpackBed):
+    window = parsed.window(ALL_OF_A)
+    parsed.replace(window)
+    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+    assert parsed.replace(window) == ["nothing left to replace"]
+
+
+def test_rows_of_nobody_are_a_reason_to_refuse_also_after_an_unpacking(parsed: UnpackBed):
+    window = parsed.window(ALL_OF_A)
+    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+    with (
+        proofs.changed(parsed.lake.handle(), 5, lambda row: [row, {**row, "sub_sequence_number": 1}]),
+        pytest.raises(WrongShape, match="has 9 rows of the landings"),
+    ):
+        parsed.replace(window)
+
+
+def test_a_copy_of_a_window_that_was_made_before_says_why_it_has_more_rows(bed: UnpackBed):
+    window = WindowBed.window(bed, ALL_OF_A)
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    (wave,) = bed.replaying(window).waves()
+    assert wave.rows == 8
+    assert (
+        "stated 5 when the window was made: aggregates of its records may have been taken apart"
+        in wave.notes[0]
+    )
