@@ -66,12 +66,15 @@ def good(number: int) -> bytes:
 
 @dataclass(kw_only=True)
 class InProcess(Redriver):
-    """`keeps`: which rows come back; `again`: which come back twice. `source`: what it reads in the place of the lake table."""
+    """`keeps`: which rows come back, by their number in the wave; `again`: which come back twice. `source`: what it reads in the place of
+    the lake table."""
 
     bed: "Bed"
     source: Callable[[], IcebergTable] | None = None
     keeps: Callable[[int], bool] = lambda _: True
     again: Callable[[int], bool] = lambda _: False
+    leaves_out: frozenset[int] = frozenset()
+    """Sequence numbers that don't come back. The number of a row in its wave can follow random file names, a sequence number can't."""
     reason: str = "bad"
     fixes: Mapping[bytes, bytes] = field(default_factory=dict)
     """Payloads that this parser reads as others: a parser that was corrected."""
@@ -161,6 +164,7 @@ class InProcess(Redriver):
                 row
                 for row in batch.to_pylist()
                 if self.keeps(row["record"]["number"])
+                and int(row["record"]["sequence_number"]) not in self.leaves_out
                 for _ in range(2 if self.again(row["record"]["number"]) else 1)
             ]
             made = [self._row(row) for row in rows]
