@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from pipeline.core.lineage import Kind
+from pipeline.core.position import Position
 from pipeline.core.proof import ALL
 from pipeline.core.window_making import Numbers, OfSnapshot, grown, twice_in
 from pipeline.core.window_stretches import Reach
@@ -87,7 +88,7 @@ def test_a_cut_window_grows_until_no_range_is_cut():
     ],
 )
 def test_where_only_a_part_of_the_aggregates_that_were_taken_apart_is_in_the_window_its_rows_are_an_upper_bound(
-    *, apart: tuple, rows: int, is_whole: bool
+    *, apart: tuple[Position | None, Position], rows: int, is_whole: bool
 ):
     told = story(
         a_range(A, None, at(10)),
@@ -114,7 +115,7 @@ def test_where_the_window_begins_within_aggregates_that_were_taken_apart_its_row
     ("apart", "is_whole"), [((None, at(10)), False), ((at(5), at(12)), False), ((at(10), at(20)), True)]
 )
 def test_where_aggregates_are_read_from_the_stream_again_the_rows_are_an_upper_bound(
-    *, apart: tuple, is_whole: bool
+    *, apart: tuple[Position | None, Position], is_whole: bool
 ):
     told = story(
         a_range(A, None, at(10), hour=0),
