@@ -8,6 +8,7 @@ import pytest
 from pipeline.core.lineage import Kind
 from pipeline.core.position import Position
 from pipeline.core.proof import ALL
+from pipeline.core.proof import Window as Arrivals
 from pipeline.core.window_making import Numbers, OfSnapshot, grown, twice_in
 from pipeline.core.window_stretches import Reach
 from tests.core.test_window import HOUR, NOON, STREAM, A, B, a_range, a_window, at, made, story
@@ -63,6 +64,9 @@ def test_the_oldest_day_is_that_of_the_first_copied_row():
     )
     assert made(told, ALL).oldest_day == (NOON + DAY).date()
     assert made(told, Numbers(A.shard_id)).oldest_day == (NOON + 2 * DAY).date()
+    assert (
+        made(story(a_range(A, None, at(5)), a_range(B, None, at(5), hour=24)), ALL).oldest_day == NOON.date()
+    )
     assert made(told, Numbers(A.shard_id, 21)).oldest_day == (NOON + 3 * DAY).date()
 
 
@@ -145,3 +149,39 @@ def test_a_window_by_numbers_takes_a_range_of_the_stream_from_its_beginning_and_
         20: foreign.after,
         21: at(20, LAST_SUB),
     }
+
+
+def test_aggregates_before_what_is_read_from_the_stream_are_copied_as_a_whole():
+    told = story(
+        a_range(A, None, at(10)),
+        a_range(A, at(10), at(20), rows=0, kind=Kind.FOREIGN),
+        a_range(A, None, at(10), rows=5, kind=Kind.UNPACKED),
+    )
+    (found,) = made(told, ALL, reaches={STREAM: Reach(DAY, NOON + 10 * HOUR)}).ranges
+    assert (len(found.stretches), found.rows, found.is_whole) == (1, 15, True)
+
+
+def test_a_window_by_numbers_may_have_nothing_but_records_of_the_stream():
+    told = story(
+        a_range(A, None, at(10)), a_range(A, at(10), replace(at(20), arrival=NOON), rows=0, kind=Kind.FOREIGN)
+    )
+    reaches = {STREAM: Reach(DAY, NOON + 10 * HOUR)}
+    (found,) = made(told, Numbers(A.shard_id, 15), reaches=reaches).ranges
+    assert (found.after, found.upto.sequence, found.rows) == (at(10), 20, 0)
+
+
+def test_a_time_before_the_application_began_takes_the_first_range_of_a_shard():
+    told, asked = story(a_range(A, None, at(10))), Arrivals(NOON - 3 * HOUR, NOON - 2 * HOUR)
+    reach = Reach(DAY, NOON + HOUR, began=NOON - HOUR)
+    (found,) = made(told, asked, reaches={STREAM: reach}).ranges
+    assert [(each.after, each.upto) for each in found.stretches] == [(None, at(10))]
+    assert made(told, asked, reaches={STREAM: replace(reach, began=None)}).ranges == ()
+
+
+def test_a_whole_window_counts_the_rows_of_aggregates_that_were_taken_apart_since_it_was_made():
+    landings = (a_range(A, None, at(10)), a_range(A, at(10), at(20)))
+    window = a_window(*made(story(*landings), OfSnapshot(1)).ranges)
+    told = story(*landings, a_range(A, None, at(10), rows=5, kind=Kind.UNPACKED))
+    assert [each.rows for each in window.ranges] == [10]
+    assert [each.rows for each in grown(window, told).ranges] == [15]
+    assert grown(window, story(*landings)) == window
