@@ -25,6 +25,26 @@ def add(subparsers: "Subparsers") -> None:
         "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="action", dest="action", required=True)
+    _add_create(actions)
+    add_config(actions.add_parser("list", description="List all windows, oldest first."))
+    for name, what in (
+        ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
+        ("cancel", "Let no further wave of the window be committed. What was committed before stays."),
+    ):
+        one = actions.add_parser(name, description=what)
+        add_config(one)
+        one.add_argument("id", help="the id of the window")
+    copy = actions.add_parser(
+        "run",
+        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made. A run "
+        "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
+    )
+    add_config(copy)
+    copy.add_argument("id", help="the id of the window")
+    copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
+
+
+def _add_create(actions: "Subparsers") -> None:
     create = actions.add_parser(
         "create", description="Make a window, and tell what it costs and what is out of reach."
     )
@@ -73,22 +93,6 @@ def add(subparsers: "Subparsers") -> None:
         help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
         "landed as one row each, into a row for each user record",
     )
-    add_config(actions.add_parser("list", description="List all windows, oldest first."))
-    for name, what in (
-        ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
-        ("cancel", "Let no further wave of the window be committed. What was committed before stays."),
-    ):
-        one = actions.add_parser(name, description=what)
-        add_config(one)
-        one.add_argument("id", help="the id of the window")
-    copy = actions.add_parser(
-        "run",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made. A run "
-        "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
-    )
-    add_config(copy)
-    copy.add_argument("id", help="the id of the window")
-    copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,16 @@ from pipeline.core.proof_chains import Step, Story
 from pipeline.core.proof_rows import first_day, may_be_dropped
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, Stretch, WindowRange
-from pipeline.core.window_stretches import Reach, Reaches, arrivals_of, lacking, leaving, stretch_in, text_of
+from pipeline.core.window_stretches import (
+    Reach,
+    Reaches,
+    arrivals_of,
+    lacking,
+    leaving,
+    overlap,
+    stretch_in,
+    text_of,
+)
 from pipeline.core.words import counted
 
 _LAST_SUB = 2**63 - 1
@@ -219,7 +228,7 @@ def _cuts(found: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
     """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
     low, high = text_of(step.range.after), order_text(step.range.upto)
     is_all = text_of(found.after) <= low and high <= order_text(found.upto)
-    reads = any(text_of(s.range.after) < high and order_text(s.range.upto) > low for s in stretches)
+    reads = any(overlap(step, each) for each in stretches)
     return step.range.kind is Kind.UNPACKED and (reads or not is_all)
 
 

@@ -59,7 +59,7 @@ def lacking(steps: Sequence[Step], kept_from: date | None, reach: Reach | None) 
     found = [
         step
         for step in steps
-        if (step.range.kind in LACKING and not any(_overlap(step, other) for other in landed))
+        if (step.range.kind in LACKING and not any(overlap(step, other) for other in landed))
         or (step.range.kind is Kind.LANDED and step.range.rows and may_be_dropped(step, kept_from))
         or _has_older(step, reach)
     ]
@@ -124,7 +124,8 @@ def _has_end(upto: Position) -> bool:
     return upto.sequence is not None or upto.ended
 
 
-def _overlap(one: Step, other: Step) -> bool:
+def overlap(one: Step, other: Step) -> bool:
+    """Whether two ranges of a shard have a part in common."""
     return max(_low(one), _low(other)) < min(_high(one), _high(other))
 
 

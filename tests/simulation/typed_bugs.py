@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.simulation.planted import a_bug
 
 
-def _fleet(**typed: Any) -> dict[str, Any]:
+def typed_fleet(**typed: Any) -> dict[str, Any]:
     """Fleets with two targets, whose runs often meet and often die."""
     often = {
         "targets": 2,
@@ -31,7 +31,7 @@ TYPED: Final = (
             "        # All or nothing: the files of the quarantine table have rows of several shards, too.\n",
             "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, wishes.origins, whole=True))\n",
         ),
-        among=_fleet(),
+        among=typed_fleet(),
     ),
     a_bug(
         "only-the-newest-settled",
@@ -42,7 +42,7 @@ TYPED: Final = (
             "                before = ends[each.key]\n",
         ),
         ("duties.parsing", "        settled = self.settling.settle()\n", "        settled = 0\n"),
-        among=_fleet(),
+        among=typed_fleet(),
     ),
     a_bug(
         "newer-positions",
@@ -52,7 +52,7 @@ TYPED: Final = (
             "        look = self.source.look()\n        wishes = self._wishes(look.positions)\n",
             "        look = self.source.look()\n        wishes = self._wishes(self.source.look().positions)\n",
         ),
-        among=_fleet(every=5.0),
+        among=typed_fleet(every=5.0),
     ),
     a_bug(
         "position-of-the-lake",
@@ -62,7 +62,7 @@ TYPED: Final = (
             "        upto = _upto(each, own) if is_whole else _cut(own)\n",
             "        upto = _upto(each, own)\n",
         ),
-        among=_fleet(rows=5),
+        among=typed_fleet(rows=5),
     ),
     a_bug(
         "wrong-parser-unheeded",
@@ -72,7 +72,7 @@ TYPED: Final = (
             "    if judged < _LEAST_JUDGED or aside <= stop_above * judged:\n",
             "    if True:\n",
         ),
-        among=_fleet(rows=1_000_000, begins=300.0, deploys=40.0),
+        among=typed_fleet(rows=1_000_000, begins=300.0, deploys=40.0),
     ),
     a_bug(
         "mended-and-kept",
@@ -82,7 +82,7 @@ TYPED: Final = (
             "        redriven = [each for each in plan if each.taken]\n",
             "        redriven: list[Unsettled] = []\n",
         ),
-        among=_fleet(),
+        among=typed_fleet(),
     ),
     a_bug(
         "redriven-twice",
@@ -92,6 +92,6 @@ TYPED: Final = (
             "        planned = {each.key: each for each in plan.wave.ranges}\n",
             "        planned = {each.key: each for each in plan.wave.ranges}\n        at = self.table.load().positions\n",
         ),
-        among=_fleet(redrives=6.0),
+        among=typed_fleet(redrives=6.0),
     ),
 )

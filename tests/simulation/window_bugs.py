@@ -5,23 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.simulation.planted import a_bug
+from tests.simulation.typed_bugs import typed_fleet
 
 
 def _fleet(**typed: Any) -> dict[str, Any]:
     """Fleets whose windows often meet each other, redrives, and runs that die."""
-    often = {
-        "targets": 1,
-        "every": 10.0,
-        "rows": 20,
-        "begins": 0.0,
-        "deploys": 60.0,
-        "redrives": 30.0,
-        "upkeep": 0.0,
-        "cut": 0.05,
-        "windows": 15.0,
-        "copies": 0.0,
-    }
-    return {"retention": 86_400.0, "quiet": 0.0, "hosts_off": 0.0, "puts_every": 1.0, "typed": often | typed}
+    often = {"targets": 1, "cut": 0.05, "windows": 15.0, "copies": 0.0}
+    return typed_fleet(**often | typed)
 
 
 _SEEDS = 40
