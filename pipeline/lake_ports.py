@@ -10,27 +10,30 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
-from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
-from pipeline.core.duplicates import Comparison
-from pipeline.core.expiry_plan import History, Shape
-from pipeline.core.json_columns import Struct
-from pipeline.core.landing import Landing, Proposal
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
-from pipeline.core.position import Positions
-from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
-from pipeline.core.recording import Recorded
-from pipeline.core.repair_plan import TableEvidence
-from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
-from pipeline.core.row_patterns import Comparing, Pattern
-from pipeline.core.shard import Child, HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.valid_through import Through
-from pipeline.core.window import KeptWindow, ReplayWindow, Word
+from pipeline.core.expiry_plan import Shape
 
 if TYPE_CHECKING:
+    # Each new worker of Spark imports this module: what it needs only for types, it doesn't import.
     import pyarrow as pa
+
+    from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
+    from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+    from pipeline.core.duplicates import Comparison
+    from pipeline.core.expiry_plan import History
+    from pipeline.core.json_columns import Struct
+    from pipeline.core.landing import Landing, Proposal
+    from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+    from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
+    from pipeline.core.position import Positions
+    from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
+    from pipeline.core.recording import Recorded
+    from pipeline.core.repair_plan import TableEvidence
+    from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
+    from pipeline.core.row_patterns import Comparing, Pattern
+    from pipeline.core.shard import Child, HashRange
+    from pipeline.core.stream import ShardKey, StreamId
+    from pipeline.core.valid_through import Through
+    from pipeline.core.window import KeptWindow, ReplayWindow, Word
 
 
 # --- the lake table -------------------------------------------------------------------------------------------

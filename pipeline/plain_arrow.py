@@ -6,12 +6,17 @@ worker of Spark. numpy's arrays and equal values need no conversion.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_VIEW: Final = 16
+"""Bytes of a view in Arrow's columns of views: the item's length and first four bytes, the number of a buffer, and the place there."""
+_WITHIN: Final = 12
+"""An item of up to so many bytes is within its view."""
 
 
 def of_numpy(values: np.ndarray[Any, Any], type_: pa.DataType) -> Any:
@@ -37,6 +42,55 @@ def same_text(text: str, count: int) -> Any:
     memory: Any = offsets
     buffers = [None, pa.py_buffer(memory), pa.py_buffer(each * count)]
     return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def views(memory: bytes, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Any:
+    """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where they are: the column
+    has only views of them."""
+    import pyarrow as pa
+
+    lengths = end - begin
+    made: Any = np.zeros((len(lengths), _VIEW // 4), np.int32)
+    made[:, 0] = lengths
+    is_long = lengths > _WITHIN
+    at = begin[is_long]
+    words: Any = np.ndarray((max(0, len(memory) - 3),), np.int32, memory, strides=(1,))
+    made[is_long, 1] = words[at]
+    made[is_long, 3] = at
+    if memory and not is_long.all():
+        short, size = begin[~is_long, np.newaxis], lengths[~is_long, np.newaxis]
+        places, letters = np.arange(_WITHIN), np.frombuffer(memory, np.uint8)
+        taken = letters[np.minimum(short + places, len(memory) - 1)] * (places < size)
+        made[~is_long, 1:] = np.ascontiguousarray(taken).view(np.int32)
+    return pa.Array.from_buffers(
+        pa.binary_view(), len(made), [None, pa.py_buffer(made), pa.py_buffer(memory)]
+    )
+
+
+def bytes_of(column: Any) -> int:
+    """Bytes of all items in a column of views."""
+    return int(_views_of(column)[:, 0].sum(dtype=np.int64))
+
+
+def begin_with(column: Any, mark: bytes) -> Any:
+    """Which items in a column of views begin with these four bytes."""
+    view = _views_of(column)
+    found: Any = (view[:, 0] >= len(mark)) & (view[:, 1] == np.frombuffer(mark, np.int32)[0])
+    return found
+
+
+def _views_of(column: Any) -> Any:
+    """For each item its length, its first four bytes, and where it is."""
+    every: Any = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, _VIEW // 4)
+    return every[column.offset : column.offset + len(column)]
+
+
+def one_item(item: bytes) -> Any:
+    """A column of one row."""
+    import pyarrow as pa
+
+    bounds: Any = np.array([0, len(item)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bounds), pa.py_buffer(item)])
 
 
 def one_text(text: str) -> Any:

@@ -23,7 +23,7 @@ from pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check
 from pipeline.cbor import LIST, MAP, CborReader, NotCborError, Tagged
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
-from pipeline.plain_arrow import of_numpy, same_text
+from pipeline.plain_arrow import bytes_of, of_numpy, same_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ class PageAnswer:
 
 @lru_cache(maxsize=1)
 def record_schema() -> pa.Schema:
-    """The lake table's columns, in its order."""
+    """The lake table's columns, in its order. A page has views of its payloads, which can lie in the body of an answer."""
     import pyarrow as pa
 
     columns: dict[str, pa.DataType] = {
@@ -106,7 +106,7 @@ def record_schema() -> pa.Schema:
         "partition_key": pa.string(),
         "explicit_hash_key": pa.string(),
         "arrival_ts": pa.timestamp("us", tz="UTC"),
-        "data": pa.binary(),
+        "data": pa.binary_view(),
         "decode_error": pa.string(),
     }
     return pa.schema(columns)
@@ -161,7 +161,7 @@ def _columns_of(records: list[_Record]) -> Columns | None:
     return Columns(
         pa.array([r.SequenceNumber for r in records], pa.string()),
         pa.array([r.PartitionKey for r in records], pa.string()),
-        pa.array([r.Data for r in records], pa.binary()),
+        pa.array([r.Data for r in records], pa.binary_view()),
         np.array([r.ApproximateArrivalTimestamp for r in records], np.float64),
     )
 
@@ -178,7 +178,7 @@ def _checked(answer: _Answer, columns: Columns | None, key: ShardKey, answered: 
     return PageAnswer(
         records=_batch(columns, millis, key),
         rows=len(columns.data),
-        bytes=size_of(columns.data),
+        bytes=bytes_of(columns.data),
         behind=behind,
         next_iterator=answer.NextShardIterator,
         children=children,

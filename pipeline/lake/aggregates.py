@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.core.shard import HashRange
 from pipeline.kcl.deaggregate import EVERYTHING, MAGIC, Unpacked, UserRecord, unpack
 from pipeline.lake.aggregate_keys import cut
 from pipeline.lake.aggregate_walk import UserRecords, user_records
+from pipeline.lake.views import with_views, without_views
+from pipeline.plain_arrow import begin_with
 
 _PIECE = 32 * 1024 * 1024
 """The bytes of rows that are in memory at once. 10 MiB of hostile aggregates could become gigabytes."""
@@ -33,14 +34,13 @@ _ROW = 200
 
 
 def taken_apart(page: pa.RecordBatch, shard: HashRange | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a page, in order. `shard`: the hash range of the shard; None where it isn't known, and no record is outside."""
-    begins: Any = pc.starts_with  # its stub doesn't know that a pattern may be bytes
-    marked = begins(page["data"], MAGIC)
-    if not pc.any(marked).as_py():
+    """The rows of a page, in order, with views of their payloads. `shard`: the hash range of the shard; None where it isn't known, and no record is outside."""
+    page = with_views(page)
+    aggregates = np.flatnonzero(begin_with(page["data"], MAGIC)).tolist()
+    if not aggregates:
         yield page
         return
-    within = shard or EVERYTHING
-    aggregates = np.flatnonzero(marked.to_numpy(zero_copy_only=False)).tolist()
+    page, within = without_views(page), shard or EVERYTHING
     users = user_records(_data(page).to_pybytes(), _bounds(page), aggregates, within)
     odd = set(aggregates) - set(users.record.tolist())
     reasons = {record: unpacked_of(page, record, within).broken for record in odd}
@@ -135,7 +135,7 @@ def rows_with(
     made |= {name: pa.repeat(page[name][0], count) for name in ("stream", "stream_epoch", "shard_id")}
     taken = pa.array(record)
     columns = [made[name] if name in made else page[name].take(taken) for name in page.schema.names]
-    return pa.RecordBatch.from_arrays(columns, schema=page.schema)
+    return with_views(pa.RecordBatch.from_arrays(columns, names=page.schema.names))
 
 
 def _data(page: pa.RecordBatch) -> Any:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import BadSetting
-from pipeline.settings.model import AwsSettings
+
+if TYPE_CHECKING:
+    from pipeline.settings.model import AwsSettings
 
 _REGION = ("s3.region", "client.region")
 """Properties of pyiceberg: the one of S3 counts before the one of all services."""

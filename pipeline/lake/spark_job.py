@@ -49,9 +49,11 @@ def _answering(
     def answers(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from pipeline.plain_arrow import one_item
+
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield pa.RecordBatch.from_arrays([pa.array([task(number)], pa.binary())], names=[_COLUMN])
+                yield pa.RecordBatch.from_arrays([one_item(task(number))], names=[_COLUMN])
 
     return answers

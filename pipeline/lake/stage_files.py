@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from pipeline.core.batch import StagedFile
 from pipeline.core.stream import ShardKey
-from pipeline.lake.allocators import give_back
 from pipeline.lake.day_file import ROW_GROUP, DayFile
 from pipeline.lake.stage_place import StagePlace, place_of
+from pipeline.lake.views import filtered
 from pipeline.lake_ports import StagingSpec
 
 _OPEN_FILES = 16
@@ -73,7 +73,6 @@ class TaskFiles:
                 self._file(day, self._place).add(key, part)
             while sum(file.waiting_bytes for file in self._open.values()) >= ROW_GROUP:
                 max(self._open.values(), key=lambda file: file.waiting_bytes).write_group()
-                give_back()
 
     def finish(self) -> tuple[StagedFile, ...]:
         """Close all files and return them, by day. Raises CantWrite."""
@@ -123,4 +122,7 @@ def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
     days = pc.floor_temporal(rows[_ARRIVAL], unit="day").cast(pa.date32()).cast(pa.int32())
     found: list[Any] = pc.unique(days).to_pylist()
     for number in sorted(found):
-        yield _DAY_ZERO + timedelta(days=number), rows.filter(pc.equal(days, pa.scalar(number, pa.int32())))
+        yield (
+            _DAY_ZERO + timedelta(days=number),
+            filtered(rows, pc.equal(days, pa.scalar(number, pa.int32()))),
+        )

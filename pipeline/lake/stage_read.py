@@ -27,10 +27,11 @@ from pipeline.lake.stage_files import CantWrite
 from pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
 from pipeline.lake.stage_until import before, cut
 from pipeline.lake_ports import Pages, RecordPage
-from pipeline.ports import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pipeline.ports import Clock
 
 _ZERO = timedelta(0)
 

@@ -12,6 +12,7 @@ import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from socket import gethostname
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,12 +20,14 @@ import pyarrow as pa
 from pipeline.clock import SystemClock
 from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
 from pipeline.errors import HeadraceError
-from pipeline.lake.allocators import use_few_heaps
+from pipeline.lake.allocators import keep_memory
 from pipeline.lake.gauge import Gauge
 from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_read import Box, ShardReading
 from pipeline.lake_ports import Pages, StagingSpec
-from pipeline.ports import Clock
+
+if TYPE_CHECKING:
+    from pipeline.ports import Clock
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_WEIGHT = 0.01
@@ -50,7 +53,7 @@ def stage_batches(
     clock = clock or SystemClock()
     if gauge is not None:
         gauge.begin()
-    use_few_heaps()
+    keep_memory()
     task_files = TaskFiles(spec, now=clock.now, fresh=fresh)
     readings = [ShardReading(batch, pages, task_files.add, unpack=spec.unpack) for batch in batches]
     files: tuple[StagedFile, ...] = ()

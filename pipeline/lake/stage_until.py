@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core.position import Position
+from pipeline.lake.views import filtered
 from pipeline.lake_ports import RecordPage
+from pipeline.plain_arrow import bytes_of
 
 _ZERO = timedelta(0)
 
@@ -44,13 +46,11 @@ def _first(page: RecordPage, rows: int) -> RecordPage:
         return replace(
             page, records=None, rows=0, bytes=0, last_sequence=None, first_arrival=None, last_arrival=None
         )
-    data: Any = kept["data"]
-    payload: Any = pc.sum(pc.binary_length(data))
     return replace(
         page,
         records=kept,
         rows=rows,
-        bytes=payload.as_py() or 0,
+        bytes=bytes_of(kept["data"]),
         last_sequence=int(kept["sequence_number"][-1].as_py()),
         last_arrival=kept["arrival_ts"][-1].as_py(),
     )
@@ -67,6 +67,6 @@ def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[p
         is_later: Any = pc.and_(
             pc.equal(number, pa.scalar(str(until.sequence))), pc.greater(sub, pa.scalar(until.sub))
         )
-        left = each.filter(pc.invert(is_later))
+        left = filtered(each, pc.invert(is_later))
         if left.num_rows:
             yield left

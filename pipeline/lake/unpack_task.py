@@ -21,6 +21,7 @@ from pipeline.lake.parse_read import are_aggregates, bounds_by_shard
 from pipeline.lake.parse_write import by_shard
 from pipeline.lake.quarantine_exchange import copied_anew, is_in
 from pipeline.lake.stage_place import StagePlace, file_system
+from pipeline.lake.views import without_views
 from pipeline.lake_ports import StagingSpec
 
 
@@ -70,4 +71,4 @@ def _divided(
     """The rows that stay, and the rows of the aggregates among them."""
     is_one = pc.and_kleene(are_aggregates(rows), is_in(rows, bound))
     aggregates = rows.filter(is_one)
-    return rows.filter(pc.invert(is_one)), taken_apart(aggregates, shard) if aggregates.num_rows else ()
+    return rows.filter(pc.invert(is_one)), map(without_views, taken_apart(aggregates, shard))

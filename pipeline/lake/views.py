@@ -1,0 +1,37 @@
+"""Payloads as views: while a task reads, its rows point into the bodies of Kinesis's answers, and no payload is copied before it is written.
+
+Arrow can write views and cast them, but has no filter and no `take` for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+_COLUMN = "data"
+
+
+def with_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of Kinesis records with views of their payloads, which stay where they are."""
+    return _cast(rows, pa.binary_view())
+
+
+def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of Kinesis records with their payloads in memory of their own."""
+    return _cast(rows, pa.binary())
+
+
+def filtered(rows: pa.RecordBatch, wanted: Any) -> pa.RecordBatch:
+    """The rows for which the column `wanted` is true. Rows with views of payloads have such views afterwards, too."""
+    at = rows.schema.get_field_index(_COLUMN)
+    if at < 0 or rows.schema.field(at).type != pa.binary_view():
+        return rows.filter(wanted)
+    return with_views(without_views(rows).filter(wanted))
+
+
+def _cast(rows: pa.RecordBatch, kind: pa.DataType) -> pa.RecordBatch:
+    at = rows.schema.get_field_index(_COLUMN)
+    if rows.schema.field(at).type == kind:
+        return rows
+    return rows.set_column(at, _COLUMN, rows.column(at).cast(kind))
