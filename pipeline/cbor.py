@@ -19,6 +19,10 @@ _FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 _CONSTANTS = {20: False, 21: True, 22: None, 23: None}  # 23 is "undefined"
 
 
+Body = bytes | bytearray
+"""Bytes that came from outside. A bytearray saves its maker a copy; nobody changes it."""
+
+
 class NotCborError(ValueError):
     """The bytes aren't exactly one CBOR value of a supported type."""
 
@@ -43,7 +47,7 @@ def encoded(value: Any) -> bytes:
     return bytes(out)
 
 
-def decoded(body: bytes) -> Any:
+def decoded(body: Body) -> Any:
     """Read bytes that are exactly one value."""
     reader = CborReader(body)
     value = reader.value()
@@ -127,7 +131,7 @@ class CborReader:
 
     __slots__ = ("_body", "at")
 
-    def __init__(self, body: bytes, at: int = 0) -> None:
+    def __init__(self, body: Body, at: int = 0) -> None:
         self._body = body
         self.at = at
 
@@ -242,7 +246,7 @@ class CborReader:
     def _take(self, length: int) -> bytes:
         self._need(length)
         self.at += length
-        return self._body[self.at - length : self.at]
+        return bytes(self._body[self.at - length : self.at])
 
     def _need(self, length: int) -> None:
         # Checked before memory is used for them. Counts of items need no check: each item takes at least one byte.

@@ -44,7 +44,7 @@ def same_text(text: str, count: int) -> Any:
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
-def views(memory: bytes, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Any:
+def views(memory: bytes | bytearray, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Any:
     """A column of the bytes that `memory` has from each place in `begin` to before the one in `end`. They stay where they are: the column
     has only views of them."""
     import pyarrow as pa

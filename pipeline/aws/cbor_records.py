@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.cbor import BYTES, LIST, MAP, TEXT, CborReader, NotCborError
+from pipeline.cbor import BYTES, LIST, MAP, TEXT, Body, CborReader, NotCborError
 from pipeline.plain_arrow import of_numpy, views
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Form:
     """Bytes of the first record."""
 
 
-def records_in_bulk(body: bytes, at: int) -> tuple[Columns, int] | None:
+def records_in_bulk(body: Body, at: int) -> tuple[Columns, int] | None:
     """The records of the list at `at`, and the offset after the list; None if they have to be read one by one."""
     try:
         count, first = _list_head(body, at)
@@ -101,7 +101,7 @@ def records_in_bulk(body: bytes, at: int) -> tuple[Columns, int] | None:
         return None
 
 
-def _list_head(body: bytes, at: int) -> tuple[int | None, int]:
+def _list_head(body: Body, at: int) -> tuple[int | None, int]:
     """The count of items, None where the list doesn't give it, and the offset of the first item."""
     if body[at] == LIST << 5 | 31:
         return None, at + 1
@@ -114,7 +114,7 @@ def _list_head(body: bytes, at: int) -> tuple[int | None, int]:
     return (int.from_bytes(body[at + 1 : after]) if width else body[at] & 31), after
 
 
-def _form(body: bytes, at: int) -> _Form | None:
+def _form(body: Body, at: int) -> _Form | None:
     reader, fields, data_at = CborReader(body, at), [], 0
     for _ in reader.items(MAP):
         begin = reader.at
@@ -124,27 +124,27 @@ def _form(body: bytes, at: int) -> _Form | None:
         if name == "Data":
             data_at = value_at - at
         if name not in _NEEDED:
-            fields.append(_Field(name, body[begin : reader.at], _SAME))
+            fields.append(_Field(name, bytes(body[begin : reader.at]), _SAME))
         elif name != _ARRIVAL:
-            fields.append(_Field(name, body[begin:value_at], _NEEDED[name]))
-        elif body[value_at : value_at + 2] in _TIMES:
-            fields.append(_Field(name, body[begin : value_at + 2], _MOMENT))
+            fields.append(_Field(name, bytes(body[begin:value_at]), _NEEDED[name]))
+        elif bytes(body[value_at : value_at + 2]) in _TIMES:
+            fields.append(_Field(name, bytes(body[begin : value_at + 2]), _MOMENT))
         else:
             return None
     names = {field.name for field in fields}
     if len(names) != len(fields) or not names >= _NEEDED.keys():
         return None
     # A head of one byte: a map of up to 23 fields, or an endless one.
-    beginning = body[at : at + 1] + fields[0].spelled
+    beginning = bytes(body[at : at + 1]) + fields[0].spelled
     return _Form(tuple(fields), beginning, body[at] == _ENDLESS, data_at, reader.at - at)
 
 
-def _guessed_starts(body: bytes, at: int, form: _Form, count: int | None) -> _Positions:
+def _guessed_starts(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
     """Where the records probably begin: where the bytes are those with which a record begins."""
     return _scanned(body, at, form) if form.size < _DENSE else _jumped(body, at, form, count)
 
 
-def _scanned(body: bytes, at: int, form: _Form) -> _Positions:
+def _scanned(body: Body, at: int, form: _Form) -> _Positions:
     """Look at all bytes: for small records, 0.1 us a record."""
     begin = np.flatnonzero(np.frombuffer(body, np.uint8, offset=at) == form.beginning[0]) + at
     begin = begin[begin <= len(body) - len(form.beginning)]
@@ -152,7 +152,7 @@ def _scanned(body: bytes, at: int, form: _Form) -> _Positions:
     return found
 
 
-def _jumped(body: bytes, at: int, form: _Form, count: int | None) -> _Positions:
+def _jumped(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
     """Jump over the payloads: 0.4 us a record, however large it is."""
     found, find = [at], body.find
     beginning, data_at = form.beginning, form.data_at
@@ -173,7 +173,7 @@ def _jumped(body: bytes, at: int, form: _Form, count: int | None) -> _Positions:
 
 
 def _proven(
-    body: bytes, starts: _Positions, form: _Form
+    body: Body, starts: _Positions, form: _Form
 ) -> tuple[dict[str, tuple[_Positions, _Positions]], Any, int] | None:
     """Where each field's values begin and end, the arrivals, and where the last record ends; None if not all records have the form."""
     places: dict[str, tuple[_Positions, _Positions]] = {}
@@ -203,7 +203,7 @@ def _proven(
     return places, arrivals, int(at[-1])
 
 
-def _after_heads(body: bytes, at: _Positions, major: int) -> tuple[_Positions, _Positions] | None:
+def _after_heads(body: Body, at: _Positions, major: int) -> tuple[_Positions, _Positions] | None:
     """Where strings begin and end whose heads are at `at`; None if one of them isn't a string of this kind with a given length."""
     leads = _numbers(body, at, "u1")
     if not (leads >> 5 == major).all():
@@ -220,19 +220,19 @@ def _after_heads(body: bytes, at: _Positions, major: int) -> tuple[_Positions, _
     return begin, begin + lengths
 
 
-def _numbers(body: bytes, at: _Positions, kind: str) -> Any:
+def _numbers(body: Body, at: _Positions, kind: str) -> Any:
     """The numbers of this kind at these places, which needn't be aligned."""
     item = np.dtype(kind)
     every: Any = np.ndarray((max(0, len(body) - item.itemsize + 1),), item, body, strides=(1,))
     return every[at]
 
 
-def _have(body: bytes, at: _Positions, expected: bytes) -> bool:
+def _have(body: Body, at: _Positions, expected: bytes) -> bool:
     """Whether these bytes are at all of these places."""
     return bool((_numbers(body, at, f"V{len(expected)}") == np.void(expected)).all())
 
 
-def _columns(body: bytes, places: dict[str, tuple[_Positions, _Positions]], arrivals: Any) -> Columns:
+def _columns(body: Body, places: dict[str, tuple[_Positions, _Positions]], arrivals: Any) -> Columns:
     import pyarrow as pa
 
     whole = pa.py_buffer(body)

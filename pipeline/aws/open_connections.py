@@ -8,13 +8,22 @@ a connection if it changes nothing at the server: after any surprise the caller 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from urllib3.exceptions import HTTPError
 
+from pipeline.cbor import Body
+
 _CHUNK: Final = 65_536
-_VERSION: Final = b"HTTP/1.1 "
+_VERSION: Final = "HTTP/1.1 "
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    """Their names are in lower case."""
+    body: Body
 
 
 class OpenConnections:
@@ -26,8 +35,8 @@ class OpenConnections:
             self._pool = session._manager.connection_from_url(url)  # noqa: SLF001
         self._path = urlsplit(url).path or "/"
 
-    def post(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
-        """Status and body of the answer; None if no connection is open, or if it gave no answer of a plain form."""
+    def post(self, headers: Mapping[str, str], body: bytes) -> Answer | None:
+        """The answer; None if no connection is open, or if it gave no answer of a plain form."""
         if self._pool is None:
             return None
         try:
@@ -53,25 +62,37 @@ class OpenConnections:
         return f"POST {self._path} HTTP/1.1\r\n{lines}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-def _read(sock: Any) -> tuple[int, bytes] | None:
-    """Status and body of one answer, which must say its length and leave the connection open; None for any other."""
+def _read(sock: Any) -> Answer | None:
+    """One answer, which must say its length and leave the connection open; None for any other."""
     got = b""
     while (end := got.find(b"\r\n\r\n")) < 0:
         if not (more := sock.recv(_CHUNK)):
             return None
         got += more
-    first, *lines = got[:end].split(b"\r\n")
-    named = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)
+    first, *lines = got[:end].decode("latin-1").split("\r\n")
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
-    status, length = first[len(_VERSION) :][:3], named.get(b"content-length", b"")
-    if not (first.startswith(_VERSION) and status.isdigit() and length.isdigit()):
+    status, length = first.removeprefix(_VERSION)[:3], headers.get("content-length", "")
+    if not (first.startswith(_VERSION) and status.isdecimal() and length.isdecimal()):
         return None
-    if named.get(b"connection", b"").lower() == b"close":
+    if headers.get("connection", "").lower() == "close":
         return None
-    body = bytearray(got[end + 4 :])
-    while len(body) < int(length):
-        if not (more := sock.recv(_CHUNK)):
+    body = _body(sock, got[end + 4 :], int(length))
+    return None if body is None else Answer(int(status), headers, body)
+
+
+def _body(sock: Any, begun: bytes, length: int) -> Body | None:
+    """A body of this length, of which the first bytes are there already; None if the server sends fewer bytes or has sent more."""
+    if len(begun) >= length:
+        return begun if len(begun) == length else None
+    # All in one piece of memory: a page has up to 10 MiB.
+    body = bytearray(length)
+    at = len(begun)
+    body[:at] = begun
+    rest = memoryview(body)
+    while at < length:
+        if not (more := sock.recv_into(rest[at:])):
             return None
-        body += more
-    return (int(status), bytes(body)) if len(body) == int(length) else None
+        at += more
+    return body

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
@@ -26,6 +26,7 @@ from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_
 from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
 from pipeline.aws.pages_gate import GATE
 from pipeline.aws.pages_wire import WireChoice, is_cbor
+from pipeline.aws.quick_records import EXPIRED, THROTTLES
 from pipeline.cbor import NotCborError
 from pipeline.clock import dice
 from pipeline.core.batch import Batch
@@ -44,19 +45,6 @@ from pipeline.errors import (
 from pipeline.lake_ports import RecordPage
 from pipeline.settings.choices import WireFormat
 
-if TYPE_CHECKING:
-    from mypy_boto3_kinesis.client import KinesisClient
-
-_THROTTLES = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "LimitExceededException",
-        "KMSThrottlingException",
-        "ThrottlingException",
-        "Throttling",
-        "RequestLimitExceeded",
-    }
-)
 _FIRST_WAIT = 0.2
 """Seconds. Kinesis allows five calls a second to a shard."""
 _LONGEST_WAIT = 5.0
@@ -77,7 +65,8 @@ class _IteratorExpired(Exception):
 class Host:
     """Time, random numbers and connection of the reading process. All are module functions, which pickle as their names."""
 
-    connect: Callable[[KinesisAccess], KinesisClient] = reader_client
+    connect: Callable[[KinesisAccess], Any] = reader_client
+    """Gives a client with `get_shard_iterator` and `get_records`."""
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     dice: Callable[[], float] = dice
@@ -311,14 +300,14 @@ def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:
 def _named(error: ClientError, key: ShardKey) -> Exception:
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code == "ExpiredIteratorException":
+    if code == EXPIRED:
         return _IteratorExpired()
     if code == "ResourceNotFoundException":
         return DataLoss(
             f"{key} is gone from Kinesis before its end was read: its unread records are lost. Landed records are safe. "
             "Record the gap with `headrace skip` or set on_data_loss: continue"
         )
-    if code in _THROTTLES:
+    if code in THROTTLES:
         return Throttled(f"Kinesis throttles the reading of {key} ({code}). Nothing was lost")
     if status >= 500 or code in {"ExpiredTokenException", "RequestTimeout"}:
         return Unreachable(

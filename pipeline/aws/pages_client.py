@@ -1,6 +1,7 @@
 """A client that uses botocore for credentials, endpoints, signing and connections, but not for parsing GetRecords.
 
-    get_records ──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
+    get_records ──> quick_records ──────────────────────────────────────────────────┐
+                         └──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
 
 botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
 empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
@@ -17,15 +18,15 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from pipeline.aws.pages_body import WholeBodies
 from pipeline.aws.pages_wire import with_wire
+from pipeline.aws.quick_records import HELD_BODY, QuickRecords
+from pipeline.cbor import Body
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
 _CONNECTIONS = 64
 """At least as many as threads that read at the same time in one process. Unused connections cost nothing."""
-_HELD_BODY = "HeadraceBody"
 _making = Lock()
 
 
@@ -39,7 +40,7 @@ class KinesisAccess:
     """None: the credentials come from the process's environment or role."""
 
 
-def reader_client(place: KinesisAccess) -> KinesisClient:
+def reader_client(place: KinesisAccess) -> QuickRecords:
     """This process's client."""
     # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
     with _making:
@@ -48,7 +49,7 @@ def reader_client(place: KinesisAccess) -> KinesisClient:
 
 # A task reads from one place; the bound only keeps a long-lived process, such as a test run, from collecting clients.
 @lru_cache(maxsize=8)
-def _client(place: KinesisAccess) -> KinesisClient:
+def _client(place: KinesisAccess) -> QuickRecords:
     # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
     from botocore.config import Config
     from botocore.session import Session
@@ -67,10 +68,7 @@ def _client(place: KinesisAccess) -> KinesisClient:
     made: Any = session.create_client(
         "kinesis", region_name=place.region, endpoint_url=place.endpoint, config=config
     )
-    # botocore has no setting for this.
-    endpoint = made._endpoint  # noqa: SLF001 -- see above
-    endpoint.http_session = WholeBodies(endpoint.http_session)
-    return tapped(made)
+    return QuickRecords(tapped(made))
 
 
 def tapped(client: KinesisClient) -> KinesisClient:
@@ -82,12 +80,12 @@ def tapped(client: KinesisClient) -> KinesisClient:
 def _hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
     if response_dict["status_code"] == 200:
         # botocore adds the entries of the second dictionary to the answer that its caller gets.
-        customized_response_dict[_HELD_BODY] = response_dict["body"]
+        customized_response_dict[HELD_BODY] = response_dict["body"]
         response_dict["body"] = b"{}"
 
 
-def held_body(answer: Mapping[str, Any]) -> bytes:
-    body: bytes = answer[_HELD_BODY]
+def held_body(answer: Mapping[str, Any]) -> Body:
+    body: Body = answer[HELD_BODY]
     return body
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipeline.aws.cbor_records import Columns, records_in_bulk
 from pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check_numbers, check_range
-from pipeline.cbor import LIST, MAP, CborReader, NotCborError, Tagged
+from pipeline.cbor import LIST, MAP, Body, CborReader, NotCborError, Tagged
 from pipeline.core.shard import Child
 from pipeline.core.stream import ShardKey
 from pipeline.plain_arrow import bytes_of, of_numpy, same_text
@@ -112,7 +112,7 @@ def record_schema() -> pa.Schema:
     return pa.schema(columns)
 
 
-def decode_answer(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
+def decode_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an answer in JSON. Raises msgspec.DecodeError for a body of another form, Absurd for values that can't be
     right.
 
@@ -122,7 +122,7 @@ def decode_answer(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
     return _checked(answer, _columns_of(answer.Records), key, answered)
 
 
-def decode_cbor_answer(body: bytes, key: ShardKey, answered: datetime) -> PageAnswer:
+def decode_cbor_answer(body: Body, key: ShardKey, answered: datetime) -> PageAnswer:
     """Decode and check an answer in CBOR. Raises NotCborError too."""
     reader, plain, columns = CborReader(body), {}, None
     for _ in reader.items(MAP):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.cbor import NotCborError, decoded, encoded
 from pipeline.errors import Terminal, Throttled, Unreachable
@@ -22,8 +22,9 @@ from pipeline.settings.choices import WireFormat
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
-_CBOR = "application/x-amz-cbor-1.1"
-_ARGUMENT = "HeadraceWire"
+CBOR: Final = "application/x-amz-cbor-1.1"
+ARGUMENT: Final = "HeadraceWire"
+"""The argument of GetRecords by which a request asks for another format than JSON."""
 
 
 class WireChoice:
@@ -36,7 +37,7 @@ class WireChoice:
     @property
     def arguments(self) -> dict[str, Any]:
         """For `get_records` of a client with `with_wire`."""
-        return {_ARGUMENT: _CBOR} if self._cbor else {}
+        return {ARGUMENT: CBOR} if self._cbor else {}
 
     def after(self, trouble: Exception) -> None:
         """A request failed, and is sent again. A throttled shard would throttle JSON as well."""
@@ -61,24 +62,24 @@ def with_wire(client: KinesisClient) -> KinesisClient:
 
 def is_cbor(answer: Mapping[str, Any]) -> bool:
     kind = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("content-type", "")
-    return str(kind).partition(";")[0].strip().lower() == _CBOR
+    return str(kind).partition(";")[0].strip().lower() == CBOR
 
 
 def _take_argument(params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
     params = dict(params)
-    context[_ARGUMENT] = params.pop(_ARGUMENT, None)
+    context[ARGUMENT] = params.pop(ARGUMENT, None)
     return params
 
 
 def _write_in_cbor(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-    if context.get(_ARGUMENT) == _CBOR:
+    if context.get(ARGUMENT) == CBOR:
         # Before botocore signs the request.
         params["body"] = encoded(json.loads(params["body"]))
-        params["headers"]["Content-Type"] = _CBOR
+        params["headers"]["Content-Type"] = CBOR
 
 
 def _error_in_json(response_dict: dict[str, Any], **_: object) -> None:
-    if response_dict["status_code"] == 200 or response_dict["headers"].get("Content-Type") != _CBOR:
+    if response_dict["status_code"] == 200 or response_dict["headers"].get("Content-Type") != CBOR:
         return
     # A body that isn't CBOR stays: botocore then reports the status.
     with suppress(NotCborError, TypeError):

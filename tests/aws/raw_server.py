@@ -1,4 +1,4 @@
-"""A server whose answers are bytes that each test writes. Every request has the body `{}`."""
+"""A server whose answers are bytes that each test writes."""
 
 import socket
 import threading
@@ -12,7 +12,9 @@ PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\ncontent-length: 2
 class Server:
     """Answers requests with the given bytes, one after the other; after `None` it closes the connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, ending: bytes = b"{}") -> None:
+        """`ending`: the bytes with which every request ends."""
+        self._ending = ending
         self.answers: Iterator[bytes | None] = repeat(PLAIN)
         self.requests: list[bytes] = []
         self.connections = 0
@@ -36,7 +38,7 @@ class Server:
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            while request := _request(connection):
+            while request := _request(connection, self._ending):
                 answer = next(self.answers)
                 self.requests.append(request)
                 if answer is None:
@@ -44,9 +46,9 @@ class Server:
                 connection.sendall(answer)
 
 
-def _request(connection: socket.socket) -> bytes:
+def _request(connection: socket.socket, ending: bytes) -> bytes:
     got = b""
-    while not got.endswith(b"{}"):
+    while not got.endswith(ending):
         if not (more := connection.recv(65_536)):
             return b""
         got += more

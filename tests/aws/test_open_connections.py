@@ -1,6 +1,6 @@
 """A request on a connection of boto3's client that is open already, against a server that answers as each test wants."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, repeat
 
 import pytest
@@ -31,14 +31,22 @@ def opened(server: Server, session: URLLib3Session) -> OpenConnections:
     return OpenConnections(session, server.url)
 
 
+def posted(
+    connections: OpenConnections, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes] | None:
+    """Status and body of the answer to a request."""
+    answer = connections.post(headers or {}, b"{}")
+    return None if answer is None else (answer.status, bytes(answer.body))
+
+
 def test_without_an_open_connection_nothing_is_sent(server: Server, session: URLLib3Session):
-    assert OpenConnections(session, server.url).post({}, b"{}") is None
+    assert posted(OpenConnections(session, server.url)) is None
     assert (server.connections, server.requests) == (0, [])
 
 
 def test_requests_go_through_the_open_connection(server: Server, session: URLLib3Session):
     connections = opened(server, session)
-    assert [connections.post({"x-amz-target": "GetRecords"}, b"{}") for _ in range(3)] == [(200, b"{}")] * 3
+    assert [posted(connections, {"x-amz-target": "GetRecords"}) for _ in range(3)] == [(200, b"{}")] * 3
     assert server.connections == 1
     assert (
         server.requests[1:]
@@ -49,8 +57,8 @@ def test_requests_go_through_the_open_connection(server: Server, session: URLLib
 def test_an_answer_with_another_status_is_given_with_its_status(server: Server, session: URLLib3Session):
     connections = opened(server, session)
     server.answers = chain([b"HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\n\r\nno!"], repeat(PLAIN))
-    assert connections.post({}, b"{}") == (400, b"no!")
-    assert connections.post({}, b"{}") == (200, b"{}")
+    assert posted(connections) == (400, b"no!")
+    assert posted(connections) == (200, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +79,9 @@ def test_after_an_answer_of_another_form_the_connection_is_closed(
 ):
     connections = opened(server, session)
     server.answers = chain([answer], repeat(PLAIN))
-    assert connections.post({}, b"{}") is None
-    assert connections.post({}, b"{}") is None, "no connection is open until an ordinary request opens one"
-    assert opened(server, session).post({}, b"{}") == (200, b"{}")
+    assert posted(connections) is None
+    assert posted(connections) is None, "no connection is open until an ordinary request opens one"
+    assert posted(opened(server, session)) == (200, b"{}")
     assert server.connections == 2
 
 
@@ -81,4 +89,12 @@ def test_an_answer_that_comes_in_pieces_is_put_together(server: Server, session:
     connections = opened(server, session)
     body = bytes(range(256)) * 4_000  # more than one piece on any network
     server.answers = iter([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body])
-    assert connections.post({}, b"{}") == (200, body)
+    assert posted(connections) == (200, body)
+
+
+def test_an_answer_has_its_headers_with_names_in_lower_case(server: Server, session: URLLib3Session):
+    connections = opened(server, session)
+    server.answers = iter([b"HTTP/1.1 200 OK\r\nDate: Tue, 24 Nov 2026\r\nContent-Length: 2\r\n\r\n{}"])
+    answer = connections.post({}, b"{}")
+    assert answer is not None
+    assert answer.headers == {"date": "Tue, 24 Nov 2026", "content-length": "2"}

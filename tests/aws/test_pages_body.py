@@ -80,4 +80,4 @@ def test_a_body_that_doesnt_come_whole_is_the_error_of_botocores_own_session(
 
 def test_the_clients_of_readers_receive_bodies_whole():
     client = reader_client(KinesisAccess("eu-west-1", "http://127.0.0.1:1"))
-    assert isinstance(client._endpoint.http_session, WholeBodies)  # type: ignore[attr-defined]
+    assert isinstance(client.client._endpoint.http_session, WholeBodies)  # type: ignore[attr-defined]

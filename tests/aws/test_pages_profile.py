@@ -61,7 +61,7 @@ def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
 def test_records_are_read_with_the_profile_of_the_settings(aws: LocalAws, batch: Batch) -> None:
     pages = pages_of(aws, "streaming")
     assert next(pages.pages(batch)).rows == 1
-    credentials = reader_client(pages.place)._request_signer._credentials  # type: ignore[attr-defined]
+    credentials = reader_client(pages.place).client._request_signer._credentials  # type: ignore[attr-defined]
     assert credentials.access_key == "streaming"
 
 

@@ -12,7 +12,8 @@ from botocore.credentials import Credentials
 
 from pipeline.aws.clients import kinesis_client
 from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.quick_peek import QuickPeek, signed_headers
+from pipeline.aws.quick_peek import QuickPeek
+from pipeline.aws.signing import signed_headers
 from pipeline.core.position import Start
 from pipeline.core.stream import ShardKey
 from pipeline.local.endpoint import LocalAws
@@ -98,11 +99,17 @@ def test_a_later_look_at_a_shard_finds_a_record_that_came_since(orders: Orders):
         "https://proxy.example:8443/kinesis",
     ],
 )
-def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | None):
+@pytest.mark.parametrize("kind", ["application/x-amz-json-1.1", "application/x-amz-cbor-1.1"])
+def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | None, kind: str):
     keys, body = Credentials("AKID", "secret/with+signs", token), b'{"Limit": 1}'
     headers = dict(
         signed_headers(
-            body, url, "eu-west-1", keys.get_frozen_credentials(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+            body,
+            url,
+            "eu-west-1",
+            keys=keys.get_frozen_credentials(),
+            now=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+            kind=kind,
         )
     )
     ours = headers.pop("authorization")
@@ -113,6 +120,7 @@ def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | Non
     auth = SigV4Auth(keys, "kinesis", "eu-west-1")
     text = auth.string_to_sign(botocores, auth.canonical_request(botocores))
 
+    assert headers["content-type"] == kind
     assert headers["x-amz-date"] == "20260102T030405Z"
     assert headers.get("x-amz-security-token") == token
     assert ours == (

@@ -215,7 +215,7 @@ def test_a_wave_that_ends_at_an_empty_page_while_behind_says_that_it_has_to_go_o
 def test_a_call_without_an_answer_is_ended_early_enough_to_be_made_once_more():
     reader = KinesisPages(region="us-east-1", endpoint="http://127.0.0.1:1")
 
-    config: Any = reader_client(reader.place).meta.config
+    config: Any = reader_client(reader.place).client.meta.config
 
     assert config.connect_timeout + config.read_timeout < reader.patience
 

@@ -1,5 +1,7 @@
 """Payloads as views into the bytes of an answer: the same bytes, wherever they lie, and through each operation on rows."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import example, given
@@ -14,7 +16,7 @@ ITEMS = st.lists(st.binary(max_size=30) | st.binary(max_size=4).map(MARK.__add__
 GAPS = st.binary(max_size=5)
 
 
-def laid_out(items: list[bytes], gap: bytes) -> tuple[bytes, pa.Array]:
+def laid_out(items: list[bytes], gap: bytes) -> tuple[bytes, Any]:
     """The items one after the other in one piece of memory, and their views."""
     ends = np.cumsum([len(gap) + len(item) for item in items], dtype=np.int64)
     begins = ends - np.array([len(item) for item in items], np.int64)
@@ -49,7 +51,7 @@ def test_rows_with_views_are_filtered_as_rows_without(items: list[bytes], data: 
     wanted = pa.array(
         data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items))), pa.bool_()
     )
-    plain = pa.RecordBatch.from_pydict({"number": range(len(items)), "data": pa.array(items, pa.binary())})
+    plain = pa.RecordBatch.from_pydict({"number": [*range(len(items))], "data": pa.array(items, pa.binary())})
     found = filtered(with_views(plain), wanted)
     assert found.schema.field("data").type == pa.binary_view()
     assert without_views(found) == plain.filter(wanted) == filtered(plain, wanted)
