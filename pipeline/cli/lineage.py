@@ -59,7 +59,8 @@ def add(subparsers: "Subparsers") -> None:
         "--sequence",
         type=int,
         metavar="N",
-        help="show which run brought the record with this sequence number, and which file and snapshot have it now",
+        help="show which run brought the record with this sequence number, which file and snapshot have it now, and what became of it in the typed "
+        "tables or their quarantine tables",
     )
     views.add_argument("--gaps", action="store_true", help="show what isn't in the table, and why")
     views.add_argument(
@@ -107,7 +108,9 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if ports.table.exists():
-            show_parsed(target, story_of(ports.lineage.entries()), args.sequence, shard=args.shard)
+            of_target = story_of(ports.lineage.entries())
+            tables = (adapters.typed(target, "lineage"), adapters.quarantine(target, "lineage"))
+            show_parsed(target, of_target, args.sequence, shard=args.shard, tables=tables)
     return 0
 
 
