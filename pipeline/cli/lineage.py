@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         args.window is not None or args.rebuild or args.gaps or args.family or args.sequence is not None
     ):
         raise BadSetting("--target goes with --shard and --csv only; nothing was read")
+    _refuse_unused(args)
     if args.target is not None:
         return _show_target(args, adapters)
     if args.rebuild:
@@ -93,6 +94,18 @@ def run(args: argparse.Namespace) -> int:
     if args.sequence is not None or args.gaps or args.family:
         return _view(args, adapters)
     return _show(args, adapters)
+
+
+def _refuse_unused(args: argparse.Namespace) -> None:
+    """Refuse options that the chosen view would leave out silently."""
+    from pipeline.errors import BadSetting
+
+    if args.sequence is not None and args.csv:
+        raise BadSetting("--sequence prints text, and --csv can't go with it; nothing was read")
+    if (args.gaps or args.family or args.rebuild) and (args.csv or args.shard is not None):
+        raise BadSetting(
+            "--gaps, --family and --rebuild are about all shards, as text: --shard and --csv can't go with them; nothing was read"
+        )
 
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:

@@ -201,6 +201,11 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
         (["create", "--run", "r", "--snapshot", "1"], "either by"),
         (["create", "--run", "r", "--first", "1"], "need --shard"),
         (["create", "--from", "2026-01-31", "--to", "2026-01-30"], "a time after --from"),
+        (
+            ["create", "--shard", "shardId-000000000000", "--first", "3", "--last", "1"],
+            "--first not after --last",
+        ),
+        (["create", "--shard", "shardId-000000000000", "--last", "-1"], "--last is -1"),
         (["create", "--run", "nobody"], "No window was made"),
         (["create", "--shard", "shardId-7"], "No window was made"),
         (
