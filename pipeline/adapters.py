@@ -347,7 +347,8 @@ class Adapters:
         """The typed tables, and the tables of all windows, as a proof reads them. On the Spark of the first worker in the settings."""
         user = "prove"
         for target in self.settings.parse:
-            yield self._proved(self.typed(target, user), self.quarantine(target, user))
+            ports = self._proved(self.typed(target, user), self.quarantine(target, user))
+            yield replace(ports, stream=target.stream)
         for each in self.windows().all():
             yield self._proved(self.window_table(each.window.id, user), window=each.window)
 

@@ -413,6 +413,8 @@ class TargetPorts:
     comparer: Comparer
     """Of the lake table, the table, and its quarantine table."""
     window: ReplayWindow | None = None
+    stream: str | None = None
+    """A typed table takes only records of the stream with this name; None: of all streams."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

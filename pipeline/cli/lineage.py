@@ -59,7 +59,8 @@ def add(subparsers: "Subparsers") -> None:
         "--sequence",
         type=int,
         metavar="N",
-        help="show which run brought the record with this sequence number, and which file and snapshot have it now",
+        help="show which run brought the record with this sequence number, which file and snapshot have it now, and what became of it in the typed "
+        "tables or their quarantine tables",
     )
     views.add_argument("--gaps", action="store_true", help="show what isn't in the table, and why")
     views.add_argument(
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         args.window is not None or args.rebuild or args.gaps or args.family or args.sequence is not None
     ):
         raise BadSetting("--target goes with --shard and --csv only; nothing was read")
+    _refuse_unused(args)
     if args.target is not None:
         return _show_target(args, adapters)
     if args.rebuild:
@@ -92,6 +94,18 @@ def run(args: argparse.Namespace) -> int:
     if args.sequence is not None or args.gaps or args.family:
         return _view(args, adapters)
     return _show(args, adapters)
+
+
+def _refuse_unused(args: argparse.Namespace) -> None:
+    """Refuse options that the chosen view would leave out silently."""
+    from pipeline.errors import BadSetting
+
+    if args.sequence is not None and args.csv:
+        raise BadSetting("--sequence prints text, and --csv can't go with it; nothing was read")
+    if (args.gaps or args.family or args.rebuild) and (args.csv or args.shard is not None):
+        raise BadSetting(
+            "--gaps, --family and --rebuild are about all shards, as text: --shard and --csv can't go with them; nothing was read"
+        )
 
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
@@ -107,7 +121,9 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if ports.table.exists():
-            show_parsed(target, story_of(ports.lineage.entries()), args.sequence, shard=args.shard)
+            of_target = story_of(ports.lineage.entries())
+            tables = (adapters.typed(target, "lineage"), adapters.quarantine(target, "lineage"))
+            show_parsed(target, of_target, args.sequence, shard=args.shard, tables=tables)
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pipeline.core.proof_chains import Step, Story
     from pipeline.lake.iceberg import IcebergTable
@@ -47,8 +47,16 @@ def show_record(story: Story, lake: IcebergTable, sequence: int, *, shard: str |
     return 0
 
 
-def show_parsed(target: ParseSettings, story: Story, sequence: int, *, shard: str | None) -> None:
-    """Print which commits of a typed table decided about the record, the oldest first. The last one holds, but for redrives."""
+def show_parsed(
+    target: ParseSettings,
+    story: Story,
+    sequence: int,
+    *,
+    shard: str | None,
+    tables: Sequence[IcebergTable],
+) -> None:
+    """Print which commits of a typed table decided about the record, the oldest first, and which of the tables has it now. `tables`: the typed
+    table and its quarantine table."""
     from pipeline.core.accounting import read_accounting
     from pipeline.core.redrive_chain import is_chain
 
@@ -57,7 +65,8 @@ def show_parsed(target: ParseSettings, story: Story, sequence: int, *, shard: st
         for step in _steps_with(story, sequence)
         if shard in (None, step.range.key.shard_id) and not is_chain(step.range.key)
     ]
-    for step in sorted(found, key=lambda step: step.sequence):
+    found.sort(key=lambda step: step.sequence)
+    for step in found:
         told = read_accounting(step.range.why)
         by = (
             f"parsed again, in the place of older rows, for the window {told.window}"
@@ -68,6 +77,26 @@ def show_parsed(target: ParseSettings, story: Story, sequence: int, *, shard: st
         tell(
             f"{target.name}: {by}: {step}, version {told.version or 'none'}",
             f"  of the range's rows {told.parsed:,} are in {target.table}, {told.quarantined:,} were set aside{dropped}",
+        )
+    for step in {step.range.key: step for step in reversed(found)}.values():
+        tell(*_now_in(tables, step, sequence))
+
+
+def _now_in(tables: Sequence[IcebergTable], step: Step, sequence: int) -> Iterator[str]:
+    from pipeline.core.words import counted
+    from pipeline.lake.find_record import find_record
+
+    typed, quarantine = tables
+    is_there = False
+    for table in tables:
+        for each in find_record(table, step.range, sequence) if table.exists() else ():
+            is_there = True
+            why = f"; set aside because {' / '.join(each.texts('reason'))}" if table is quarantine else ""
+            yield f"  now in {table.identifier}: {counted(each.rows, 'row')}, in {each.path}, which snapshot {each.snapshot} added{why}"
+    if not is_there:
+        yield (
+            f"  no row of {step.range.key.shard_id} in {typed.identifier} or {quarantine.identifier} has the number {sequence}: the record was "
+            "dropped, it is none of this shard, or its row was removed since"
         )
 
 

@@ -26,18 +26,29 @@ def add(subparsers: "Subparsers") -> None:
     )
     actions = parser.add_subparsers(metavar="action", dest="action", required=True)
     _add_create(actions)
-    add_config(actions.add_parser("list", description="List all windows, oldest first."))
-    for name, what in (
-        ("show", "Show a window: its ranges, its cost, and how far it was copied or replaced."),
-        ("cancel", "Let no further wave of the window be committed. What was committed before stays."),
+    add_config(
+        actions.add_parser("list", help="list all windows", description="List all windows, oldest first.")
+    )
+    for name, short, what in (
+        (
+            "show",
+            "show a window, and how far it is done",
+            "Show a window: its ranges, its cost, and how far it was copied or replaced.",
+        ),
+        (
+            "cancel",
+            "let no further wave of a window be committed",
+            "Let no further wave of the window be committed. What was committed before stays.",
+        ),
     ):
-        one = actions.add_parser(name, description=what)
+        one = actions.add_parser(name, help=short, description=what)
         add_config(one)
         one.add_argument("id", help="the id of the window")
     copy = actions.add_parser(
         "run",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made. A run "
-        "that was killed is gone on with, and a window that was done as a whole gives nothing more.",
+        help="copy a window, or replace its rows, or take its aggregates apart",
+        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made, or take its "
+        "aggregates apart in the lake table. A run that was killed is gone on with, and a window that was done as a whole gives nothing more.",
     )
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
@@ -46,7 +57,10 @@ def add(subparsers: "Subparsers") -> None:
 
 def _add_create(actions: "Subparsers") -> None:
     create = actions.add_parser(
-        "create", description="Make a window, and tell what it costs and what is out of reach."
+        "create",
+        help="make a window, and tell what it costs",
+        description="Make a window, and tell what it costs and what is out of reach. By one of: --from and --to, --snapshot, --run, --shard. Nothing is "
+        "copied or replaced before `headrace window run`.",
     )
     add_config(create)
     create.add_argument(
@@ -282,6 +296,11 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         )
     if args.shard is None and (args.first is not None or args.last is not None):
         raise BadSetting("--first and --last need --shard; nothing was made")
+    numbers = [each for each in (args.first, args.last) if each is not None]
+    if any(each < 0 for each in numbers) or numbers != sorted(numbers):
+        raise BadSetting(
+            f"--first is {args.first} and --last is {args.last}; allowed: sequence numbers, --first not after --last; nothing was made"
+        )
     of = f" of the stream {args.stream}" if args.stream else ""
     if args.snapshot is not None:
         return OfSnapshot(args.snapshot), f"what snapshot {args.snapshot} landed{of}"

@@ -216,6 +216,8 @@ def _why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str
         return "has an empty name"
     if "." in name:
         return "has a dot in its name"
+    if "\x00" in name:
+        return "has a zero character in its name"
     if len(name) > _LONGEST_NAME:
         return f"has a name of more than {_LONGEST_NAME} characters"
     if limits and name.lower() in limits.taken:
@@ -300,9 +302,9 @@ class Judge:
 
     def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
         """`value`: of a field without a column. `beside`: the columns beside it."""
+        if _is_deeper(value, DEPTH - len(path)):
+            return f"the field {name_of(path)} has parts deeper than {DEPTH} levels"
         named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
-        if why is None and _depth(value) + len(path) > DEPTH:
-            why = f"has parts deeper than {DEPTH} levels"
         if why is None:
             why = f"has no column: there would be more than most_columns ({self.limits.columns}), or most payloads have another kind of value there"
         return f"the field {name_of(named)} {why}"
@@ -311,6 +313,7 @@ class Judge:
 def _bad_names(
     value: Any, path: Path, beside: Iterable[str], limits: Limits
 ) -> Iterator[tuple[Path, str | None]]:
+    """`value`: not deeper than a column may be."""
     name = path[-1]
     if name is not None and (why := _why_no_name(name, beside, limits if len(path) == 1 else None)):
         yield path, why
@@ -322,20 +325,26 @@ def _bad_names(
             yield from _bad_names(each, (*path, None), (), limits)
 
 
-def _depth(value: Any) -> int:
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels below it. Nothing deeper is looked at: JSON may have more levels than Python can call functions."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return max((1 + _depth(each) for each in inner), default=0)
+    return any(levels <= 0 or _is_deeper(each, levels - 1) for each in inner)
 
 
 def _has_value(value: Any) -> bool:
     """Null, and lists and objects without any value, tell no type and need no column."""
-    match value:
-        case dict():
-            return any(map(_has_value, value.values()))
-        case list():
-            return any(map(_has_value, value))
-        case _:
-            return value is not None
+    if not isinstance(value, dict | list):
+        return value is not None
+    unseen: list[Any] = [value]
+    while unseen:
+        match unseen.pop():
+            case dict() as fields:
+                unseen.extend(fields.values())
+            case list() as items:
+                unseen.extend(items)
+            case each if each is not None:
+                return True
+    return False
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -379,10 +388,8 @@ def _other(value: Any, kind: Kind, path: Path) -> str:
 
 
 def name_of(path: Path) -> str:
-    return (
-        "".join("[]" if step is None else f".{step[:_LONGEST_NAME]}" for step in path).removeprefix(".")
-        or "''"
-    )
+    steps = ("[]" if step is None else f".{step[:_LONGEST_NAME]}" for step in path)
+    return "".join(steps).removeprefix(".").replace("\x00", "\\u0000") or "''"
 
 
 # --- as Spark writes types --------------------------------------------------------------------------------------

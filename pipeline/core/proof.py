@@ -95,6 +95,8 @@ class TableProof:
     """Data files that an earlier proof had read, and that are there with the size that they had."""
     forgotten: str = ""
     """As in Proof."""
+    is_behind: bool = False
+    """Whether records have landed that the typed table hasn't parsed yet. That isn't wrong."""
 
     @property
     def holds(self) -> bool:
@@ -175,7 +177,10 @@ class Proof:
                 f"{'is' if self.records == 1 else 'are'} in the table once each, in snapshot {self.snapshot}"
             )
         if self.tables:
-            tables = ", ".join(table.name for table in self.tables)
+            tables = ", ".join(
+                f"{table.name} (but for those not parsed yet)" if table.is_behind else table.name
+                for table in self.tables
+            )
             proved += f"; each row is accounted for in {tables}"
         beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
         if not self.unproved:

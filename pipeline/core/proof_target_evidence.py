@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind
-from pipeline.core.position import Positions
+from pipeline.core.position import Positions, reaches
 from pipeline.core.proof_chains import Step, Story
 from pipeline.core.proof_rows import CountPlan, FileCount
 from pipeline.core.redrive_chain import is_chain, shard_of
@@ -48,10 +48,25 @@ class TargetEvidence:
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
     unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
     """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
+    landed: Story = field(default_factory=Story)
+    """The lake table's ranges."""
+    stream: str | None = None
+    """Only records of the stream with this name are parsed; None: of all streams."""
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None
     forgotten: str = ""
+
+
+def rows_not_parsed(seen: TargetEvidence) -> int:
+    """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
+    return sum(
+        step.range.rows
+        for key, steps in seen.landed.steps.items()
+        if seen.aside is not None and seen.stream in (None, key.stream.name)
+        for step in steps
+        if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
+    )
 
 
 def accounting_of(step: Step) -> Accounting | None:

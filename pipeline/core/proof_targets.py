@@ -14,7 +14,7 @@ from pipeline.core.lineage import Kind
 from pipeline.core.proof import Check, TableProof, checked
 from pipeline.core.proof_checks import hidden_rows
 from pipeline.core.proof_counts import strange_rows, wrong_files
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence
+from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
 from pipeline.core.proof_target_ledgers import (
     ranges_behind,
     ranges_outside,
@@ -37,6 +37,7 @@ def target_proof(seen: TargetEvidence) -> TableProof:
         files=seen.source_files + sum(len(look.counts) for look in looks),
         unchanged=sum(len(look.unchanged) for look in looks),
         forgotten=seen.forgotten,
+        is_behind=rows_not_parsed(seen) > 0,
     )
 
 
@@ -54,7 +55,9 @@ def _told_counts(seen: TargetEvidence) -> str:
             else ""
         )
         return f"{counted(told.parsed - read, 'row')} copied{beside}"
-    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {max(0, told.dropped):,} dropped"
+    late = rows_not_parsed(seen)
+    behind = f"; {counted(late, 'row')} not parsed yet" if late else ""
+    return f"{counted(told.parsed, 'row')} parsed, {told.aside:,} in quarantine, {max(0, told.dropped):,} dropped{behind}"
 
 
 def _checks(seen: TargetEvidence) -> Iterator[Check]:

@@ -48,9 +48,9 @@ class Proving:
         moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
         kept_from = self._kept_from(before)
         tables = (
-            ProvingTarget(ports=each, moved=moved, unpacked=story.replays, kept_from=kept_from).run(
-                window, anew=anew
-            )
+            ProvingTarget(
+                ports=each, moved=moved, unpacked=story.replays, kept_from=kept_from, landed=story
+            ).run(window, anew=anew)
             for each in self.made()
         )
         return replace(proof, tables=tuple(each for each in tables if each is not None))

@@ -9,7 +9,7 @@ The quarantine table is looked at first: then it can only be behind the typed ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pipeline.core.parse_values import SourceFile
@@ -46,6 +46,8 @@ class ProvingTarget:
     """By which aggregates were taken apart in the lake table."""
     kept_from: date | None
     """The first day that the retention of the lake table keeps."""
+    landed: Story = field(default_factory=Story)
+    """The lake table's ranges."""
 
     def run(self, window: Window, *, anew: bool) -> TableProof | None:
         """None where the table doesn't exist yet."""
@@ -131,6 +133,8 @@ class ProvingTarget:
             source_files=len(files),
             moved=self.moved,
             unpacked=self.unpacked,
+            landed=self.landed,
+            stream=self.ports.stream,
             window=self.ports.window,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -95,10 +95,8 @@ class RegistryAvroDecoder:
         return self.reader.columns()
 
     def reading(self) -> Decode:
-        from fastavro import schemaless_reader
-
         reader, _ = _parsed(self.reader.schema)
-        writers: dict[str, Any] = {}
+        writers: dict[str, Callable[[BytesIO], dict[str, Any]]] = {}
 
         def decode(payload: bytes) -> dict[str, Any]:
             try:
@@ -110,9 +108,9 @@ class RegistryAvroDecoder:
                     f"the payload was written by schema {schema_id}, which isn't in the folder `schemas`"
                 )
             if schema_id not in writers:
-                writers[schema_id], _ = _parsed(self.writers[schema_id])
+                writers[schema_id] = _resolving(*_parsed(self.writers[schema_id]), reader)
             stream = BytesIO(content)
-            found: dict[str, Any] = schemaless_reader(stream, writers[schema_id], reader)  # type: ignore[assignment] # see columns
+            found = writers[schema_id](stream)
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
             return found
@@ -142,6 +140,41 @@ def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
 
     named: dict[str, Any] = {}
     return parse_schema(_known_logical_only(json.loads(schema)), named_schemas=named), named
+
+
+def _resolving(writer: Any, named: Mapping[str, Any], reader: Any) -> Callable[[BytesIO], dict[str, Any]]:
+    """A function that reads one record as the writer's schema has it, and brings it to the reader's schema."""
+    from fastavro import schemaless_reader
+    from fastavro._read_py import schemaless_reader as bounded_reader
+
+    if not _contains_itself(writer, named):
+        return lambda stream: schemaless_reader(stream, writer, reader)  # type: ignore[return-value] # see columns
+
+    # The reader in C calls itself for each level without a limit: a payload of a few kilobytes would end the process.
+    def read(stream: BytesIO) -> dict[str, Any]:
+        try:
+            return bounded_reader(stream, writer, reader)  # type: ignore[return-value] # see columns
+        except RecursionError:
+            raise CantDecode(
+                "the payload has more levels of records within records than can be read"
+            ) from None
+
+    return read
+
+
+def _contains_itself(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
+    """`above`: the names of the types around this one."""
+    match schema:
+        case str() if schema in named:
+            return schema in above or _contains_itself(named[schema], named, above)
+        case list():
+            return any(_contains_itself(each, named, above) for each in schema)
+        case {"type": "record", "name": name, "fields": fields}:
+            return any(_contains_itself(each["type"], named, (*above, name)) for each in fields)
+        case {"items": inner} | {"values": inner} | {"type": dict() | list() as inner}:
+            return _contains_itself(inner, named, above)
+        case _:
+            return False
 
 
 def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.io.pyarrow import ArrowScan
@@ -22,24 +23,37 @@ class FoundRecord:
     path: str
     snapshot: int | None
     """The snapshot that added the file: that of the landing, or a later one of a compaction."""
-    rows: int
-    """Rows with this number in the file, one for each user record."""
-    arrival: datetime | None
+    content: pa.Table
+    """The rows with this number in the file, one for each user record."""
+
+    @property
+    def rows(self) -> int:
+        return self.content.num_rows
+
+    @property
+    def arrival(self) -> datetime | None:
+        found: datetime | None = self.content["arrival_ts"][0].as_py()
+        return found
+
+    def texts(self, column: str) -> list[str]:
+        """The different values of a column with texts."""
+        return sorted({each for each in self.content[column].to_pylist() if each is not None})
 
 
-def find_record(lake: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
-    """The files with a record of a range. Only files that may have it, by the bounds in the table's metadata, are read."""
-    with asking(f"the lake table {lake.identifier}"):
-        table = lake.open()
+def find_record(where: IcebergTable, landed: Range, sequence: int) -> Iterator[FoundRecord]:
+    """The files with a record of a range, in the lake table, a typed table or its quarantine table. Only files that may have it, by the bounds
+    in the table's metadata, are read."""
+    with asking(f"the table {where.identifier}"):
+        table = where.open()
         wanted = _filter(landed, sequence)
         tasks = list(table.scan(row_filter=wanted).plan_files())
-        added = {file.path: file.snapshot for file in landed_files(lake)} if tasks else {}
+        added = {file.path: file.snapshot for file in landed_files(where)} if tasks else {}
         reader = ArrowScan(table.metadata, table.io, table.schema(), wanted)
         for task in tasks:
             rows = reader.to_table([task])
             if rows.num_rows:
                 path = task.file.file_path
-                yield FoundRecord(path, added.get(path), rows.num_rows, rows["arrival_ts"][0].as_py())
+                yield FoundRecord(path, added.get(path), rows)
 
 
 def _filter(landed: Range, sequence: int) -> BooleanExpression:

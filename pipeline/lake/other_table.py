@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
 
 from pipeline.errors import BadSetting
 from pipeline.lake.catalog import asking
 
 
 def files_of_table(catalog: Catalog, name: str) -> tuple[str, ...]:
+    if not all(name.partition(".")):
+        raise BadSetting(
+            f"--table is {name}; allowed: a namespace and a name, such as lake.orders; nothing was compared"
+        )
     with asking(f"the table {name}"):
         try:
             tasks = list(catalog.load_table(name).scan().plan_files())
-        except NoSuchTableError as error:
+        except (NoSuchTableError, NoSuchIdentifierError, NoSuchNamespaceError) as error:
             raise BadSetting(
                 f"--table is {name}, and the catalog of the lake table has no such table; nothing was compared"
             ) from error

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import DONE, main
+from pipeline.cli import DONE, STOPPED, main
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position
@@ -81,6 +81,22 @@ def test_an_aggregate_of_which_another_program_read_the_first_user_records_is_fo
     assert "foreign: shardId-000000000002 after 38 up to 41/2" in text
     assert "landed: shardId-000000000002 after 41/2 up to 41/5" in text
     assert "(as it landed); 1 row" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--gaps", "--shard", "shardId-000000000000"),
+        ("--family", "--csv"),
+        ("--rebuild", "--shard", "shardId-000000000000"),
+        ("--sequence", "37", "--csv"),
+    ],
+)
+def test_options_that_a_view_has_no_use_for_are_refused(
+    shown: Shown, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["lineage", "--config", str(shown.config), *words]) == STOPPED
+    assert "can't go with" in capsys.readouterr().err
 
 
 def test_gaps_are_listed(shown: Shown):

@@ -59,10 +59,27 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     assert re.search(
         r",1,1,,1,\d+,\"json of headrace \S+, code [0-9a-f]{12}, schema [0-9a-f]{12}\"$", lines[1]
     )
+    _tells_what_became_of_each(capsys)
     assert main(["parse", "orders", "--infer"]) == 0
     assert capsys.readouterr().out == "id BIGINT, name STRING\n"
     assert main(["upkeep"]) == 0
     bed.check()
+
+
+def _tells_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {}
+    for number in "123":
+        assert main(["lineage", "--sequence", number, "--shard", A.shard_id]) == 0
+        told[number] = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(r"  now in lake\.orders: 1 row, in \S+\.parquet, which snapshot \d+ added", told["1"])
+    assert told["2"].startswith("  now in lake.orders_quarantine: 1 row, in ")
+    assert told["2"].endswith(
+        " added; set aside because the payload isn't one JSON object that fits the schema"
+    )
+    assert (
+        told["3"]
+        == "no range of shardId-000000000000 has the sequence number 3: such a record has not landed, and no gap names it"
+    )
 
 
 @pytest.mark.slow

@@ -146,11 +146,12 @@ def test_a_window_is_parsed_again_into_a_typed_table(
     assert "1 row in 1 range of 1 shard" in capsys.readouterr().out
     assert main(["lineage", "--sequence", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-4].startswith("orders: parsed: ")
-    assert lines[-2].startswith(
+    assert lines[-5].startswith("orders: parsed: ")
+    assert lines[-3].startswith(
         f"orders: parsed again, in the place of older rows, for the window {window}: "
     )
-    assert lines[-1] == "  of the range's rows 1 are in lake.orders, 1 were set aside"
+    assert lines[-2] == "  of the range's rows 1 are in lake.orders, 1 were set aside"
+    assert lines[-1].startswith("  now in lake.orders: 1 row, in ")
 
 
 def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
@@ -200,6 +201,11 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
         (["create", "--run", "r", "--snapshot", "1"], "either by"),
         (["create", "--run", "r", "--first", "1"], "need --shard"),
         (["create", "--from", "2026-01-31", "--to", "2026-01-30"], "a time after --from"),
+        (
+            ["create", "--shard", "shardId-000000000000", "--first", "3", "--last", "1"],
+            "--first not after --last",
+        ),
+        (["create", "--shard", "shardId-000000000000", "--last", "-1"], "--last is -1"),
         (["create", "--run", "nobody"], "No window was made"),
         (["create", "--shard", "shardId-7"], "No window was made"),
         (

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from pipeline.core.json_columns import (
     spark_of,
     struct_of,
 )
+from pipeline.lake.json_text import object_in
 
 LIMITS = Limits(12, frozenset({"stream"}))
 NONE = Struct()
@@ -138,6 +140,21 @@ def test_a_flood_of_fields_costs_itself_only():
     assert f"deeper than {DEPTH}" in str(why_not({"d": deep}, Struct()))
 
 
+@pytest.mark.parametrize("opens", ['{"d":', "["])
+@pytest.mark.parametrize("inmost", ["1", '{"": 1}', "null"])
+def test_a_payload_that_is_as_deep_as_the_json_reader_allows_is_judged_as_others_are(opens: str, inmost: str):
+    closes = {"[": "]"}.get(opens, "}")
+    deepest = b""
+    for levels in range(100, 3000, 100):
+        payload = f'{{"x": {opens * levels}{inmost}{closes * levels}}}'.encode()
+        deepest = payload if object_in(payload) is not None else deepest
+    content = object_in(deepest)
+    assert content is not None
+    assert len(deepest) > 500
+    assert after([content, {"id": 1}]).size <= LIMITS.columns
+    assert ("deeper than" in str(why_not(content, NONE))) == (inmost != "null")
+
+
 def test_a_payload_that_does_not_fit_is_told_why():
     columns = struct_of([
         ("id", "long"),
@@ -174,6 +191,8 @@ def test_a_payload_that_does_not_fit_is_told_why():
         ),
         ({"new": {"a": 1, "": 2}}, "the field new. has an empty name"),
         ({"Stream": 1}, "the field Stream has the name of a column that Headrace itself gives to the table"),
+        ({"a\x00b": 1}, "the field a\\u0000b has a zero character in its name"),
+        ({"new": {"\x00": 1}}, "the field new.\\u0000 has a zero character in its name"),
     ]
     for payload, reason in told:
         assert why_not(payload, columns) == reason

@@ -38,8 +38,9 @@ def test_new_fields_become_columns_and_what_contradicts_them_goes_to_quarantine(
     assert parsing(bed, spark, **own).wave().parsed == 2
     first = {"id": 1, "at": "2026-01-31T12:00:00Z", "items": [{"sku": "a"}], "n": 7}
     bed.land(A, texts(first, {"id": "one"}, {"ID": 2}, {"stream": "s"}, {"a.b": 1}, {"id": 2}, start=10))
+    bed.land(A, {16: b'{"a\\u0000b": 1}', 17: b'{"x": ' + b"[" * 700 + b"1" + b"]" * 700 + b"}"})
     wave = parsing(bed, spark, **own).wave()
-    assert (wave.parsed, wave.quarantined) == (2, 4)
+    assert (wave.parsed, wave.quarantined) == (2, 6)
     # A field in an array's struct, a promotion, and a payload that would bring more columns than are allowed.
     flood = {f"k{n}": n for n in range(100)}
     bed.land(
@@ -57,6 +58,8 @@ def test_new_fields_become_columns_and_what_contradicts_them_goes_to_quarantine(
     assert "only in capital letters" in why["12"]
     assert "Headrace itself" in why["13"]
     assert "a dot" in why["14"]
+    assert "a zero character" in why["16"]
+    assert "deeper than 10 levels" in why["17"]
     assert "most_columns (8)" in why["21"]
 
 

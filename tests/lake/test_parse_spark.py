@@ -102,9 +102,13 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     assert aside["6"]["reason"] == "the aggregate is cut off"
     assert "UTF-8" in aside[str(11 + HOSTILE.index(b"\xff\xfe\x00"))]["reason"]
     # A column more: the table gets it, and older rows have null there.
-    bed.land(A, {100: b'{"id": 1, "flag": true}'})
-    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().parsed == 1
-    assert [row["flag"] for row in read.rows(bed.typed()).to_pylist()].count(None) == 2
+    odd = b'{"id": 1, "amount": 12.345, "NAME": "x", "id": 2}'
+    bed.land(A, {100: b'{"id": 1, "flag": true}', 101: odd})
+    assert parsing(bed, spark, schema=f"{SCHEMA}, flag BOOLEAN", version="2").wave().parsed == 2
+    rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
+    assert [row["flag"] for row in rows.values()].count(None) == 3
+    row = rows["101"]
+    assert (row["id"], row["name"], row["amount"]) == (2, None, Decimal("12.35"))
 
 
 def test_a_filter_chooses_records_and_the_others_are_counted(spark: "SparkSession", tmp_path: Path):

@@ -92,6 +92,16 @@ def test_a_whole_typed_table_is_proved_and_named_in_the_last_line(whole: Bed):
     assert "lake.orders: 7 rows parsed, 2 in quarantine, 0 dropped" in list(proof.lines())
 
 
+def test_rows_that_have_landed_and_are_not_parsed_yet_are_told_and_are_no_mistake(whole: Bed):
+    whole.land(B, {14: good(14), 15: BAD})
+    proof, table = proofs.prove(whole, partial(proofs.typed_ports, whole))
+    assert (wrong(table), unproved(table)) == ([], [])
+    assert table.counts == "7 rows parsed, 2 in quarantine, 0 dropped; 2 rows not parsed yet"
+    assert "each row is accounted for in lake.orders (but for those not parsed yet)" in str(proof)
+    _, table = proofs.prove(whole, lambda: replace(proofs.typed_ports(whole), stream="payments"))
+    assert "not parsed yet" not in table.counts
+
+
 def test_dropped_rows_are_accounted_for_by_their_number(bed: Bed):
     bed.parser.keeps = lambda number: number != 1
     bed.land(B, {14: good(14), 15: good(15), 16: good(16)})

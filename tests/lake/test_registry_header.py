@@ -105,6 +105,19 @@ def test_a_schema_by_which_ten_bytes_claim_a_billion_items_is_refused(items: Any
         decoder(of_confluent, _7={"type": "record", "name": "O", "fields": [field]}).columns()
 
 
+def test_records_within_records_without_end_cost_their_own_payload_only():
+    inner = {"name": "next", "type": ["null", {"type": "array", "items": {"type": "map", "values": "O"}}]}
+    tree = {"type": "record", "name": "O", "fields": [{"name": "n", "type": "int"}, inner]}
+    found = decoder(of_confluent, _7=tree, _1=OLD)
+    begin, level, leaf = b"\0\0\0\0\7", b"\x0a\2\2\2\2k", b"\x0c\0"
+    whole = begin + level * 20 + leaf + b"\0\0" * 20
+    hostile = begin + level * 50_000 + leaf + b"\0\0" * 50_000
+    old = b"\0\0\0\0\1" + written({"n": 5, "x": 1}, OLD)
+    rows = rows_of(found, [whole, hostile, begin + level * 500_000, old])
+    assert [row["row"] for row in rows] == [{"n": 5, "s": "?"}, None, None, {"n": 5, "s": "?"}]
+    assert "more levels of records within records" in rows[1]["reason"]
+
+
 def test_a_folder_has_a_file_for_each_schema(tmp_path: Path):
     with pytest.raises(BadSetting, match="has no schema"):
         schemas_in(str(tmp_path), "orders")

@@ -140,6 +140,11 @@ def test_a_table_of_the_same_catalog_is_compared(bed: Bed, tmp_path: Path):
     assert told.startswith(f"{A.shard_id} 2: only here")
     with pytest.raises(BadSetting, match="has no such table"):
         compared(bed, tmp_path, table="lake.nowhere")
+    with pytest.raises(BadSetting, match="has no such table"):
+        compared(bed, tmp_path, table="nowhere.theirs")
+    for name in ("theirs", ".theirs", "lake."):
+        with pytest.raises(BadSetting, match="allowed: a namespace and a name"):
+            compared(bed, tmp_path, table=name)
 
 
 def test_payloads_may_be_digests_or_left_out(bed: Bed, tmp_path: Path):
