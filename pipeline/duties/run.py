@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pipeline.core.expiry_plan import Shape
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.expiring import Expiring
 from pipeline.duties.readers import Readers
@@ -36,6 +37,9 @@ _TRIES = 10
 """Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
 lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for ever, because the
 worker starts no other run meanwhile, and another run may have to read those parents first."""
+_WAVES_APART = 100
+"""Waves after which a run that keeps claims releases them for an expiry. A run of the default length ends before, and expires then:
+an expiry costs a release and a claim for each kept row."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,13 +51,17 @@ class Run:
     is_stopping: Callable[[], bool]
     """Whether a person told this run's worker to stop."""
     expiring: Expiring | None = None
-    """What expires the lake table's snapshots between two waves; None: this run doesn't."""
+    """What expires the lake table's snapshots between two waves, or at the run's end; None: this run doesn't."""
     tell: Callable[[str], object] = field(default=lambda _: None)
     """Called with a sentence for people about what the run did between two waves."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
     _is_told_to_stop: bool = False
+    _shape: Shape | None = None
+    """The lake table's, as the last wave that saw it left it."""
+    _waves_since: int = 0
+    """Waves since the run began, or since it last released its claims for an expiry."""
 
     def __post_init__(self) -> None:
         self._began = self.clock.monotonic()
@@ -67,6 +75,8 @@ class Run:
             self._until_nothing_comes()
         finally:
             self._tell_of(self.attempt.let_go())
+        if not self._is_told_to_stop:
+            self._expire_what_is_due()
 
     def _until_nothing_comes(self) -> None:
         last_news = self._began
@@ -143,12 +153,16 @@ class Run:
         report = self.attempt.wave(keys)
         self._began += report.waited  # the wait for Spark doesn't count against `times.linger`
         self.on_wave(report)
-        self._look_after_table(report)
+        self._shape = report.shape or self._shape
+        self._waves_since += 1
+        if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
+            self._expire_what_is_due()
         return report
 
-    def _look_after_table(self, report: WaveReport) -> None:
-        """Between two waves, with no shard claimed and all that has landed reported."""
-        shape, expiring = report.shape, self.expiring
+    def _expire_what_is_due(self) -> None:
+        """With no shard claimed and all that has landed reported."""
+        shape, expiring = self._shape, self.expiring
+        self._shape, self._waves_since = None, 0
         if shape is None or expiring is None or not expiring.is_due(shape):
             return
         sentence = self.attempt.between_waves(lambda: expiring.step(shape))
@@ -160,8 +174,10 @@ class Run:
             self.tell(f"{each.lease_key}: {each.why}")
 
     def _must_end(self) -> bool:
-        lingered = self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds()
-        return lingered or self.is_stopping()
+        if self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds():
+            return True
+        self._is_told_to_stop = self.is_stopping()
+        return self._is_told_to_stop
 
     def _pause_until(self, moment: float) -> None:
         """Wait for the next wave. Meanwhile the run reads its worker's row each second: that is one read, however many shards the

@@ -1,6 +1,9 @@
 """The upkeep of the lake table: drop the days before the retention, compact data files, expire snapshots, delete files without a name.
 
-    drop days -> compact -> expire what is left to expire -> delete what nothing names, of the lake table and of the lineage table
+    carry the positions -> drop days -> compact -> expire what is left to expire -> delete what nothing names, of the lake table and of the
+    lineage table
+
+The positions are carried on where other engines' snapshots lie above them: nothing else does so for a typed table at rest.
 
 Each of these goes on where another one has failed; the report has what failed. `pipeline/duties/deleting.py` has the last one.
 """
@@ -31,7 +34,7 @@ _MOST_STEPS = 100
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepReport:
     notes: tuple[str, ...] = ()
-    """What retention, compaction and expiry did, as sentences."""
+    """What carrying, retention, compaction and expiry did, as sentences."""
     compacted: Compacted = field(default_factory=Compacted)
     dropped: tuple[LiveFile, ...] = ()
     """The files of days before the retention."""
@@ -83,6 +86,7 @@ class Upkeep:
 
     def _work(self, shape: Shape) -> UpkeepReport:
         parts = _Parts()
+        carried = parts.have(lambda: self._carry(shape)) or ()
         dropped = parts.have(self.compacting.expired_rows) or Dropped()
         compacted = (parts.have(self.compacting.run) if self.settings.compact else None) or Compacted()
         if compacted.trouble is not None:
@@ -91,11 +95,19 @@ class Upkeep:
         if self.expiring.trouble is not None:
             parts.troubles.append(self.expiring.trouble)
         return UpkeepReport(
-            notes=(*dropped.sentences(), *compacted.sentences(), *expired),
+            notes=(*carried, *dropped.sentences(), *compacted.sentences(), *expired),
             compacted=compacted,
             dropped=dropped.files,
             files=_together([parts.have(each.run) for each in self.deleting]),
             troubles=tuple(parts.troubles),
+        )
+
+    def _carry(self, shape: Shape) -> tuple[str, ...]:
+        if not shape.needs_carrying:
+            return ()
+        self.table.carry()
+        return (
+            f"the positions committed once more, above {counted(shape.foreign, 'snapshot')} of other engines",
         )
 
     def _expire(self, shape: Shape) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.contract.lakes import an_iceberg
 from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest
+from tests.lake.compactions import InProcess
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
 from tests.lake.upkeeps import upkeep_of
@@ -98,21 +99,26 @@ def test_a_commit_that_was_prepared_for_a_table_that_was_dropped_and_made_again_
     assert lake.handle().load().origin_allowed
 
 
-def test_expiry_records_lineage_and_the_upkeep_job_deletes_orphans_only(lake: IcebergLake):
+def test_expiry_records_lineage_and_the_upkeep_job_compacts_and_deletes_only_what_nothing_names(
+    lake: IcebergLake,
+):
     settings = UpkeepSettings(keep_snapshots=2, keep_for=timedelta(minutes=1))
     orphan = a_landing(lake.iceberg.staging_spec(), A, after=5, numbers=[6]).files[0]
     for _ in range(40):
         lake.iceberg.carry()
     newest = max(each.at for each in lake.iceberg.retained().snapshots.values())
     clock = StandingClock(newest + timedelta(hours=2))
-    upkeep = upkeep_of(lake.iceberg, settings, clock)
-    deleted = []
+    upkeep = upkeep_of(lake.iceberg, settings, clock, rewriter=InProcess(lake.iceberg))
+    deleted, compacted = list[str](), 0
     for _ in range(5):
         report = upkeep.run()
+        assert report.troubles == ()
         deleted += [Path(each.path).name for each in report.deleted]
+        compacted += len(report.compacted.before)
         clock.at += timedelta(days=1)
     assert len(lake.handle().retained().snapshots) <= 7
     assert Path(orphan.path).name in deleted
+    assert compacted == 5
     assert IcebergLineage(lake.handle()).recorded().ranges == 5
     land(lake, 6)
     assert lake.numbers() == {A.shard_id: [1, 2, 3, 4, 5, 6]}

@@ -21,6 +21,7 @@ from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.parsings import BAD, A, Bed, Killed, good
+from tests.lake.tables import commit_nothing
 from tests.lake.upkeeps import FEW, upkeep_of
 
 DAY = timedelta(days=1)
@@ -196,3 +197,22 @@ def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     bed.catch_up()
     assert len(compacting.expired_rows().files) == 1
     assert len(bed.parsed()) == 1
+
+
+def test_beside_an_engine_that_commits_and_expires_typed_tables_at_rest_keep_their_positions(bed: Bed):
+    """Without a commit of Headrace the metadata log would lead to their positions for 200 commits only."""
+    bed.land(A, {1: good(1), 2: BAD})
+    bed.catch_up()
+    for _ in range(2):
+        for table in (bed.typed(), bed.quarantine()):
+            for _ in range(3):
+                commit_nothing(table.open())
+            later = datetime.now(UTC) + DAY
+            table.open().maintenance.expire_snapshots().older_than(later).commit()
+        reports = dict(run_upkeep(bed))
+        assert not [trouble for report in reports.values() for trouble in report.troubles]
+        assert all("positions committed once more" in report.notes[0] for report in reports.values())
+        assert not any(table.load().shape.needs_carrying for table in (bed.typed(), bed.quarantine()))
+    bed.land(A, {3: good(3), 4: BAD})
+    bed.catch_up()
+    bed.check()
