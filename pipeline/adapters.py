@@ -211,7 +211,7 @@ class Adapters:
         )
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
-            session=partial(self.sessions.of, worker.id),
+            session=partial(self.sessions.for_user_code, worker.id),
             frames=frames,
             source=lake,
             table=table,

@@ -4,8 +4,8 @@ Dagster's code server starts each run in a new Python, which spends most of its 
 knows another way, the fork server: a process that the code server starts with its first run, that imports the packages below and nothing
 else, and that ends with the code server. A fork of it does what the new Python would do.
 
-Headrace's own modules, the user's modules and the settings are imported and read by each run, as ever. A package that is upgraded
-reaches the runs when the code server is started again, as it reaches the sensors.
+The user's modules and the settings are imported and read by each run, as ever. A package that is upgraded, and Headrace itself, reaches the
+runs when the code server is started again, as it reaches the sensors.
 """
 
 import multiprocessing
@@ -25,9 +25,22 @@ PACKAGES = (
     "boto3.session",
     "pyiceberg.catalog.sql",
     "grpc",
+    "numpy",
+    "pandas",
+    "pyarrow.parquet",
+    "pyspark.sql.connect.session",
+    "pyspark.sql.connect.local_server",
+    "pipeline.adapters",
+    "pipeline.lake.iceberg",
+    "pipeline.lake.lineage_table",
+    "pipeline.lake.stage",
+    "pipeline.lake.stage_codec",
+    "pipeline.wiring",
+    "resources.imported",
 )
-"""Modules that start no thread when they are imported. A fork has only the thread that forked, so that a lock which another thread held stays
-locked for ever. numpy, pandas and pyarrow start threads, and PySpark's client imports pandas: each run imports these itself."""
+"""A fork has only the thread that forked, so that a lock which another thread held stays locked for ever. None of these modules starts a
+thread in Python. The C libraries of numpy and pyarrow start one each, when these are imported; both libraries end their threads or take
+their locks before a fork, and start anew after it (`pthread_atfork`), as Spark's own Python workers rely on."""
 
 _LONGEST_FOLDER = 70
 """Letters of the folder for temporary files. The fork server's socket lies there, and a socket's path may have 107."""

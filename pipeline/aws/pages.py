@@ -22,7 +22,14 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
 
 from pipeline.aws.pages_check import Absurd, check_after
-from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
+from pipeline.aws.pages_client import (
+    KinesisAccess,
+    date_of,
+    forget_clients,
+    held_body,
+    reader_client,
+    request_id_of,
+)
 from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
 from pipeline.aws.pages_gate import GATE
 from pipeline.aws.pages_wire import WireChoice, is_cbor
@@ -45,6 +52,8 @@ from pipeline.errors import (
 from pipeline.lake_ports import RecordPage
 from pipeline.settings.choices import WireFormat
 
+_EXPIRED_TOKEN = "ExpiredTokenException"  # noqa: S105 -- the code of an error
+_KEYS = frozenset({_EXPIRED_TOKEN, "UnrecognizedClientException", "InvalidSignatureException"})
 _FIRST_WAIT = 0.2
 """Seconds. Kinesis allows five calls a second to a shard."""
 _LONGEST_WAIT = 5.0
@@ -238,6 +247,8 @@ class _Reading:
             client = self._host.connect(self._source.place)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
+            if _is_about_keys(_code_of(error)):
+                forget_clients()
             named = _named(error, self._key)
             raise (self._wire.softened(named) if operation == "get_records" else named) from error
         except HTTPClientError as error:
@@ -298,7 +309,7 @@ def _given_up(trouble: Exception, key: ShardKey, patience: float) -> Exception:
 
 
 def _named(error: ClientError, key: ShardKey) -> Exception:
-    code = error.response.get("Error", {}).get("Code", "")
+    code = _code_of(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == EXPIRED:
         return _IteratorExpired()
@@ -309,15 +320,24 @@ def _named(error: ClientError, key: ShardKey) -> Exception:
         )
     if code in THROTTLES:
         return Throttled(f"Kinesis throttles the reading of {key} ({code}). Nothing was lost")
-    if status >= 500 or code in {"ExpiredTokenException", "RequestTimeout"}:
+    if status >= 500 or code in {_EXPIRED_TOKEN, "RequestTimeout"}:
         return Unreachable(
             f"Kinesis failed for {key} ({code or status}). Nothing was lost, and the request is sent again"
         )
     return _refused(error, key, code)
 
 
+def _code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _is_about_keys(code: str) -> bool:
+    """Whether Kinesis refused a request because of the credentials or their rights."""
+    return "AccessDenied" in code or code in _KEYS
+
+
 def _refused(error: ClientError, key: ShardKey, code: str) -> Terminal:
-    if "AccessDenied" in code or code in {"UnrecognizedClientException", "InvalidSignatureException"}:
+    if _is_about_keys(code):
         return BadSetting(
             f"AWS doesn't let this worker read {key} ({code}). Nothing was read. The worker's role needs "
             "kinesis:GetShardIterator and kinesis:GetRecords on the stream, and kms:Decrypt on its key"

@@ -71,6 +71,12 @@ def _client(place: KinesisAccess) -> QuickRecords:
     return QuickRecords(tapped(made))
 
 
+def forget_clients() -> None:
+    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many runs, and a client keeps the
+    keys of a file as they were."""
+    _client.cache_clear()
+
+
 def tapped(client: KinesisClient) -> KinesisClient:
     """The same client, whose GetRecords answers stay undecoded until `held_body`."""
     client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)

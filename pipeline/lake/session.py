@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pipeline.errors import BadSetting, Unreachable
 from pipeline.lake.local_server import answers, bring_up
-from pipeline.lake.ship import engine_zip, private_folder
+from pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
 from pipeline.lake.waiting import PATIENCE, telling, warn
 from pipeline.lake_ports import OnWaiting
 from pipeline.settings.model import SparkSettings
@@ -51,15 +52,28 @@ _LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
 }
+_ISOLATION = "spark.sql.artifact.isolation.enabled"
+"""Spark's setting: whether a session's files and modules are seen by this session alone."""
 _SHARED = {**_LOCAL, "spark.python.daemon.module": "pipeline.lake.worker_daemon"}
 
 
+_made: WeakSet[SparkSession] = WeakSet()
+"""The sessions of this process with a local server."""
+
+
 def spark_session(
-    settings: SparkSettings, app: str, *, java_home: str | None = None, on_waiting: OnWaiting = warn
+    settings: SparkSettings,
+    app: str,
+    *,
+    java_home: str | None = None,
+    on_waiting: OnWaiting = warn,
+    isolated: bool = False,
 ) -> SparkSession:
     """A Spark session by a worker's settings. The default is the local Connect server, which is started if none runs.
 
-    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile.
+    A Spark that is slow to start is waited for, and `on_waiting` told meanwhile. `isolated`: the session has Python workers of its own
+    on the local server, as code of the user needs them. A worker keeps the modules that it has imported, and other sessions' workers
+    may have an earlier form of that code.
     """
     # PySpark 4.3 warns at each import that it doesn't fully support pandas 3. Headrace's jobs use Arrow only, never pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -75,7 +89,11 @@ def spark_session(
             return _connect(remote, {"spark.app.name": app, **settings.conf})
     if is_local(settings):
         return _local(
-            remote, {**_SHARED, "spark.app.name": app, **settings.conf}, java_home, on_waiting=on_waiting
+            remote,
+            {**_SHARED, "spark.app.name": app, **settings.conf},
+            java_home,
+            on_waiting=on_waiting,
+            isolated=isolated,
         )
     raise BadSetting(
         f"spark.remote is {remote!r}; it may be sc://host:port, or local[N] for the local server"
@@ -93,17 +111,16 @@ def stop_local_server() -> bool:
     if not discovery.exists():
         return False
     from pyspark.sql.connect.local_server import stop_local_connect_server
-    from pyspark.sql.connect.session import SparkSession
 
-    # The session first: when the process ends, a session whose server is gone tries to reach it for minutes.
-    if (active := SparkSession.getActiveSession()) is not None:
-        active.stop()
+    # The sessions first: when the process ends, a session whose server is gone tries to reach it for minutes.
+    for session in list(_made):
+        session.stop()
     with _environment({DISCOVERY: str(discovery)}):
         return bool(stop_local_connect_server())
 
 
 def _local(
-    remote: str, conf: Mapping[str, str], java_home: str | None, *, on_waiting: OnWaiting
+    remote: str, conf: Mapping[str, str], java_home: str | None, *, on_waiting: OnWaiting, isolated: bool
 ) -> SparkSession:
     """A session on the local server, which is started if none runs.
 
@@ -117,11 +134,32 @@ def _local(
         DISCOVERY: str(_discovery()),
     }
     with _environment(starting):
-        starting_conf = {**conf, "spark.local.connect.server.port": _free_port()}
+        starting_conf = {
+            **conf,
+            ON_SERVER: engine_zip().name,
+            "spark.local.connect.server.port": _free_port(),
+        }
         server = bring_up(remote, starting_conf, on_waiting=on_waiting)
         # Only while this session is made: PySpark would send the token to each other server, too, and ask it for TLS.
         with _environment({AUTHENTICATION: server.token or ""}):
-            return _connect(server.url, session_conf)
+            session = _connect(server.url, session_conf, shared=not isolated)
+    _made.add(session)
+    return session
+
+
+def _on_shared_workers(session: SparkSession) -> SparkSession:
+    """This session on Python workers that all such sessions of the server share, if the server has this engine.
+
+    For each other session Spark starts a daemon and workers anew, which takes more than a CPU second for imports alone.
+    """
+    if session.conf.get(ON_SERVER, "") != engine_zip().name or not hasattr(session, "cloneSession"):
+        # A server with another version of the engine gets this one with the session; PySpark before 4.1 makes no such clone.
+        return session
+    session.conf.set(_ISOLATION, "false")
+    # Spark looks at the setting when a session begins.
+    shared: SparkSession = session.cloneSession()
+    session.stop()
+    return shared
 
 
 def _await_server(url: str, patience: timedelta = PATIENCE) -> None:
@@ -143,7 +181,7 @@ def _await_server(url: str, patience: timedelta = PATIENCE) -> None:
             )
 
 
-def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
+def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -151,7 +189,9 @@ def _connect(url: str, conf: Mapping[str, str]) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        # Not an open session of this process, which may have other workers.
+        session = builder.create()
+        return _on_shared_workers(session) if shared else session
     except PySparkException as error:
         reason = _reason(str(error)) or type(error).__name__
         raise Unreachable(f"Spark at {url} gave no session: {reason}; nothing was read") from error

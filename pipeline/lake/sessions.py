@@ -16,31 +16,40 @@ if TYPE_CHECKING:
 
 
 class Sessions:
-    """Keeps one session at a time. A run over named shards may read for several workers, one after the other."""
+    """Keeps the sessions of one worker at a time. A run over named shards may read for several workers, one after the other."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._worker: str | None = None
-        self._session: SparkSession | None = None
+        self._open: dict[bool, SparkSession] = {}
+        """The session for Headrace's own tasks, and by True the one for code of the user."""
 
     def stage(self, worker_id: str, pages: Pages) -> Stage:
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 
     def of(self, worker_id: str, on_waiting: OnWaiting) -> SparkSession:
+        return self._session(worker_id, on_waiting, isolated=False)
+
+    def for_user_code(self, worker_id: str, on_waiting: OnWaiting) -> SparkSession:
+        """A session whose Python workers import the user's modules as they are when the run begins."""
+        return self._session(worker_id, on_waiting, isolated=True)
+
+    def _session(self, worker_id: str, on_waiting: OnWaiting, *, isolated: bool) -> SparkSession:
         if self._worker != worker_id:
             self.close()
-        if self._session is None:
+        if isolated not in self._open:
             settings = self._settings_of(worker_id).spark
-            self._session = spark_session(settings, f"headrace {worker_id}", on_waiting=on_waiting)
+            self._open[isolated] = spark_session(
+                settings, f"headrace {worker_id}", on_waiting=on_waiting, isolated=isolated
+            )
             self._worker = worker_id
-        return self._session
+        return self._open[isolated]
 
     def close(self) -> None:
-        """Close the session. An open session keeps its memory in the Spark server for an hour after its client has gone."""
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
+        """Close the sessions. An open session keeps its memory in the Spark server for an hour after its client has gone."""
+        while self._open:
+            self._open.popitem()[1].stop()
 
     def _settings_of(self, worker_id: str) -> WorkerSettings:
         found = self._settings.worker(worker_id)

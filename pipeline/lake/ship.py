@@ -6,9 +6,8 @@ sources, so that two versions in one session are never mistaken for each other.
 The zip holds each module twice: as source, and compiled. Python keeps no compiled form of modules that it imports from a zip: each worker
 would compile them anew. A worker whose Python has another version imports the source.
 
-The local server starts with the zip on its workers' path, and announces that in its configuration. If each session shipped
-the zip to it, Spark would keep a Python daemon (46 MB) for each session as long as the server runs: a run every few minutes
-would fill gigabytes.
+The local server starts with the zip on its workers' path, and announces that in its configuration. Sessions with the same engine can then
+share its Python workers (`pipeline.lake.session`). A session with another version, as after an upgrade, gets its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The reader that Spark's tasks use takes the profile named in the settings from the AWS files of the task's host."""
 
 from datetime import timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,6 +17,7 @@ from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import BadSetting
 from pipeline.local.endpoint import LocalAws
 from pipeline.settings.model import AwsSettings, Settings
+from tests.aws.raw_server import Server
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -95,3 +97,20 @@ def test_the_error_for_a_missing_profile_says_that_the_tasks_environment_names_i
 
 def test_a_reader_without_a_profile_leaves_the_choice_to_the_tasks_environment(aws: LocalAws) -> None:
     assert pages_of(aws, None).place == KinesisAccess(aws.region, f"{aws.endpoint}/")
+
+
+@pytest.mark.usefixtures("files_of_the_host")
+def test_after_a_refusal_of_keys_the_host_s_files_are_read_again(batch: Batch, tmp_path: Path) -> None:
+    """A worker of Spark lives for many runs, and the keys of a file may be replaced meanwhile."""
+    server = Server(ending=b"}")
+    refusal = b'{"__type": "UnrecognizedClientException"}'
+    server.answers = repeat(
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s" % (len(refusal), refusal)
+    )
+    pages = KinesisPages(region="eu-west-1", endpoint=server.url, profile="streaming")
+    before = reader_client(pages.place)
+    with pytest.raises(BadSetting, match="UnrecognizedClientException"):
+        next(pages.pages(batch))
+    after = reader_client(pages.place)
+    server.close()
+    assert after is not before

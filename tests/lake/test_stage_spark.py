@@ -24,8 +24,11 @@ from pipeline.core.batch import Batch
 from pipeline.core.position import TRIM
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import MissingPackage, Unreachable
+from pipeline.lake import session as session_module
+from pipeline.lake import ship as ship_module
 from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.lake.ship import engine_zip, ship
+from pipeline.lake.ship import ON_SERVER, engine_zip, ship
+from pipeline.lake.spark_job import run_tasks
 from pipeline.lake.stage import SparkStage
 from pipeline.lake_ports import RecordPage
 from pipeline.local.endpoint import LocalAws
@@ -105,7 +108,18 @@ def test_waves_report_how_busy_the_hosts_of_their_tasks_were(
     assert timedelta(seconds=2) <= load.span < timedelta(minutes=2)
 
 
-def test_spark_workers_import_the_modules_that_were_sent_to_them(spark: "SparkSession"):
+@pytest.fixture
+def with_another_engine(joined_spark: None) -> Iterator["SparkSession"]:
+    """A session on a server that has another version of the engine."""
+    session = spark_session(SparkSettings(), "headrace-test", isolated=True)
+    session.conf.set(ON_SERVER, "headrace-0123456789abcdef.zip")
+    yield session
+    session.stop()
+
+
+def test_spark_workers_import_the_modules_that_were_sent_to_them(with_another_engine: "SparkSession"):
+    spark = with_another_engine
+
     def where(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pipeline
         from pipeline.lake import stage_task
@@ -124,7 +138,7 @@ def test_spark_workers_import_the_modules_that_were_sent_to_them(spark: "SparkSe
     ]
 
 
-def test_the_local_servers_daemon_ends_when_it_has_no_worker():
+def test_the_daemon_of_an_isolated_session_ends_when_it_has_no_worker():
     with subprocess.Popen(
         [sys.executable, "-m", "pipeline.lake.worker_daemon", "pyspark.worker"],
         stdin=subprocess.PIPE,
@@ -138,7 +152,61 @@ def test_the_local_servers_daemon_ends_when_it_has_no_worker():
         assert daemon.wait(timeout=30) == 0
 
 
-def test_the_modules_are_sent_once_per_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch):
+def places_of(session: "SparkSession") -> tuple[int, str]:
+    """The daemon of the session's Python workers, and the file from which a worker has the engine."""
+
+    def task(_number: int) -> bytes:
+        import os
+
+        import pipeline
+
+        return f"{os.getppid()} {pipeline.__file__}".encode()
+
+    daemon, _, file = run_tasks(session, 1, task)[0].decode().partition(" ")
+    return int(daemon), file
+
+
+def test_sessions_share_workers_unless_they_run_code_of_the_user(joined_spark: None):
+    sessions = [
+        spark_session(SparkSettings(), "headrace-test", isolated=isolated)
+        for isolated in (False, False, True, True)
+    ]
+    try:
+        found = [places_of(session) for session in sessions]
+    finally:
+        for session in sessions:
+            session.stop()
+
+    first, second, third, fourth = (daemon for daemon, _ in found)
+    assert first == second
+    assert len({first, third, fourth}) == 3
+    assert {file for _, file in found} == {f"{engine_zip()}/pipeline/__init__.pyc"}
+
+
+def test_a_session_on_a_server_with_another_engine_shares_no_workers(
+    joined_spark: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """As after an upgrade of Headrace, while a server of the earlier version goes on."""
+    upgraded = tmp_path / "headrace-fedcba9876543210.zip"
+    upgraded.write_bytes(engine_zip().read_bytes())
+    earlier = spark_session(SparkSettings(), "headrace-test")
+    for module in (session_module, ship_module):
+        monkeypatch.setattr(module, "engine_zip", lambda: upgraded)
+    later = spark_session(SparkSettings(), "headrace-test")
+    try:
+        (of_earlier, _), (of_later, file) = places_of(earlier), places_of(later)
+    finally:
+        earlier.stop()
+        later.stop()
+
+    assert of_earlier != of_later
+    assert f"/{upgraded.name}/pipeline/" in file
+
+
+def test_the_modules_are_sent_once_per_session(
+    with_another_engine: "SparkSession", monkeypatch: pytest.MonkeyPatch
+):
+    spark = with_another_engine
     ship(spark)
     monkeypatch.setattr(type(spark), "addArtifacts", lambda *_, **__: pytest.fail("shipped again"))
 
