@@ -2,7 +2,7 @@
 
 The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked` says that they were
 taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and never a user record whose own payload
-begins so.
+begins so. Where a ledger is lost that may have told of an unpacking, nothing is looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline.core.accounting import Accounting
 from pipeline.core.lineage import Kind
 from pipeline.core.parse_values import Parsed, SourceFile, Wanted, WavePlan, Wishes, end_of, past
 from pipeline.core.position import Position
-from pipeline.core.proof_chains import Story
+from pipeline.core.proof_chains import Step, Story
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.words import counted
@@ -44,15 +44,25 @@ def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
 
 
 def _kept_of(window: WindowRange, story: Story) -> Iterator[Kept]:
-    steps = (step.range for step in story.steps.get(window.key, ()))
-    landed = (Kept(r.key, r.after, r.upto) for r in steps if r.rows and not r.unpacked)
+    known = (step for step in story.steps.get(window.key, ()) if step.sequence >= _lost_until(story))
+    yield from _joined(_left_of(window, known, story))
+
+
+def _lost_until(story: Story) -> int:
+    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they were taken apart."""
+    return max((part.sequence for part in story.lost), default=-1)
+
+
+def _left_of(window: WindowRange, steps: Iterable[Step], story: Story) -> list[Kept]:
+    ranges = (step.range for step in steps)
+    landed = (Kept(r.key, r.after, r.upto) for r in ranges if r.rows and not r.unpacked)
     replays = (step.range for step in story.replays.get(window.key, ()))
     done = [Kept(r.key, r.after, r.upto) for r in replays if r.kind is Kind.UNPACKED]
     asked = Kept(window.key, window.after, window.upto)
     parts = [part for each in landed if (part := _common(each, asked)) is not None]
     for each in done:
         parts = [left for part in parts for left in _without(part, each)]
-    yield from _joined(parts)
+    return parts
 
 
 def _common(one: Kept, other: Kept) -> Kept | None:
@@ -87,15 +97,17 @@ def _joined(parts: Iterable[Kept]) -> Iterator[Kept]:
 
 
 def without_ledger(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
-    """Shards of the window with rows whose ledger is lost: whether their aggregates were taken apart isn't known."""
-    return tuple(
-        each.key
-        for each in window.ranges
-        if any(
-            _common(Kept(each.key, each.after, each.upto), Kept(each.key, s.range.after, s.range.upto))
-            for s in story.derived.get(each.key, ())
-        )
-    )
+    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't known."""
+    return tuple(each.key for each in window.ranges if _has_unknown(each, story))
+
+
+def _has_unknown(window: WindowRange, story: Story) -> bool:
+    asked, until = Kept(window.key, window.after, window.upto), _lost_until(story)
+    derived = (step.range for step in story.derived.get(window.key, ()))
+    if any(_common(asked, Kept(each.key, each.after, each.upto)) for each in derived):
+        return True
+    before = (step for step in story.steps.get(window.key, ()) if step.sequence < until)
+    return any(_left_of(window, before, story))
 
 
 def next_wishes(window: ReplayWindow, kept: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:

@@ -185,8 +185,8 @@ class Unpacking:
     def _left(self, window: ReplayWindow) -> Iterator[str]:
         for key in without_ledger(window, story_of(self.ports.lineage.entries())):
             yield (
-                f"{key}: ledgers of this time are lost, so that nothing tells whether aggregates were taken apart when they landed. Rows without a "
-                "ledger stayed as they are"
+                f"{key}: ledgers of this time or of a later one are lost, so that nothing tells whether the aggregates of some rows were taken apart, "
+                "when they landed or since. These rows stayed as they are"
             )
 
     def _to_be_made_anew(self, window: ReplayWindow) -> Iterator[str]:

@@ -87,6 +87,17 @@ def test_rows_whose_ledger_is_lost_are_left_and_named():
     assert without_ledger(a_window(Position(10), Position(30)), story) == ()
 
 
+def test_rows_that_landed_before_a_lost_ledger_are_left_because_it_may_have_told_that_they_were_taken_apart():
+    """A user record may begin as an aggregate itself, and nothing in its row tells that it is none."""
+    before, after = (
+        LedgerEntry(n, n, NOON, LedgerPage((each,))) for n, each in ((1, LANDED[0]), (3, LANDED[2]))
+    )
+    story = story_of([before, Lost(2, 2, NOON, "gone"), after])
+    assert parts(WHOLE, story) == [(20, 25)]
+    assert without_ledger(WHOLE, story) == (A,)
+    assert without_ledger(a_window(Position(10), Position(30)), story) == ()
+
+
 def test_a_wave_looks_for_the_first_part_of_each_shard_and_goes_on_where_the_run_has_looked():
     kept = kept_in(WHOLE, a_story(*LANDED))
     first = next_wishes(WHOLE, kept, {})

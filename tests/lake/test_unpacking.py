@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,8 @@ from pyiceberg.types import StringType
 
 from pipeline.core.accounting import read_accounting
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.lineage_rows import rows_of
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.position import Position
 from pipeline.core.proof import ALL, Proof
@@ -168,6 +170,25 @@ def test_a_user_record_that_begins_as_an_aggregate_stays_as_it_is(bed: UnpackBed
     assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
     bed.unpack(bed.to_unpack(ALL_OF_A))
     assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
+
+
+def test_after_the_ledger_of_an_unpacking_was_lost_its_user_records_stay_as_they_are(bed: UnpackBed):
+    bed.land(A, {6: aggregated("key", [packed(61, 62)])})
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    before = bed.payloads()
+
+    def lost(row: dict[str, Any]) -> list[dict[str, Any]]:
+        if row["kind"] != Kind.UNPACKED:
+            return [row]
+        of = Lost(row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], "a test")
+        return [{**dict.fromkeys(row), **each} for each in rows_of(of)]
+
+    with proofs.changed_ledgers(bed.lake.handle(), lost):
+        assert A.shard_id in bed.notes(bed.to_unpack(ALL_OF_A))
+        assert bed.payloads() == before
+        bed.land(A, {7: packed(71, 72)})
+        bed.unpack(bed.to_unpack(ALL_OF_A))
+        assert bed.payloads() == [*before[:-1], (7, 0, good(71)), (7, 1, good(72)), before[-1]]
 
 
 def test_what_is_no_right_aggregate_stays_whole_with_the_reason(bed: UnpackBed):
