@@ -469,8 +469,8 @@ class Unpacker(Surveyor, Protocol):
         shards: Mapping[ShardKey, HashRange],
     ) -> Parsed:
         """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
-        has the rows of aggregates as parsed, and the others, which stay as they were, as set aside. `shards`: the hash keys of shards,
-        as far as they are known."""
+        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
+        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
         ...
 
 
