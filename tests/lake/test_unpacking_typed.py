@@ -10,6 +10,8 @@ from pipeline.core.proof import ALL
 from pipeline.core.window_making import Numbers
 from pipeline.errors import WrongShape
 from pipeline.lake import read
+from pipeline.lake.lineage_rebuild import rebuild
+from pipeline.lake.lineage_table import IcebergLineage
 from tests.lake import target_proofs as proofs
 from tests.lake.parsings import A, good
 from tests.lake.unpackings import ALL_OF_A, TO_THREE, UnpackBed, kept
@@ -90,6 +92,16 @@ def test_a_replacement_needs_no_other_landing_that_was_taken_apart_in_the_same_w
         assert parsed.replace(window) == [
             "2 rows parsed again: 2 parsed, 0 set aside, in the place of 2 older rows"
         ]
+
+
+def test_rows_whose_landing_only_the_rows_tell_of_count_once_and_can_be_replaced(parsed: UnpackBed):
+    """Only the newest snapshot is left, which is that of the unpacking, and no lineage table."""
+    parsed.unpack(parsed.to_unpack(TO_THREE))
+    parsed.lake.expire_all_but_the_head(forget=True)
+    rebuild(IcebergLineage(parsed.lake.handle()))
+    window = parsed.window(ALL_OF_A)
+    assert window.rows == 8
+    assert parsed.replace(window)[0].startswith("8 rows parsed again")
 
 
 def test_a_done_replacement_stays_done_after_its_aggregates_were_taken_apart(parsed: UnpackBed):
