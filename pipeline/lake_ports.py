@@ -191,6 +191,9 @@ class Proved:
     """Path -> the day of the file, and the digest of its rows."""
     kept_from: date | None = None
     """The first day that the retention has kept, in this proof or an earlier one."""
+    apart: int | None = None
+    """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
+    read its rows since, and they have all followed."""
 
 
 class ProofTable(Protocol):

@@ -50,6 +50,34 @@ def test_a_proof_names_the_rows_that_dont_follow_and_reports_no_damage(parsed: U
     assert any("taken apart" in each and "--replace" in each for each in proofs.unproved(table))
 
 
+def test_proofs_read_only_new_rows_again_once_the_rows_of_an_unpacking_were_replaced(parsed: UnpackBed):
+    def rows() -> int:
+        _, table = proofs.prove(parsed, partial(proofs.typed_ports, parsed))
+        assert proofs.wrong(table) == []
+        assert bool(proofs.unproved(table)) is is_open
+        return table.rows
+
+    is_open = False
+    rows()
+    assert rows() == 0
+    parsed.unpack(parsed.to_unpack(TO_THREE))
+    is_open = True
+    for _ in range(2):
+        # As long as rows don't follow, each proof says so.
+        assert rows() > 0
+    parsed.replace(parsed.window(TO_THREE))
+    is_open = False
+    assert rows() > 0
+    assert rows() == 0
+    parsed.land(A, {6: good(6)})
+    parsed.catch_up()
+    # Once in the lake table and once in the typed table.
+    assert rows() == 2
+    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+    assert rows() > 2
+    assert rows() == 0
+
+
 def test_after_a_replacement_of_the_same_records_the_typed_table_has_the_user_records(parsed: UnpackBed):
     parsed.unpack(parsed.to_unpack(TO_THREE))
     assert parsed.replace(parsed.window(TO_THREE)) == [
