@@ -194,6 +194,9 @@ class Proved:
     """Path -> the day of the file, and the digest of its rows."""
     kept_from: date | None = None
     """The first day that the retention has kept, in this proof or an earlier one."""
+    apart: int | None = None
+    """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
+    read its rows since, and they have all followed."""
 
 
 class ProofTable(Protocol):
@@ -474,8 +477,8 @@ class Unpacker(Surveyor, Protocol):
         shards: Mapping[ShardKey, HashRange],
     ) -> Parsed:
         """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
-        has the rows of aggregates as parsed, and the others, which stay as they were, as set aside. `shards`: the hash keys of shards,
-        as far as they are known."""
+        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
+        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
         ...
 
 

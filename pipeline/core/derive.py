@@ -96,15 +96,32 @@ def derived(
     if not lost:
         return list(entries)
     found: dict[int, list[Range]] = {}
+    apart = _taken_apart(entries, spans)
     for key in sorted(rows):
         for stretch in sorted(rows[key], key=lambda stretch: stretch.stretch):
             known = spans.get(key, ())
             below = known[stretch.stretch - 1] if stretch.stretch else None
             above = known[stretch.stretch] if stretch.stretch < len(known) else None
             place = _part_after(lost, below.entered if below else 0)
-            found.setdefault(place, []).append(_range(key, below, above, stretch))
+            found.setdefault(place, []).append(
+                _range(key, below, above, stretch, apart=apart.get((key, stretch.stretch), 0))
+            )
     ranges = {id(part): tuple(found.get(place, ())) for place, part in enumerate(lost)}
     return [replace(e, ranges=ranges[id(e)]) if isinstance(e, Lost) else e for e in entries]
+
+
+def _taken_apart(
+    entries: Iterable[LedgerEntry | Lost], spans: Mapping[ShardKey, tuple[Span, ...]]
+) -> Mapping[tuple[ShardKey, int], int]:
+    """How many of the rows in each stretch count in ranges of aggregates that were taken apart, whose ledgers are there."""
+    found: dict[tuple[ShardKey, int], int] = {}
+    for entry in entries:
+        for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
+            known, upto = spans.get(each.key, ()), each.upto.sequence
+            stretch = stretch_of(upto, known) if each.kind is Kind.UNPACKED and upto is not None else None
+            if stretch is not None:
+                found[each.key, stretch] = found.get((each.key, stretch), 0) + each.rows
+    return found
 
 
 def _part_after(lost: Sequence[Lost], sequence: int) -> int:
@@ -112,7 +129,10 @@ def _part_after(lost: Sequence[Lost], sequence: int) -> int:
     return min(bisect_left(lost, sequence + 1, key=lambda part: part.sequence), len(lost) - 1)
 
 
-def _range(key: ShardKey, below: Span | None, above: Span | None, stretch: StretchRows) -> Range:
+def _range(
+    key: ShardKey, below: Span | None, above: Span | None, stretch: StretchRows, *, apart: int
+) -> Range:
+    """`apart`: rows of the stretch that count in other ranges."""
     upto = Position(stretch.last_sequence, stretch.last_sub, arrival=stretch.last_arrival)
     return Range(
         Kind.LANDED,
@@ -121,7 +141,7 @@ def _range(key: ShardKey, below: Span | None, above: Span | None, stretch: Stret
         upto=upto if above is None or above.first is None else above.first,
         run=_RUN,
         claim="",
-        rows=stretch.rows,
+        rows=max(0, stretch.rows - apart),
         first_arrival=stretch.first_arrival,
         last_arrival=stretch.last_arrival,
         why=_WHY,

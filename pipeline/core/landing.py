@@ -132,15 +132,19 @@ def _has_later_life(base: Positions, stream: StreamId) -> bool:
 
 def _check_proposal(proposal: Proposal) -> None:
     """Raise for a proposal that contradicts itself. That is a bug of the caller, so no part of the proposal can be trusted."""
-    keys = [r.key for r in proposal.ranges]
-    if len(keys) != len(set(keys)):
+    # Aggregates are taken apart landing by landing, in one commit, and no position moves.
+    apart = [(r.key, r.after) for r in proposal.ranges if r.kind is Kind.UNPACKED]
+    keys = [r.key for r in proposal.ranges if r.kind is not Kind.UNPACKED]
+    if len(keys) + len({key for key, _ in apart}) != len({r.key for r in proposal.ranges}):
         raise ValueError("a proposal holds at most one range of a shard")
+    if len(apart) != len(set(apart)):
+        raise ValueError("a proposal takes the aggregates of a range apart twice")
     if not proposal.gone and any(r.kind is Kind.UNPACKED for r in proposal.ranges):
         # Of two commits that take the same aggregates apart, the second one is refused because the first has removed the files.
         raise ValueError(
             "aggregates are taken apart only together with the removal of the files that have them"
         )
-    if orphans := frozenset().union(*(f.shards for f in proposal.files)) - set(keys):
+    if orphans := frozenset().union(*(f.shards for f in proposal.files)) - {r.key for r in proposal.ranges}:
         raise ValueError(f"files hold rows of shards that the proposal has no range for: {sorted(orphans)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pipeline.core.accounting import Accounting
-from pipeline.core.parse_values import Parsed, ShardCount, WavePlan
+from pipeline.core.parse_values import ApartCount, Parsed, ShardCount, WavePlan
 from pipeline.core.stream import ShardKey
 from pipeline.core.words import counted
 from pipeline.errors import WrongShape
@@ -20,11 +20,16 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
     counts: dict[ShardKey, ShardCount] = {}
     for each in (count for part in parts for count in part.counts):
         counts[each.key] = counts.get(each.key, ShardCount(each.key)).plus(each)
+    apart: dict[tuple[ShardKey, str], ApartCount] = {}
+    for its in (count for part in parts for count in part.apart):
+        at = its.key, its.low
+        apart[at] = apart.get(at, ApartCount(*at)).plus(its)
     return Parsed(
         tuple(file for part in parts for file in part.files),
         tuple(file for part in parts for file in part.aside),
         tuple(counts[key] for key in sorted(counts)),
         tuple(sorted(run for part in parts for run in part.numbers)),
+        tuple(apart[at] for at in sorted(apart)),
     )
 
 

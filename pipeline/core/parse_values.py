@@ -248,6 +248,20 @@ class ShardCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ApartCount:
+    """How many aggregates of one part of a shard a task has taken apart, and how many rows they are now."""
+
+    key: ShardKey
+    low: str
+    """Where the part begins: `low` of its bound."""
+    aggregates: int = 0
+    rows: int = 0
+
+    def plus(self, other: ApartCount) -> ApartCount:
+        return ApartCount(self.key, self.low, self.aggregates + other.aggregates, self.rows + other.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """What the Spark tasks of a wave report. A staged file that no report names is never committed."""
 
@@ -258,3 +272,5 @@ class Parsed:
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
     """The numbers of the rows that were written to either table, and of the duplicates: the first of a run, and the run's length."""
+    apart: tuple[ApartCount, ...] = ()
+    """Of tasks that take aggregates of the lake table apart."""

@@ -6,8 +6,10 @@ removed is subtracted: so the sum is right wherever a replacement cuts a range, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from pipeline.core.accounting import Accounting
 from pipeline.core.lineage import Kind
@@ -68,6 +70,7 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
 def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
     story, found = seen.table.story, by_span(seen.patterns)
     redrives = {shard_of(each.range.key) for each in story.all() if each.range.kind is Kind.REDRIVEN}
+    apart = {key: _Apart.of(steps) for key, steps in seen.unpacked.items()}
     totals: dict[ShardKey, tuple[_Numbers, _Numbers]] = {}
     for cluster in seen.plan.clusters:
         key = cluster.steps[0].range.key
@@ -77,9 +80,9 @@ def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
             yield Wrong(_miscount(seen, cluster, stated, there, moved))
-        elif 0 < there.rows - stated.rows <= _taken_apart(seen.unpacked.get(key, ()), cluster):
+        elif 0 < there.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
-            if there.rows - there.parsed - there.aside > _all_dropped(cluster):
+            if there.rows - there.parsed - there.aside > _may_be_dropped(cluster, seen.plan):
                 yield Unproved(
                     f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
                     f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
@@ -99,15 +102,35 @@ def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
 _ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
 
 
-def _taken_apart(steps: Iterable[Step], cluster: Cluster) -> int:
-    """How many rows the lake table has at most more, of these ranges, since aggregates were taken apart."""
-    ends = [(low_of(step), high_of(step)) for step in cluster.steps]
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    return sum(step.range.rows for step in steps if low_of(step) < high and high_of(step) > low)
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """By which aggregates of a shard were taken apart in the lake table: ranges in order, of which none meets another one."""
+
+    lows: tuple[str, ...]
+    highs: tuple[str, ...]
+    sums: tuple[int, ...]
+    """Rows that the lake table has more by the ranges before each of them, and by all."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> _Apart:
+        found = sorted((low_of(step), high_of(step), step.range.rows) for step in steps)
+        lows, highs, rows = zip(*found, strict=True) if found else ((), (), ())
+        return cls(lows, highs, tuple(accumulate(rows, initial=0)))
+
+    def most(self, cluster: Cluster) -> int:
+        """How many rows the lake table has at most more of these ranges."""
+        low = min(low_of(step) for step in cluster.steps)
+        high = max(high_of(step) for step in cluster.steps)
+        return self.sums[bisect_left(self.lows, high)] - self.sums[bisect_right(self.highs, low)]
 
 
-def _all_dropped(cluster: Cluster) -> int:
-    accounts = (accounting_of(step) for step in cluster.steps)
+def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
+    """How many rows the ledger has dropped at most: by the range, or the replacement of it, that has decided last about any of the rows."""
+    ends = plan.spans[cluster.shard].ends
+    newest: dict[int, Step] = {}
+    for step in sorted(cluster.steps, key=lambda step: step.sequence):
+        newest |= dict.fromkeys(spans_of(ends, step), step)
+    accounts = (accounting_of(step) for step in set(newest.values()))
     return sum(sum(each.dropped.values()) for each in accounts if each is not None)
 
 

@@ -2,23 +2,40 @@
 
 The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked` says that they were
 taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and never a user record whose own payload
-begins so.
+begins so. Where a ledger is lost that may have told of an unpacking, nothing is looked at.
+
+A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its rows within one landing,
+and whatever goes by landings (windows, proofs) stays as exact as it was before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.core.accounting import Accounting
-from pipeline.core.lineage import Kind
-from pipeline.core.parse_values import Parsed, SourceFile, Wanted, WavePlan, Wishes, end_of, past
+from pipeline.core.lineage import Kind, Range
+from pipeline.core.parse_values import (
+    ApartCount,
+    Bound,
+    Parsed,
+    SourceFile,
+    Wanted,
+    WavePlan,
+    Wishes,
+    end_of,
+    past,
+)
 from pipeline.core.position import Position
-from pipeline.core.proof_chains import Story
+from pipeline.core.proof_chains import Step, Story
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.words import counted
 from pipeline.errors import WrongShape
+
+_MOST_LANDINGS = 10_000
+"""Landings of one wave: each may become a range of its ledger, and a ledger has to stay small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +54,68 @@ class Kept:
     def high(self) -> str:
         return end_of(self.upto)
 
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.key, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a wave that came with one landing."""
+
+    kept: Kept
+    landing: Range
+
 
 def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
     """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their order."""
-    return tuple(part for each in window.ranges for part in _kept_of(each, story))
+    most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
+    return tuple(part for each in window.ranges for part in _kept_of(each, story, most))
 
 
-def _kept_of(window: WindowRange, story: Story) -> Iterator[Kept]:
-    steps = (step.range for step in story.steps.get(window.key, ()))
-    landed = (Kept(r.key, r.after, r.upto) for r in steps if r.rows and not r.unpacked)
-    replays = (step.range for step in story.replays.get(window.key, ()))
-    done = [Kept(r.key, r.after, r.upto) for r in replays if r.kind is Kind.UNPACKED]
+def parts_of(plan: WavePlan, story: Story) -> tuple[Part, ...]:
+    """The wave by landings, in the order of each shard."""
+    found: list[Part] = []
+    for each in plan.ranges:
+        wave = Kept(each.key, each.after, each.upto)
+        steps = [step for step in story.steps.get(each.key, ()) if _landed_whole(step)]
+        parts = [(_common(_kept(step), wave), step.range) for step in steps]
+        found += sorted(
+            (Part(kept, landing) for kept, landing in parts if kept is not None),
+            key=lambda part: part.kept.low,
+        )
+    return tuple(found)
+
+
+def _kept_of(window: WindowRange, story: Story, most: int) -> Iterator[Kept]:
+    known = (step for step in story.steps.get(window.key, ()) if step.sequence >= _lost_until(story))
     asked = Kept(window.key, window.after, window.upto)
-    parts = [part for each in landed if (part := _common(each, asked)) is not None]
-    for each in done:
-        parts = [left for part in parts for left in _without(part, each)]
-    yield from _joined(parts)
+    yield from _joined(_left(_parts(known, asked), _apart(window.key, story)), most)
+
+
+def _landed_whole(step: Step) -> bool:
+    return step.range.rows > 0 and not step.range.unpacked
+
+
+def _lost_until(story: Story) -> int:
+    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they were taken apart."""
+    return max((part.sequence for part in story.lost), default=-1)
+
+
+def _kept(step: Step) -> Kept:
+    return Kept(step.range.key, step.range.after, step.range.upto)
+
+
+def _parts(steps: Iterable[Step], asked: Kept) -> list[Kept]:
+    """What landed whole of the asked records."""
+    found = (_common(_kept(step), asked) for step in steps if _landed_whole(step))
+    return sorted((each for each in found if each is not None), key=lambda each: each.low)
+
+
+def _apart(key: ShardKey, story: Story) -> tuple[Kept, ...]:
+    """What was taken apart since, by the ledgers that are there."""
+    its = (_kept(step) for step in story.replays.get(key, ()) if step.range.kind is Kind.UNPACKED)
+    return tuple(_joined(sorted(its, key=lambda each: each.low)))
 
 
 def _common(one: Kept, other: Kept) -> Kept | None:
@@ -62,40 +125,52 @@ def _common(one: Kept, other: Kept) -> Kept | None:
     return found if found.low < found.high else None
 
 
-def _without(part: Kept, done: Kept) -> Iterator[Kept]:
-    if done.high <= part.low or part.high <= done.low:
-        yield part
-        return
-    if part.low < done.low and done.after is not None:
-        yield replace(part, upto=done.after)
-    if done.high < part.high:
-        yield replace(part, after=done.upto)
+def _left(parts: Iterable[Kept], apart: Sequence[Kept]) -> Iterator[Kept]:
+    """The parts without what was taken apart. `apart`: in order, none of which meets another one."""
+    highs = [each.high for each in apart]
+    for part in parts:
+        yield from _without(part, apart, bisect_right(highs, part.low))
 
 
-def _joined(parts: Iterable[Kept]) -> Iterator[Kept]:
-    """Parts that meet are one: a wave takes one part of each shard."""
+def _without(part: Kept, apart: Sequence[Kept], at: int) -> Iterator[Kept]:
+    """`at`: the place of the first one that may have something of the part."""
+    while at < len(apart) and apart[at].low < part.high:
+        done = apart[at]
+        if part.low < done.low and done.after is not None:
+            yield replace(part, upto=done.after)
+        if part.high <= done.high:
+            return
+        part, at = replace(part, after=done.upto), at + 1
+    yield part
+
+
+def _joined(parts: Iterable[Kept], most: int | None = None) -> Iterator[Kept]:
+    """Parts that meet are one, but at most so many: a wave takes one part of each shard. `parts`: in order."""
     whole: Kept | None = None
-    for part in sorted(parts, key=lambda each: each.low):
-        if whole is not None and part.low <= whole.high:
+    many = 0
+    for part in parts:
+        if whole is not None and part.low <= whole.high and many != most:
             whole = whole if part.high <= whole.high else replace(whole, upto=part.upto)
+            many += 1
             continue
         if whole is not None:
             yield whole
-        whole = part
+        whole, many = part, 1
     if whole is not None:
         yield whole
 
 
 def without_ledger(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
-    """Shards of the window with rows whose ledger is lost: whether their aggregates were taken apart isn't known."""
-    return tuple(
-        each.key
-        for each in window.ranges
-        if any(
-            _common(Kept(each.key, each.after, each.upto), Kept(each.key, s.range.after, s.range.upto))
-            for s in story.derived.get(each.key, ())
-        )
-    )
+    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't known."""
+    return tuple(each.key for each in window.ranges if _has_unknown(each, story))
+
+
+def _has_unknown(window: WindowRange, story: Story) -> bool:
+    asked, until = Kept(window.key, window.after, window.upto), _lost_until(story)
+    if any(_common(asked, _kept(step)) for step in story.derived.get(window.key, ())):
+        return True
+    before = (step for step in story.steps.get(window.key, ()) if step.sequence < until)
+    return any(_left(_parts(before, asked), _apart(window.key, story)))
 
 
 def next_wishes(window: ReplayWindow, kept: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
@@ -122,9 +197,9 @@ def files_with(plan: WavePlan, files: Iterable[SourceFile]) -> tuple[SourceFile,
 
 
 def account_unpacked(
-    plan: WavePlan, files: Iterable[SourceFile], made: Parsed, window: str
-) -> dict[ShardKey, Accounting]:
-    """What became of the wave's aggregates, by shard. `made`: the rows of these files now: of aggregates, and others as they were.
+    plan: WavePlan, parts: Iterable[Part], files: Iterable[SourceFile], made: Parsed, *, window: str
+) -> tuple[tuple[Part, Accounting], ...]:
+    """What became of the wave's aggregates, by landing. `made`: the rows of these files now: of aggregates, and others as they were.
 
     Raises WrongShape where a row is missing or came twice.
     """
@@ -137,13 +212,29 @@ def account_unpacked(
     written = sum(each.rows for each in made.files)
     if written != sum(count.told for count in made.counts):
         raise _wrong(f"{counted(written, 'row')} were written, which isn't what the tasks counted")
-    rows = {count.key: count.parsed for count in made.counts if count.parsed}
+    _check_apart(plan, made)
+    apart = {(each.key, each.low): each for each in made.apart}
+    found = [(part, apart.pop((part.kept.key, part.kept.low), None)) for part in parts]
+    if apart:
+        raise _wrong("aggregates of a landing were taken apart that the wave doesn't have")
+    return tuple((part, _account(each, window)) for part, each in found if each is not None)
+
+
+def _check_apart(plan: WavePlan, made: Parsed) -> None:
     wanted = {each.key: each.rows for each in plan.ranges if each.rows}
-    if rows.keys() != wanted.keys() or any(rows[key] < wanted[key] for key in wanted):
+    taken: dict[ShardKey, int] = {}
+    rows: dict[ShardKey, int] = {}
+    for each in made.apart:
+        taken[each.key] = taken.get(each.key, 0) + each.aggregates
+        rows[each.key] = rows.get(each.key, 0) + each.rows
+    if taken != wanted or any(each.rows < each.aggregates for each in made.apart):
         raise _wrong("an aggregate became no row, or one that wasn't asked for was taken apart")
-    return {
-        key: Accounting(rows[key], rows[key], window=window, removed=(wanted[key], 0)) for key in sorted(rows)
-    }
+    if rows != {count.key: count.parsed for count in made.counts if count.parsed}:
+        raise _wrong("the rows of the landings aren't those of their shards")
+
+
+def _account(count: ApartCount, window: str) -> Accounting:
+    return Accounting(count.rows, count.rows, window=window, removed=(count.aggregates, 0))
 
 
 def _wrong(why: str) -> WrongShape:

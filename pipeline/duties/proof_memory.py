@@ -31,6 +31,7 @@ def proved_now(
     before: Proved | None,
     *,
     kept_from: date | None = None,
+    apart: int | None = None,
 ) -> Proved | None:
     """What the next proof needn't read again. `before`: the earlier proof that had read the files that this one didn't read."""
     newest = next((each for each in reversed(entries) if isinstance(each, LedgerEntry)), None)
@@ -39,7 +40,7 @@ def proved_now(
     digests = {each.path: (each.day, each.all) for each in counts}
     known = {} if before is None else before.files
     files = {each.path: digests.get(each.path) or known[each.path] for each in live.files}
-    return Proved(newest.snapshot, newest.sequence, files, kept_from)
+    return Proved(newest.snapshot, newest.sequence, files, kept_from, apart)
 
 
 def files_of_days(plan: CountPlan, live: LiveFiles) -> list[LiveFile]:

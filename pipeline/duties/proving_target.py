@@ -58,8 +58,8 @@ class ProvingTarget:
         late, _ = ((), ()) if aside is None else unsettled_steps(table.look.story, aside.look.positions)
         view = source_view(table.look.story, late)
         sides = (table,) if aside is None else (table, aside)
-        # Nothing in the made table's own files tells that rows of the lake table were exchanged.
-        may_skip = not anew and window.is_all and not self.unpacked and _may_skip(sides)
+        apart = self._newest_apart()
+        may_skip = not anew and window.is_all and _may_skip(sides, apart)
         seen = self._of_new_rows(view, sides) if may_skip else None
         # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
         is_new = seen is not None and target_proof(seen[0]).holds
@@ -71,10 +71,18 @@ class ProvingTarget:
         if not proof.holds or not window.is_all or late:
             return proof
         try:
-            _remember(read, is_new=is_new)
+            # As long as the rows of aggregates that were taken apart haven't followed, each proof looks for them and says so.
+            has_followed = not any(check.unproved for check in proof.checks)
+            _remember(read, is_new=is_new, apart=apart if has_followed else None)
         except HeadraceError as error:
             return replace(proof, forgotten=str(error))
         return proof
+
+    def _newest_apart(self) -> int | None:
+        """The newest snapshot in which aggregates were taken apart in the lake table."""
+        steps = (step for its in self.unpacked.values() for step in its)
+        newest = max(steps, key=lambda step: step.sequence, default=None)
+        return None if newest is None else newest.snapshot
 
     def _of_new_rows(
         self, view: Story, sides: tuple[_Side, ...]
@@ -148,11 +156,15 @@ def _looked(ports: ProvedTable) -> _Side:
     return _Side(ports, told, entries, ports.rows.remembered())
 
 
-def _may_skip(sides: Iterable[_Side]) -> bool:
+def _may_skip(sides: Iterable[_Side], apart: int | None) -> bool:
     """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell; after a
-    replacement all rows are read."""
+    replacement all rows are read. Nothing in a table's own files tells that aggregates of the lake table were taken apart: `apart` is the
+    newest snapshot in which they were."""
     return all(
-        each.before is not None and is_of(each.before, each.entries, each.look.story) for each in sides
+        each.before is not None
+        and each.before.apart == apart
+        and is_of(each.before, each.entries, each.look.story)
+        for each in sides
     )
 
 
@@ -175,8 +187,8 @@ def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> 
     ]
 
 
-def _remember(sides: Iterable[_Side], *, is_new: bool) -> None:
+def _remember(sides: Iterable[_Side], *, is_new: bool, apart: int | None) -> None:
     for each in sides:
         before = each.before if is_new else None
-        if proved := proved_now(each.entries, each.look.live, each.look.counts, before):
+        if proved := proved_now(each.entries, each.look.live, each.look.counts, before, apart=apart):
             each.ports.rows.remember(proved)

@@ -9,20 +9,29 @@ aggregate is taken apart once. No position of a shard moves, and no record is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, LedgerEntry, Range
-from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, past
+from pipeline.core.parse_values import Parsed, WaveLimits, past
 from pipeline.core.position import Position
 from pipeline.core.proof_chains import story_of
 from pipeline.core.replace_plan import replays_of
 from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.unpack_plan import account_unpacked, files_with, kept_in, next_wishes, without_ledger
+from pipeline.core.unpack_plan import (
+    Part,
+    account_unpacked,
+    files_with,
+    kept_in,
+    next_wishes,
+    parts_of,
+    without_ledger,
+)
+from pipeline.core.valid_through import APPROXIMATE
 from pipeline.core.window import ReplayWindow
 from pipeline.core.window_making import twice_in
 from pipeline.core.words import counted
@@ -108,16 +117,17 @@ class Unpacking:
         if not plan.rows:
             return UnpackedWave(is_last=plan.is_last)
         files = files_with(plan, look.files)
+        parts = parts_of(plan, story)
         self.on_arrow("planned")
         streams = tuple(sorted(look.positions.streams()))
-        made = ports.unpacker.unpack(files, [each.bound for each in plan.ranges], streams, shards)
-        told = account_unpacked(plan, files, made, window.id)
+        made = ports.unpacker.unpack(files, [each.kept.bound for each in parts], streams, shards)
+        told = account_unpacked(plan, parts, files, made, window=window.id)
         self.on_arrow("staged")
         # A person may have cancelled the window meanwhile.
         self._window()
-        snapshot = self._commit(plan, made, told, gone=tuple(each.path for each in files))
+        snapshot = self._commit(made, told, gone=tuple(each.path for each in files))
         self.on_arrow("committed")
-        rows = sum(each.rows for each in told.values())
+        rows = sum(each.rows for _, each in told)
         return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)
 
     def unpacked(self) -> int:
@@ -130,28 +140,12 @@ class Unpacking:
         return to_work_on(self.windows, self.id)
 
     def _commit(
-        self, plan: WavePlan, made: Parsed, told: Mapping[ShardKey, Accounting], *, gone: tuple[str, ...]
+        self, made: Parsed, told: Sequence[tuple[Part, Accounting]], *, gone: tuple[str, ...]
     ) -> int | None:
-        ranges = tuple(
-            Range(
-                Kind.UNPACKED,
-                each.key,
-                each.after,
-                each.upto,
-                run=self.run,
-                claim=self.run,
-                rows=told[each.key].rows - told[each.key].removed[0],
-                first_arrival=each.oldest,
-                last_arrival=each.newest,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in made.files if each.key in f.shards),
-                why=told[each.key].text(),
-                unpacked=True,
-            )
-            for each in plan.ranges
-            if each.key in told
-        )
+        ranges = tuple(self._range(part, each, made) for part, each in told)
         # Their other rows may be of any shard: they land with the commit as a whole.
-        files = tuple(replace(each, shards=frozenset(told)) for each in made.files)
+        shards = frozenset(each.key for each in ranges)
+        files = tuple(replace(each, shards=shards) for each in made.files)
         committed = self.ports.table.commit(Proposal(ranges, files, whole=True, gone=gone))
         if refused := committed.landing.refused:
             raise Transient(
@@ -159,6 +153,30 @@ class Unpacking:
                 "is lost or doubled; run the window again, and it goes on with what is left"
             )
         return committed.snapshot
+
+    def _range(self, part: Part, told: Accounting, made: Parsed) -> Range:
+        kept, landing = part.kept, part.landing
+        first, last = landing.first_arrival, landing.last_arrival
+        low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"
+        high = "~" if last is None else f"{last + APPROXIMATE:%Y-%m-%d}"
+        return Range(
+            Kind.UNPACKED,
+            kept.key,
+            kept.after,
+            kept.upto,
+            run=self.run,
+            claim=self.run,
+            rows=told.rows - told.removed[0],
+            first_arrival=first,
+            last_arrival=last,
+            files=tuple(
+                each.path.rsplit("/", 1)[-1]
+                for each in made.files
+                if kept.key in each.shards and low <= each.partition <= high
+            ),
+            why=told.text(),
+            unpacked=True,
+        )
 
     def _hash_keys(self, window: ReplayWindow) -> tuple[dict[ShardKey, HashRange], tuple[str, ...]]:
         found: dict[ShardKey, HashRange] = {}
@@ -185,8 +203,8 @@ class Unpacking:
     def _left(self, window: ReplayWindow) -> Iterator[str]:
         for key in without_ledger(window, story_of(self.ports.lineage.entries())):
             yield (
-                f"{key}: ledgers of this time are lost, so that nothing tells whether aggregates were taken apart when they landed. Rows without a "
-                "ledger stayed as they are"
+                f"{key}: ledgers of this time or of a later one are lost, so that nothing tells whether the aggregates of some rows were taken apart, "
+                "when they landed or since. These rows stayed as they are"
             )
 
     def _to_be_made_anew(self, window: ReplayWindow) -> Iterator[str]:

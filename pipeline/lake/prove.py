@@ -94,7 +94,8 @@ class IcebergProof(ProofTable):
                 return None
             files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
             kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
-            return Proved(found["snapshot"], found["sequence"], files, kept_from)
+            # Earlier versions read all rows of typed tables once aggregates of the lake table were taken apart.
+            return Proved(found["snapshot"], found["sequence"], files, kept_from, found.get("apart"))
         except (OSError, ValueError, KeyError, TypeError):
             # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
             # process died while it wrote the file. All rows are read then.
@@ -107,6 +108,7 @@ class IcebergProof(ProofTable):
             "snapshot": proved.snapshot,
             "sequence": proved.sequence,
             "kept_from": None if proved.kept_from is None else proved.kept_from.isoformat(),
+            "apart": proved.apart,
             "files": files,
         }
         output = self._lake.states.io().new_output(self._memory())

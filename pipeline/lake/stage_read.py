@@ -25,7 +25,7 @@ from pipeline.errors import DataLoss, HeadraceError
 from pipeline.lake.aggregates import taken_apart
 from pipeline.lake.stage_files import CantWrite
 from pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
-from pipeline.lake.stage_until import before, cut
+from pipeline.lake.stage_until import before, cut, kept_whole
 from pipeline.lake_ports import Pages, RecordPage
 
 if TYPE_CHECKING:
@@ -207,7 +207,8 @@ class ShardReading:
             # From here on the position is at the end of a record.
             self._staged = replace(self._staged, upto=replace(after, inside=False))
             return without_first(page), None
-        check_may_divide(self.batch.key, after, unpack=self._unpack)
+        # A reading that ends at a position is a window's, which has a table of its own.
+        check_may_divide(self.batch.key, after, unpack=self._unpack or self.batch.until is not None)
         return replace(page, records=page.records.slice(1) if page.rows > 1 else None), left
 
     def _take(self, page: RecordPage, left: pa.RecordBatch | None, *, seen: datetime | None) -> None:
@@ -252,8 +253,12 @@ class ShardReading:
     def _all_parts(self, page: RecordPage, left: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
         if left is not None:
             yield left
-        if page.records is not None:
-            yield from taken_apart(page.records, self.batch.hash_range) if self._unpack else (page.records,)
+        if page.records is None:
+            return
+        if self._unpack:
+            yield from taken_apart(page.records, self.batch.hash_range)
+        else:
+            yield from kept_whole(page.records, self.batch.until, self.batch.hash_range)
 
     def _note_gap(self, until: datetime) -> None:
         self._staged = replace(self._staged, gap=Gap(self._witness, until))

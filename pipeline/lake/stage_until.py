@@ -2,6 +2,9 @@
 
 until (100, sub 3)     of a record 100 with the user records 0 ... 5 the rows of 0 ... 3 are taken
 until an END           all records are taken, and the reading ends with the shard
+
+Where aggregates are kept whole, an aggregate in which the reading ends or begins is taken apart all the same: no row has a part of it, and as a
+whole it would be there twice, by the readings before and after the position.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core.position import Position
+from pipeline.core.shard import HashRange
+from pipeline.kcl.deaggregate import EVERYTHING
+from pipeline.lake.aggregates import unpacked_of, user_rows
 from pipeline.lake.views import filtered
 from pipeline.lake_ports import RecordPage
 from pipeline.plain_arrow import bytes_of
@@ -70,3 +76,24 @@ def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[p
         left = filtered(each, pc.invert(is_later))
         if left.num_rows:
             yield left
+
+
+def kept_whole(
+    page: pa.RecordBatch, until: Position | None, shard: HashRange | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a page of which aggregates aren't taken apart, but for one in which the reading ends."""
+    last = page.slice(len(page) - 1)
+    if until is None or until.ended or not until.reads_again or not _is_at(last, until):
+        yield page
+        return
+    unpacked = unpacked_of(last, 0, shard or EVERYTHING)
+    if unpacked.broken is not None or all(each.sub <= until.sub for each in unpacked.records):
+        yield page
+        return
+    if len(page) > 1:
+        yield page.slice(0, len(page) - 1)
+    yield user_rows(last, unpacked.records)
+
+
+def _is_at(record: pa.RecordBatch, position: Position) -> bool:
+    return bool(record["sequence_number"][0].as_py() == str(position.sequence))

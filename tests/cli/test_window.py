@@ -185,7 +185,7 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
     assert "2 aggregates taken apart in lake.records" in told(capsys, "show", window)
     assert "no aggregate found that is left to take apart" in told(capsys, "run", window)
     assert main(["lineage", "--window", window]) == 0
-    assert "2 rows in 1 range of 1 shard" in capsys.readouterr().out
+    assert "2 rows in 2 ranges of 1 shard" in capsys.readouterr().out
     assert main(["lineage", "--sequence", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("unpacked: ")

@@ -1,5 +1,6 @@
 """Ranges derived from rows that no ledger accounts for."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -91,6 +92,18 @@ def test_rows_belong_to_the_lost_part_after_the_ledger_below_them():
     rows = {A: [StretchRows(1, 9, 34), StretchRows(2, 1, 60)], B: [StretchRows(0, 2, 2)]}
     parts = [e for e in derived(entries, spans_of(entries), rows) if isinstance(e, Lost)]
     assert [[(r.key, r.rows) for r in part.ranges] for part in parts] == [[(B, 2)], [(A, 9)], [(A, 1)]]
+
+
+def test_rows_that_a_range_of_aggregates_taken_apart_tells_of_count_there_and_not_in_the_derived_range_too():
+    apart, elsewhere = a_range(2, 10, Kind.UNPACKED), a_range(22, 30, Kind.UNPACKED)
+    entries: list[LedgerEntry | Lost] = [
+        lost(1),
+        an_entry(2, a_range(20, 30)),
+        an_entry(3, replace(apart, rows=4), replace(elsewhere, rows=2)),
+    ]
+    part, *_ = derived(entries, spans_of(entries), {A: [StretchRows(0, 9, 15)]})
+    assert isinstance(part, Lost)
+    assert [(r.after, r.upto, r.rows) for r in part.ranges] == [(None, Position(20), 5)]
 
 
 def test_without_a_lost_part_nothing_is_derived():

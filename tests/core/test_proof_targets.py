@@ -1,13 +1,16 @@
 """Which numbers of rows a proof wants of a typed table whose ranges were replaced."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import pytest
 
 from pipeline.core.accounting import Accounting
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
 from pipeline.core.position import Position, Positions
-from pipeline.core.proof import ALL
-from pipeline.core.proof_chains import story_of
+from pipeline.core.proof import ALL, Check
+from pipeline.core.proof_chains import Step, story_of
 from pipeline.core.proof_rows import plan_rows
 from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
 from pipeline.core.proof_targets import target_proof
@@ -19,25 +22,38 @@ AT = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 def a_range(
-    kind: Kind, upto: int, parsed: int, aside: int, *, after: int | None = None, **told: Any
+    kind: Kind, upto: int, parsed: int, aside: int, *, after: int | None = None, dropped: int = 0, **told: Any
 ) -> Range:
-    account = Accounting(parsed + aside, parsed, aside, aside=("f.parquet",) if aside else (), **told)
+    account = Accounting(
+        parsed + aside + dropped,
+        parsed,
+        aside,
+        {"filter": dropped} if dropped else {},
+        aside=("f.parquet",) if aside else (),
+        **told,
+    )
     begin = None if after is None else Position(after)
     return Range(kind, A, begin, Position(upto), run="r", claim="c", rows=parsed, why=account.text())
 
 
-def wrong(patterns: tuple[Pattern, ...], *ranges: Range) -> list[str]:
+def checks(patterns: tuple[Pattern, ...], *ranges: Range, more: int = 0) -> Sequence[Check]:
+    """What a proof says of the rows. `more`: rows that the lake table has more since aggregates were taken apart there."""
     entries = [LedgerEntry(i, i, AT, LedgerPage((each,))) for i, each in enumerate(ranges, start=1)]
     story = story_of(entries)
     at = Positions(shards={A: ranges[0].upto})
-    aside = TableLook(name="aside", story=story_of(entries[:1]), positions=at)
+    apart = Range(Kind.UNPACKED, A, None, ranges[0].upto, run="r", claim="c", rows=more)
     seen = TargetEvidence(
         table=TableLook(name="typed", story=story, positions=at),
-        aside=aside,
+        aside=TableLook(name="aside", story=story_of(entries[:1]), positions=at),
         plan=plan_rows(source_view(story), window=ALL),
         patterns=patterns,
+        unpacked={A: (Step(9, 9, apart),)},
     )
-    return [text for check in target_proof(seen).checks[3:] for text in check.wrong]
+    return target_proof(seen).checks[3:]
+
+
+def wrong(patterns: tuple[Pattern, ...], *ranges: Range) -> list[str]:
+    return [text for check in checks(patterns, *ranges) for text in check.wrong]
 
 
 def rows_of(parsed: int, aside: int) -> tuple[Pattern, ...]:
@@ -54,6 +70,30 @@ def test_of_rows_that_were_replaced_only_the_new_generation_counts():
         in told
     )
     assert wrong(rows_of(8, 2), old) == []
+
+
+@pytest.mark.parametrize(
+    ("replays", "parsed", "is_told"),
+    [
+        pytest.param([], 2, True, id="not replaced"),
+        pytest.param([(2, 1)], 2, True, id="replaced before"),
+        pytest.param([(2, 1), (2, 1)], 2, True, id="replaced twice before"),
+        pytest.param([(2, 1), (3, 1)], 3, False, id="replaced since"),
+    ],
+)
+def test_user_records_that_were_never_parsed_are_told_though_older_generations_had_dropped_rows(
+    replays: Sequence[tuple[int, int]], parsed: int, *, is_told: bool
+):
+    """The lake table had three rows, of which one was dropped for a reason, and has four since an aggregate was taken apart."""
+    before = (2, *(rows for rows, _ in replays))
+    ranges = [
+        a_range(Kind.REPLAY, 10, rows, 0, dropped=gone, window="w", removed=(was, 0))
+        for was, (rows, gone) in zip(before, replays, strict=False)
+    ]
+    patterns = (Pattern(0, 1, (1, 1, 0), parsed), Pattern(0, 1, (1, 0, 0), 4 - parsed))
+    found = checks(patterns, a_range(Kind.PARSED, 10, 2, 0, dropped=1), *ranges, more=1)
+    assert [text for check in found for text in check.wrong] == []
+    assert any("taken apart" in text for check in found for text in check.unproved) is is_told
 
 
 def test_buckets_have_whole_ranges_up_to_their_rows():

@@ -1,15 +1,20 @@
 """Which part of a window has aggregates that landed whole, and what a wave has to account for."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.core.accounting import Accounting
 from pipeline.core.batch import StagedFile
 from pipeline.core.landing import Proposal, decide_landing
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.parse_values import (
+    ApartCount,
     Parsed,
     PlannedRange,
     ReadUnit,
@@ -25,7 +30,14 @@ from pipeline.core.proof import ALL, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_rows import plan_rows, spans_of
 from pipeline.core.stream import ShardKey
-from pipeline.core.unpack_plan import account_unpacked, files_with, kept_in, next_wishes, without_ledger
+from pipeline.core.unpack_plan import (
+    account_unpacked,
+    files_with,
+    kept_in,
+    next_wishes,
+    parts_of,
+    without_ledger,
+)
 from pipeline.core.window import ReplayWindow, WindowRange
 from pipeline.core.window_making import Numbers, make_window
 from pipeline.errors import WrongShape
@@ -80,9 +92,51 @@ def test_what_was_taken_apart_since_is_not_looked_at_again():
     assert parts(WHOLE, a_story(*LANDED, a_range(None, 30, kind=Kind.UNPACKED))) == []
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=8),
+    st.lists(st.integers(0, 40), max_size=8, unique=True),
+    st.tuples(st.integers(0, 20), st.integers(21, 50)),
+)
+def test_exactly_the_records_are_left_that_landed_whole_and_that_no_range_has_taken_apart(
+    landings: list[tuple[int, bool]], cuts: list[int], asked: tuple[int, int]
+):
+    ends = list(accumulate((many for many, _ in landings), initial=0))
+    landed = [
+        a_range(low or None, high, unpacked=is_apart)
+        for low, high, (_, is_apart) in zip(ends, ends[1:], landings, strict=False)
+    ]
+    # Every second stretch between the cuts was taken apart.
+    bounds = sorted(cuts)
+    done = [(low, high) for low, high in zip(bounds[::2], bounds[1::2], strict=False)]
+    ranges = [a_range(low, high, kind=Kind.UNPACKED, unpacked=True) for low, high in done]
+    window = a_window(Position(asked[0]), Position(asked[1]))
+    found = parts(window, a_story(*landed, *ranges))
+    left = [number for low, high in found for number in range((low or 0) + 1, (high or 0) + 1)]
+    whole = (r for r in landed if not r.unpacked)
+    kept = {
+        n
+        for r in whole
+        for n in range((r.after.sequence or 0) + 1 if r.after else 1, (r.upto.sequence or 0) + 1)
+    }
+    assert left == sorted(
+        n for n in kept if asked[0] < n <= asked[1] and not any(low < n <= high for low, high in done)
+    )
+
+
 def test_rows_whose_ledger_is_lost_are_left_and_named():
     story = story_of([Lost(1, 1, NOON, "gone", (a_range(None, 10),))])
     assert parts(WHOLE, story) == []
+    assert without_ledger(WHOLE, story) == (A,)
+    assert without_ledger(a_window(Position(10), Position(30)), story) == ()
+
+
+def test_rows_that_landed_before_a_lost_ledger_are_left_because_it_may_have_told_that_they_were_taken_apart():
+    """A user record may begin as an aggregate itself, and nothing in its row tells that it is none."""
+    before, after = (
+        LedgerEntry(n, n, NOON, LedgerPage((each,))) for n, each in ((1, LANDED[0]), (3, LANDED[2]))
+    )
+    story = story_of([before, Lost(2, 2, NOON, "gone"), after])
+    assert parts(WHOLE, story) == [(20, 25)]
     assert without_ledger(WHOLE, story) == (A,)
     assert without_ledger(a_window(Position(10), Position(30)), story) == ()
 
@@ -110,31 +164,72 @@ def test_a_position_at_a_record_is_past_all_rows_that_the_record_may_become():
 
 
 PLAN = WavePlan(
-    (PlannedRange(A, None, Position(9), rows=2), PlannedRange(B, None, Position(9))),
-    (ReadUnit("one", 0, 0, 2),),
+    (PlannedRange(A, None, Position(20), rows=3), PlannedRange(B, None, Position(9))),
+    (ReadUnit("one", 0, 0, 3),),
 )
-FILES = (SourceFile("one", 5), SourceFile("two", 5))
+FILES = (SourceFile("one", 6), SourceFile("two", 5))
+FIRST, SECOND = a_range(None, 10), a_range(10, 25)
+PARTS = parts_of(PLAN, a_story(FIRST, SECOND))
+LOWS = tuple(each.kept.low for each in PARTS)
 
 
-def made(rows: int = 7, stays: int = 3, *, key: ShardKey = A, written: int | None = None) -> Parsed:
-    total = rows + stays if written is None else written
-    file = StagedFile("new", frozenset({key}), total, 1, b"", "2026-01-31", NOON)
-    return Parsed((file,), counts=(ShardCount(key, rows, stays),))
+def made(parts: Mapping[str, tuple[int, int]], *, rows: int = 7, stays: int = 3, written: int = 10) -> Parsed:
+    """`parts`: where each of them begins, with its aggregates and the rows that they became."""
+    file = StagedFile("new", frozenset({A}), written, 1, b"", "2026-01-31", NOON)
+    apart = tuple(ApartCount(A, low, *told) for low, told in parts.items())
+    return Parsed((file,), counts=(ShardCount(A, rows, stays),), apart=apart)
 
 
-def test_each_row_of_the_files_is_accounted_for():
+def test_a_wave_has_a_part_for_each_landing_that_it_takes_apart():
+    assert [(each.kept.after, each.kept.upto, each.landing) for each in PARTS] == [
+        (None, Position(10), FIRST),
+        (Position(10), Position(20), SECOND),
+    ]
+
+
+def test_each_row_of_the_files_is_accounted_for_by_landing():
     files = files_with(PLAN, FILES)
     assert files == FILES[:1]
-    told = account_unpacked(PLAN, files, made(), "w")
-    assert told == {A: Accounting(7, 7, window="w", removed=(2, 0))}
+    told = account_unpacked(PLAN, PARTS, files, made({LOWS[0]: (1, 5), LOWS[1]: (2, 2)}), window="w")
+    assert told == (
+        (PARTS[0], Accounting(5, 5, window="w", removed=(1, 0))),
+        (PARTS[1], Accounting(2, 2, window="w", removed=(2, 0))),
+    )
+    # A landing without an aggregate gets no range.
+    told = account_unpacked(PLAN, PARTS, files, made({LOWS[1]: (3, 7)}), window="w")
+    assert [part for part, _ in told] == [PARTS[1]]
+
+
+ALL_ROWS = {LOWS[0]: (1, 5), LOWS[1]: (2, 2)}
 
 
 @pytest.mark.parametrize(
-    "wrong", [made(stays=2), made(stays=4), made(rows=1), made(written=9), made(key=B), made(rows=0)]
+    "wrong",
+    [
+        made(ALL_ROWS, stays=2),
+        made(ALL_ROWS, stays=4),
+        made(ALL_ROWS, rows=6),
+        made(ALL_ROWS, written=9),
+        made({**ALL_ROWS, LOWS[0]: (2, 5)}),
+        made({**ALL_ROWS, LOWS[0]: (1, 4)}),
+        made({LOWS[0]: (2, 6), LOWS[1]: (1, 1), "elsewhere": (0, 0)}),
+        made({LOWS[0]: (1, 6), LOWS[1]: (2, 1)}),
+        made({}),
+        replace(made(ALL_ROWS), apart=(ApartCount(B, LOWS[0], 3, 7),)),
+    ],
 )
 def test_a_row_that_is_missing_or_twice_lets_nothing_land(wrong: Parsed):
     with pytest.raises(WrongShape, match="Nothing was committed"):
-        account_unpacked(PLAN, FILES[:1], wrong, "w")
+        account_unpacked(PLAN, PARTS, FILES[:1], wrong, window="w")
+
+
+def test_a_wave_has_so_few_landings_that_its_ledger_stays_small():
+    window = replace(
+        a_window(None, Position(30)),
+        ranges=tuple(WindowRange(a_key(n), None, Position(30)) for n in range(5_000)),
+    )
+    story = a_story(*(a_range(n, n + 1) for n in range(5)))
+    assert parts(window, story) == [(0, 2), (2, 4), (4, 5)]
 
 
 def test_it_lands_without_a_position_but_never_without_the_files_that_it_removes():
@@ -144,6 +239,17 @@ def test_it_lands_without_a_position_but_never_without_the_files_that_it_removes
     assert (landing.refused, landing.positions) == ((), base)
     with pytest.raises(ValueError, match="removal of the files"):
         decide_landing(base, Proposal((apart,)))
+
+
+def test_one_commit_takes_several_landings_of_a_shard_apart_each_once_and_lands_nothing_else_of_it():
+    base = Positions({STREAM: Origin(TRIM, NOON)}, {A: Position(20)})
+    first, second = (a_range(after, upto, kind=Kind.UNPACKED) for after, upto in ((None, 10), (10, 20)))
+    landing = decide_landing(base, Proposal((first, second), gone=("one",)))
+    assert (landing.page.ranges, landing.refused, landing.positions) == ((first, second), (), base)
+    with pytest.raises(ValueError, match="apart twice"):
+        decide_landing(base, Proposal((first, first), gone=("one",)))
+    with pytest.raises(ValueError, match="at most one range"):
+        decide_landing(base, Proposal((first, a_range(20, 30)), gone=("one",)))
 
 
 def test_a_proof_counts_the_new_rows_in_the_range_by_which_their_aggregate_landed():

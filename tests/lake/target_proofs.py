@@ -94,8 +94,8 @@ def prove(
     return proof, table
 
 
-def wrong(table: TableProof) -> list[str]:
-    return [text for check in table.checks for text in check.wrong]
+def wrong(proof: Proof | TableProof) -> list[str]:
+    return [text for check in proof.checks for text in check.wrong]
 
 
 def unproved(table: TableProof) -> list[str]:

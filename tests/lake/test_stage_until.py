@@ -71,6 +71,31 @@ def test_records_that_have_left_the_stream_before_the_position_are_a_gap(tmp_pat
     assert (done.gap.since, done.upto, done.rows) == (NOON, Position(4), 1)
 
 
+ABC = aggregate(b"a", b"b", b"c")
+
+
+def rows_up_to(
+    until_there: Position, folder: Path, *, after: Position | None = None, unpack: bool
+) -> list[tuple[str, int, bytes]]:
+    manifest = stage_batches(
+        [until(until_there, after)],
+        script(s0=[a_page_of(ABC, b"later")]),
+        spec=replace(a_spec(folder), unpack=unpack),
+        limits=ROOMY,
+        threads=1,
+        clock=StandingClock(),
+    )
+    done = staged_of(manifest)
+    found = [pq.ParquetFile(file.path).read().to_pydict() for file in manifest.files]
+    rows = [
+        row
+        for each in found
+        for row in zip(each["sequence_number"], each["sub_sequence_number"], each["data"], strict=True)
+    ]
+    assert (done.error, done.upto, done.rows) == (None, until_there, len(rows))
+    return rows
+
+
 @pytest.mark.parametrize(
     ("until_there", "subs"),
     [(Position(1, 1, inside=True), [0, 1]), (Position(1, 0, inside=True), [0]), (Position(1), [0, 1, 2])],
@@ -79,18 +104,27 @@ def test_of_an_aggregate_at_the_position_only_user_records_up_to_there_are_taken
     tmp_path: Path, until_there: Position, subs: list[int]
 ):
     """The next range of the lake table begins with the user records after it."""
-    manifest = stage_batches(
-        [until(until_there)],
-        script(s0=[a_page_of(aggregate(b"a", b"b", b"c"), b"later")]),
-        spec=replace(a_spec(tmp_path), unpack=True),
-        limits=ROOMY,
-        threads=1,
-        clock=StandingClock(),
-    )
-    assert staged_of(manifest).upto == until_there
-    found = [pq.ParquetFile(file.path).read().to_pydict() for file in manifest.files]
-    assert [
-        (s, n)
-        for each in found
-        for s, n in zip(each["sequence_number"], each["sub_sequence_number"], strict=True)
-    ] == [("1", sub) for sub in subs]
+    assert [(n, s) for n, s, _ in rows_up_to(until_there, tmp_path, unpack=True)] == [("1", s) for s in subs]
+
+
+@pytest.mark.parametrize(
+    ("until_there", "rows"),
+    [
+        (Position(1, 1, inside=True), [("1", 0, b"a"), ("1", 1, b"b")]),
+        (Position(1, 0, inside=True), [("1", 0, b"a")]),
+        (Position(1, 2, inside=True), [("1", 0, ABC)]),
+        (Position(1), [("1", 0, ABC)]),
+        (Position(2, 0, inside=True), [("1", 0, ABC), ("2", 0, b"later")]),
+    ],
+)
+def test_where_aggregates_are_kept_only_one_in_which_the_reading_ends_is_taken_apart(
+    tmp_path: Path, until_there: Position, rows: list[tuple[str, int, bytes]]
+):
+    """As a whole it would come again with what is read after the position."""
+    assert rows_up_to(until_there, tmp_path, unpack=False) == rows
+
+
+def test_where_aggregates_are_kept_a_reading_begins_with_what_is_left_of_one(tmp_path: Path):
+    after = Position(1, 0, inside=True)
+    found = rows_up_to(Position(2), tmp_path, after=after, unpack=False)
+    assert found == [("1", 1, b"b"), ("1", 2, b"c"), ("2", 0, b"later")]

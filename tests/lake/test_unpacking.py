@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +11,11 @@ from pyiceberg.types import StringType
 
 from pipeline.core.accounting import read_accounting
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.lineage_rows import rows_of
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.position import Position
-from pipeline.core.proof import ALL, Proof
+from pipeline.core.proof import Proof
 from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.window import Word
 from pipeline.core.window_making import Numbers
@@ -32,39 +33,18 @@ from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.merge_on_read import delete_rows
-from tests.lake.parsings import A, B, Killed, good
+from tests.lake.parsings import A, Killed, good
 from tests.lake.proofs import InThisProcess, ListedStream
-from tests.lake.unpackings import UnpackBed, packed
+from tests.lake.target_proofs import wrong
+from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, kept, packed
 from tests.lake.windows import WindowBed
 
-ALL_OF_A = Numbers(A.shard_id)
-TO_THREE = Numbers(A.shard_id, None, 3)
 BROKEN = MAGIC + b"not an aggregate"
-KEPT = [
-    (1, 0, good(1)),
-    (2, 0, packed(21, 22, 23)),
-    (3, 0, packed(31, 32)),
-    (4, 0, packed(41)),
-    (5, 0, good(5)),
-    (10, 0, packed(101, 102)),
-]
-APART_TO_THREE = [
-    KEPT[0],
-    *((2, sub, good(21 + sub)) for sub in range(3)),
-    *((3, sub, good(31 + sub)) for sub in range(2)),
-    *KEPT[3:],
-]
 
 
 @pytest.fixture
 def bed(tmp_path: Path) -> UnpackBed:
-    """Shard A in two waves, and shard B; records 2, 3, 4 and 10 are aggregates, and 3 is the last one of its range."""
-    bed = UnpackBed(tmp_path)
-    bed.land(A, {1: good(1), 2: packed(21, 22, 23), 3: packed(31, 32)})
-    bed.land(B, {10: packed(101, 102)})
-    bed.land(A, {4: packed(41), 5: good(5)})
-    assert bed.payloads() == KEPT
-    return bed
+    return kept(tmp_path)
 
 
 def files_of(bed: UnpackBed) -> dict[str, bytes]:
@@ -81,10 +61,6 @@ def prove(bed: UnpackBed, *, anew: bool = False) -> Proof:
         settings=UpkeepSettings(),
         clock=bed.clock,
     ).run(anew=anew)
-
-
-def wrong(proof: Proof) -> list[str]:
-    return [text for check in proof.checks for text in check.wrong]
 
 
 def replays(bed: UnpackBed) -> list[Range]:
@@ -144,6 +120,16 @@ def test_the_ledger_accounts_for_the_rows(bed: UnpackBed):
     )
 
 
+def test_each_landing_is_accounted_for_also_where_one_file_has_the_rows_of_several(bed: UnpackBed):
+    for number in range(6, 12):
+        bed.land(A, {number: good(number)})
+    compact(bed)
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    told = [(each.upto.sequence, each.rows, read_accounting(each.why).removed) for each in replays(bed)]
+    assert told == [(3, 3, (2, 0)), (5, 0, (1, 0))]
+    assert wrong(prove(bed)) == []
+
+
 def test_running_it_again_changes_nothing(bed: UnpackBed):
     window = bed.to_unpack(TO_THREE)
     bed.unpack(window)
@@ -168,6 +154,25 @@ def test_a_user_record_that_begins_as_an_aggregate_stays_as_it_is(bed: UnpackBed
     assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
     bed.unpack(bed.to_unpack(ALL_OF_A))
     assert [row for row in bed.payloads() if row[0] == 6] == [(6, 0, packed(61, 62))]
+
+
+def test_after_the_ledger_of_an_unpacking_was_lost_its_user_records_stay_as_they_are(bed: UnpackBed):
+    bed.land(A, {6: aggregated("key", [packed(61, 62)])})
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    before = bed.payloads()
+
+    def lost(row: dict[str, Any]) -> list[dict[str, Any]]:
+        if row["kind"] != Kind.UNPACKED:
+            return [row]
+        of = Lost(row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], "a test")
+        return [{**dict.fromkeys(row), **each} for each in rows_of(of)]
+
+    with proofs.changed_ledgers(bed.lake.handle(), lost):
+        assert A.shard_id in bed.notes(bed.to_unpack(ALL_OF_A))
+        assert bed.payloads() == before
+        bed.land(A, {7: packed(71, 72)})
+        bed.unpack(bed.to_unpack(ALL_OF_A))
+        assert bed.payloads() == [*before[:-1], (7, 0, good(71)), (7, 1, good(72)), before[-1]]
 
 
 def test_what_is_no_right_aggregate_stays_whole_with_the_reason(bed: UnpackBed):
@@ -302,89 +307,17 @@ def test_the_proof_counts_the_new_rows_and_finds_a_row_that_is_missing_or_twice(
     assert not any("ledger states" in each for each in told), told
 
 
-# --- typed tables of it -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def parsed(bed: UnpackBed) -> UnpackBed:
-    bed.catch_up()
-    assert sorted(bed.values()) == [1, 5]
-    assert sorted(bed.aside()) == [2, 3, 4, 10]
-    return bed
-
-
-def test_the_run_names_the_typed_tables_that_dont_follow_and_how_to_redo_them(parsed: UnpackBed):
-    told = parsed.notes(parsed.to_unpack(TO_THREE))
-    assert "`--replace orders`" in told
-    # A window without an aggregate changes nothing.
-    assert "--replace" not in parsed.notes(parsed.to_unpack(Numbers(A.shard_id, 5)))
-
-
-def test_new_rows_are_parsed_once_and_those_before_the_position_arent_parsed_again(parsed: UnpackBed):
-    parsed.unpack(parsed.to_unpack(ALL_OF_A))
-    assert parsed.catch_up() == 0
-    parsed.land(A, {6: good(6)})
-    parsed.catch_up()
-    assert sorted(parsed.values()) == [1, 5, 6]
-
-
-def test_a_proof_names_the_rows_that_dont_follow_and_reports_no_damage(parsed: UnpackBed):
-    ports = partial(proofs.typed_ports, parsed)
-    assert proofs.unproved(proofs.prove(parsed, ports)[1]) == []
-    parsed.unpack(parsed.to_unpack(TO_THREE))
-    table = proofs.prove(parsed, ports)[1]
-    assert proofs.wrong(table) == []
-    assert any("taken apart" in each and "--replace" in each for each in proofs.unproved(table))
-
-
-def test_after_a_replacement_of_the_same_records_the_typed_table_has_the_user_records(parsed: UnpackBed):
-    parsed.unpack(parsed.to_unpack(TO_THREE))
-    assert parsed.replace(parsed.window(TO_THREE)) == [
-        "6 rows parsed again: 6 parsed, 0 set aside, in the place of 3 older rows"
-    ]
-    ids = sorted(row["id"] for row in read.rows(parsed.typed(), ("id",)).to_pylist())
-    assert ids == [1, 5, 21, 22, 23, 31, 32]
-    proof, table = proofs.prove(parsed, partial(proofs.typed_ports, parsed), ALL)
-    assert (wrong(proof), proofs.wrong(table), proofs.unproved(table)) == ([], [], [])
-    with proofs.changed(parsed.typed(), 2, lambda row: [] if row["sub_sequence_number"] == 1 else [row]):
-        assert proofs.wrong(proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1])
-
-
-def test_a_replacement_in_waves_gives_the_same(parsed: UnpackBed):
-    parsed.unpack(parsed.to_unpack(ALL_OF_A))
-    parsed.replace(parsed.window(ALL_OF_A), limits=WaveLimits(2, 2**30))
-    ids = sorted(row["id"] for row in read.rows(parsed.typed(), ("id",)).to_pylist())
-    assert ids == [1, 5, 21, 22, 23, 31, 32, 41]
-    table = proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1]
-    assert (proofs.wrong(table), proofs.unproved(table)) == ([], [])
-
-
-@pytest.mark.parametrize("asked", [Numbers(A.shard_id, None, 2), TO_THREE, ALL_OF_A])
-def test_a_window_that_was_made_before_replaces_the_rows_all_the_same(parsed: UnpackBed, asked: Numbers):
-    """The unpacking takes less than the window, as much, or more."""
-    window = parsed.window(ALL_OF_A)
-    parsed.unpack(parsed.to_unpack(asked))
-    there = len([row for row in parsed.payloads() if row[0] < 10])
-    assert parsed.replace(window)[0].startswith(f"{there} rows parsed again")
-    assert proofs.wrong(proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1]) == []
-    assert parsed.replace(window) == ["nothing left to replace"]
-
-
-def test_a_done_replacement_stays_done_after_its_aggregates_were_taken_apart(parsed: UnpackBed):
-    window = parsed.window(ALL_OF_A)
-    parsed.replace(window)
-    parsed.unpack(parsed.to_unpack(ALL_OF_A))
-    assert parsed.replace(window) == ["nothing left to replace"]
-
-
-def test_rows_of_nobody_are_a_reason_to_refuse_also_after_an_unpacking(parsed: UnpackBed):
-    window = parsed.window(ALL_OF_A)
-    parsed.unpack(parsed.to_unpack(ALL_OF_A))
+def test_a_lost_row_and_an_extra_row_of_two_landings_are_both_found_after_one_wave_took_both_apart(
+    bed: UnpackBed,
+):
+    bed.unpack(bed.to_unpack(ALL_OF_A))
+    lake = bed.lake.handle()
     with (
-        proofs.changed(parsed.lake.handle(), 5, lambda row: [row, {**row, "sub_sequence_number": 1}]),
-        pytest.raises(WrongShape, match="has 9 rows of the landings"),
+        proofs.changed(lake, 1, lambda _: []),
+        proofs.changed(lake, 5, lambda row: [row, {**row, "sub_sequence_number": 1}]),
     ):
-        parsed.replace(window)
+        told = wrong(prove(bed, anew=True))
+    assert len([each for each in told if "ledger states" in each]) == 2, told
 
 
 def test_a_copy_of_a_window_that_was_made_before_says_why_it_has_more_rows(bed: UnpackBed):

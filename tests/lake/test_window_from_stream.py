@@ -13,9 +13,11 @@ from pipeline.core.position import Position
 from pipeline.core.proof import ALL, Window
 from pipeline.core.window_making import Asked, Numbers, OfSnapshot
 from pipeline.errors import Transient, Unreachable, WrongShape
+from pipeline.lake import read
 from pipeline.lake_ports import RecordPage
-from tests.lake.parsings import Killed
+from tests.lake.parsings import Killed, good
 from tests.lake.target_proofs import beside, changed, prove, removed, unproved, window_ports, wrong
+from tests.lake.unpackings import packed
 from tests.lake.window_streams import StreamBed
 from tests.lake.windows import SETTINGS
 
@@ -48,6 +50,26 @@ def test_what_didnt_land_is_read_from_the_stream_and_the_rest_is_copied(bed: Str
     assert bed.copy(window) == ["nothing left to copy"]
     kinds = [(each.kind, each.rows) for each in bed.ledger(window)]
     assert kinds == [(Kind.COPIED, 3), (Kind.READ, 3), (Kind.COPIED, 3)]
+
+
+def test_a_window_that_keeps_aggregates_reads_both_sides_of_a_checkpoint_inside_of_one(bed: StreamBed):
+    """Another program has read the first user record of an aggregate, and a person has skipped the rest."""
+    first = bed.land_put(1)
+    (number, last) = bed.world.put(packed(1, 2, 3), packed(4, 5))
+    bed.tick()
+    bed.leave_out(Kind.FOREIGN, Position(number, inside=True))
+    bed.leave_out(Kind.SKIPPED, Position(last))
+    window = bed.window_from_stream(ALL)
+    bed.keep_aggregates(window)
+    assert bed.copy(window) == ["1 row copied", "1 row read from the stream", "3 rows read from the stream"]
+    rows = read.rows(bed.table_of(window), ("sequence_number", "sub_sequence_number", "data")).to_pylist()
+    found = sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows)
+    assert found == [
+        (first[0], 0, b"0"),
+        *((number, sub, good(sub + 1)) for sub in range(3)),
+        (last, 0, packed(4, 5)),
+    ]
+    assert prove(bed, lambda: window_ports(bed, window))[1].holds
 
 
 def test_without_being_asked_to_no_window_reads_from_the_stream(bed: StreamBed):

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WaveLimits
 from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import Asked
+from pipeline.core.window_making import Asked, Numbers
 from pipeline.demo.aggregate import aggregated
 from pipeline.duties.unpacking import Unpacking
 from pipeline.lake import read
@@ -20,7 +21,7 @@ from pipeline.lake.unpack import spec_of
 from pipeline.lake.unpack_task import unpack_files
 from pipeline.lake.window_table import IcebergWindows
 from pipeline.lake_ports import Unpacker, UnpackPorts
-from tests.lake.parsings import Killed, good
+from tests.lake.parsings import A, B, Killed, good
 from tests.lake.proofs import ListedStream
 from tests.lake.replacements import ReplaceBed
 
@@ -28,6 +29,24 @@ from tests.lake.replacements import ReplaceBed
 def packed(*numbers: int) -> bytes:
     """An aggregate of good payloads."""
     return aggregated("key", [good(number) for number in numbers])
+
+
+ALL_OF_A = Numbers(A.shard_id)
+TO_THREE = Numbers(A.shard_id, None, 3)
+KEPT = [
+    (1, 0, good(1)),
+    (2, 0, packed(21, 22, 23)),
+    (3, 0, packed(31, 32)),
+    (4, 0, packed(41)),
+    (5, 0, good(5)),
+    (10, 0, packed(101, 102)),
+]
+APART_TO_THREE = [
+    KEPT[0],
+    *((2, sub, good(21 + sub)) for sub in range(3)),
+    *((3, sub, good(31 + sub)) for sub in range(2)),
+    *KEPT[3:],
+]
 
 
 @dataclass(kw_only=True)
@@ -99,3 +118,13 @@ class UnpackBed(ReplaceBed):
         columns = ("sequence_number", "sub_sequence_number", "data")
         rows = read.rows(self.lake.handle(), columns).to_pylist()
         return sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows)
+
+
+def kept(folder: Path) -> UnpackBed:
+    """Shard A in two waves, and shard B; records 2, 3, 4 and 10 are aggregates, and 3 is the last one of its range."""
+    bed = UnpackBed(folder)
+    bed.land(A, {1: good(1), 2: packed(21, 22, 23), 3: packed(31, 32)})
+    bed.land(B, {10: packed(101, 102)})
+    bed.land(A, {4: packed(41), 5: good(5)})
+    assert bed.payloads() == KEPT
+    return bed

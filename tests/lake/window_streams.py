@@ -12,10 +12,12 @@ from pipeline.core.lineage import Kind, LedgerEntry, Range
 from pipeline.core.position import TRIM, Origin, Position, Start
 from pipeline.core.window import ReplayWindow
 from pipeline.core.window_making import Asked
+from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.stage_task import stage_batches
 from pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
 from pipeline.ports import ShardSource
+from pipeline.settings.choices import Aggregates
 from tests.aws.pages_world import World
 from tests.lake.windows import WindowBed
 
@@ -88,6 +90,14 @@ class StreamBed(WindowBed):
 
     def window_from_stream(self, asked: Asked) -> ReplayWindow:
         return self.windowing().create(asked, how="a test", from_stream=True)
+
+    def keep_aggregates(self, window: ReplayWindow) -> None:
+        """Make the window's table as settings with `landing.aggregates: keep` do."""
+        name = self.table_of(window).identifier
+        kept = IcebergTable(
+            self.lake.properties, name, state=self.state, clock=self.clock, aggregates=Aggregates.KEEP
+        )
+        kept.ensure(create=True)
 
     def numbers(self, window: ReplayWindow) -> list[int]:
         return [number for _, _, number, _ in self.copied(window)]
