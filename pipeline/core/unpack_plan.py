@@ -60,7 +60,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LandedPart:
     """The part of a wave that came with one landing."""
 
     kept: Kept
@@ -73,15 +73,15 @@ def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
     return tuple(part for each in window.ranges for part in _kept_of(each, story, most))
 
 
-def parts_of(plan: WavePlan, story: Story) -> tuple[Part, ...]:
+def parts_of(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
     """The wave by landings, in the order of each shard."""
-    found: list[Part] = []
+    found: list[LandedPart] = []
     for each in plan.ranges:
         wave = Kept(each.key, each.after, each.upto)
         steps = [step for step in story.steps.get(each.key, ()) if _landed_whole(step)]
         parts = [(_common(_kept(step), wave), step.range) for step in steps]
         found += sorted(
-            (Part(kept, landing) for kept, landing in parts if kept is not None),
+            (LandedPart(kept, landing) for kept, landing in parts if kept is not None),
             key=lambda part: part.kept.low,
         )
     return tuple(found)
@@ -197,8 +197,8 @@ def files_with(plan: WavePlan, files: Iterable[SourceFile]) -> tuple[SourceFile,
 
 
 def account_unpacked(
-    plan: WavePlan, parts: Iterable[Part], files: Iterable[SourceFile], made: Parsed, *, window: str
-) -> tuple[tuple[Part, Accounting], ...]:
+    plan: WavePlan, parts: Iterable[LandedPart], files: Iterable[SourceFile], made: Parsed, *, window: str
+) -> tuple[tuple[LandedPart, Accounting], ...]:
     """What became of the wave's aggregates, by landing. `made`: the rows of these files now: of aggregates, and others as they were.
 
     Raises WrongShape where a row is missing or came twice.

@@ -23,7 +23,7 @@ from pipeline.core.replace_plan import replays_of
 from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.unpack_plan import (
-    Part,
+    LandedPart,
     account_unpacked,
     files_with,
     kept_in,
@@ -140,7 +140,7 @@ class Unpacking:
         return to_work_on(self.windows, self.id)
 
     def _commit(
-        self, made: Parsed, told: Sequence[tuple[Part, Accounting]], *, gone: tuple[str, ...]
+        self, made: Parsed, told: Sequence[tuple[LandedPart, Accounting]], *, gone: tuple[str, ...]
     ) -> int | None:
         ranges = tuple(self._range(part, each, made) for part, each in told)
         # Their other rows may be of any shard: they land with the commit as a whole.
@@ -154,7 +154,7 @@ class Unpacking:
             )
         return committed.snapshot
 
-    def _range(self, part: Part, told: Accounting, made: Parsed) -> Range:
+    def _range(self, part: LandedPart, told: Accounting, made: Parsed) -> Range:
         kept, landing = part.kept, part.landing
         first, last = landing.first_arrival, landing.last_arrival
         low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"
