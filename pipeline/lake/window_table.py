@@ -24,6 +24,7 @@ from pipeline.errors import CommitUnknown, Transient, Unknown, WrongShape
 from pipeline.lake.append import own_id, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.remedy import Remedy, of_window
 from pipeline.lake_ports import WindowStore
 
 _TRIES = 20
@@ -55,6 +56,14 @@ _PROPERTIES = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
 }
+
+
+class IcebergWindowCopy(IcebergTable):
+    """The own table of a window, with the records that were copied."""
+
+    @property
+    def remedy(self) -> Remedy:
+        return of_window(self.identifier)
 
 
 class IcebergWindows(WindowStore):
