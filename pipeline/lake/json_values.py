@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -25,6 +25,11 @@ class JsonValues:
     columns: tuple[tuple[str, Any], ...]
     """Names, and types as Spark writes them in JSON."""
     most: int
+    _an_object: int = field(init=False, repr=False)
+    """The most values of one object, without those of objects within it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_an_object", _OTHERS + _widest(dict(self.columns)))
 
     def are_too_many(self, payload: bytes) -> bool:
         """`payload`: one JSON value."""
@@ -36,18 +41,16 @@ class JsonValues:
         try:
             found = msgspec.json.decode(payload)
             _take(found, {"type": "struct", "fields": _fields(self.columns)}, Left(self.most))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return False
-        except TooManyValues:
+        except (msgspec.DecodeError, RecursionError, TooManyValues):
+            # Spark may read what can't be counted exactly, such as half of a surrogate pair: there the estimate counts.
             return True
         return False
 
     def _at_most(self, payload: bytes) -> float:
-        of_object = _OTHERS + _widest(dict(self.columns))
-        quick = of_object / _LEAST * len(payload)
+        quick = self._an_object / _LEAST * len(payload)
         if quick <= self.most:
             return quick
-        return of_object * payload.count(b"{") + 2 * (1 + payload.count(b"[") + payload.count(b","))
+        return self._an_object * payload.count(b"{") + 2 * (1 + payload.count(b"[") + payload.count(b","))
 
 
 def _fields(columns: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:

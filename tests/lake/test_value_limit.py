@@ -272,6 +272,8 @@ VALUES = JsonValues(COLUMNS, MOST)
         (b'{"tags": {%s}}' % b",".join(b'"%d":1' % n for n in range(5_100)), True),
         (b'{"note": "%s"}' % (b'{[,\\"' * 100_000), False),
         (b'{"other": [%s]}' % b",".join([b"{}"] * 9_000), False),
+        (b'{"note": "\\ud800", "items": [%s]}' % b",".join([b"{}"] * 110), True),
+        (b'{"note": "\\ud800", "items": [%s]}' % b",".join([b"{}"] * 10), False),
         (b'{"other": [%s]}' % b",".join([b"{}"] * 11_000), True),
     ],
 )
