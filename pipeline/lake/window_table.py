@@ -74,16 +74,13 @@ class IcebergWindows(WindowStore):
     def all(self) -> tuple[KeptWindow, ...]:
         table = self._find()
         rows = [] if table is None else self._rows(table)
-        last = {row["window"]: row["entry"] for row in rows}
-        return tuple(
-            KeptWindow(
-                _read(row, self.identifier),
-                is_cancelled=last[row["window"]] == Word.CANCELLED,
-                is_done=last[row["window"]] == Word.DONE,
-            )
-            for row in rows
-            if row["entry"] == _CREATED
-        )
+        found = {
+            row["window"]: KeptWindow(_read(row, self.identifier)) for row in rows if row["entry"] == _CREATED
+        }
+        for row in rows:
+            if row["entry"] != _CREATED and row["window"] in found:
+                found[row["window"]] = found[row["window"]].after(row["entry"])
+        return tuple(found.values())
 
     def keep(self, window: ReplayWindow) -> None:
         manifest = msgspec.json.encode(window).decode()
