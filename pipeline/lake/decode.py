@@ -48,19 +48,21 @@ def decoded(
     decode = decoder.reading()
     row_type = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
     for batch in batches:
-        for few, rows, reasons in _parts(batch, decode, decoder.most_values):
-            yield _with_rows(few, rows, reasons, row_type)
+        start = 0
+        # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
+        for rows, reasons in _parts(batch, decode, decoder.most_values):
+            yield _with_rows(batch.slice(start, len(reasons)), rows, reasons, row_type)
+            start += len(reasons)
+            del rows
 
 
 _Rows = list[dict[str, Any] | None]
 _Reasons = list[str | None]
 
 
-def _parts(
-    batch: pa.RecordBatch, decode: Decode, most: int
-) -> Iterator[tuple[pa.RecordBatch, _Rows, _Reasons]]:
+def _parts(batch: pa.RecordBatch, decode: Decode, most: int) -> Iterator[tuple[_Rows, _Reasons]]:
     """`most`: the most values of a payload."""
-    share, start = 0.0, 0
+    share = 0.0
     rows: _Rows = []
     reasons: _Reasons = []
     for payload, error in zip(_payloads(batch), batch["decode_error"].to_pylist(), strict=True):
@@ -69,10 +71,10 @@ def _parts(
         reasons.append(reason)
         share += its
         if share >= 1 or len(rows) >= _ROWS:
-            yield batch.slice(start, len(rows)), rows, reasons
-            share, start, rows, reasons = 0.0, start + len(rows), [], []
+            yield rows, reasons
+            share, rows, reasons = 0.0, [], []
     if rows:
-        yield batch.slice(start), rows, reasons
+        yield rows, reasons
 
 
 def _payloads(batch: pa.RecordBatch) -> Iterator[bytes | None]:
