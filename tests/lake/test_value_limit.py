@@ -2,10 +2,12 @@
 
 import json
 import tracemalloc
+import zlib
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -27,9 +29,10 @@ from pipeline.lake.json_values import JsonValues
 from pipeline.lake.protobuf_values import limit_of
 from pipeline.lake.registry_header import of_confluent
 from pipeline.lake.value_limit import TooManyValues
-from tests.lake.decodings import rows_of
+from tests.lake.decodings import parts_of, rows_of
 from tests.lake.test_decode_avro import ROW, SCHEMA, written
 from tests.lake.test_decode_protobuf import DECODER, DESCRIPTORS, an_order
+from tests.lake.test_registry_header import GLUE
 
 MOST = 10_000
 TOO_MANY = "the payload makes more than 10000 values (most_values)"
@@ -75,11 +78,19 @@ def test_a_megabyte_of_avro_records_of_one_byte_each_goes_to_quarantine_before_t
 
 
 def test_payloads_below_the_limit_arent_decoded_all_at_once():
-    # Each record makes two values: 4,900 of them are below the limit, and a thousand such payloads far above it.
+    # Each record makes two values: 4,900 of them are below the limit, and three such payloads above it.
     below = integer(4_900) + bytes(4_901)
-    rows, peak = decoded_with_peak(avro(ITEMS), [below] * 100)
-    assert {row["reason"] for row in rows} == {None}
-    assert peak < 300_000_000, "rows_of itself holds the rows as Python's"
+    parts = list(parts_of(avro(ITEMS), [below] * 7))
+    assert [part.num_rows for part in parts] == [2, 2, 2, 1]
+    assert {reason for part in parts for reason in part["reason"].to_pylist()} == {None}
+
+
+def test_compressed_payloads_count_as_what_they_inflate_to():
+    text = record({"name": "text", "type": "string"})
+    header, long = UUID(int=7), written({"text": "a" * 600_000}, text)
+    decoder = RegistryAvroDecoder(avro(text), GLUE, {str(header): json.dumps(text)})
+    payload = b"\3\5" + header.bytes + zlib.compress(long)
+    assert [part.num_rows for part in parts_of(decoder, [payload] * 5)] == [2, 2, 1]
 
 
 @pytest.mark.parametrize(
