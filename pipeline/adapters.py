@@ -270,9 +270,9 @@ class Adapters:
     def window_table(self, window: str, writer: str) -> IcebergTable:
         """The own table of a window."""
         from pipeline.core.window import window_table
-        from pipeline.lake.iceberg import IcebergTable
+        from pipeline.lake.window_table import IcebergWindowCopy
 
-        return self._table(IcebergTable, window_table(self.settings.landing.table, window), writer)
+        return self._table(IcebergWindowCopy, window_table(self.settings.landing.table, window), writer)
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         """On the Spark of the first worker in the settings, as compaction."""

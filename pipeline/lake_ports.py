@@ -249,6 +249,10 @@ class OtherSide(Protocol):
         """Its data files. Raises BadSetting where there is none that can be read."""
         ...
 
+    def check_columns(self, paths: Sequence[str]) -> None:
+        """Raise BadSetting where the first of these files lacks a column that was named."""
+        ...
+
     def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
         """The rows of each file, and those of them that are in none of the spans."""
         ...

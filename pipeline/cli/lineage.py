@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
     from pipeline.core.lineage import LedgerEntry, Lost
+    from pipeline.core.window import KeptWindow
     from pipeline.ports import LeaseStore
 
 _SHORT_OF_TARGET = [
@@ -149,9 +150,8 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.core.lineage import Lost
     from pipeline.lake.lineage_frame import lineage_frame
 
-    entries = list(
-        adapters.lineage("lineage").entries() if args.window is None else _of_window(adapters, args.window)
-    )
+    window = None if args.window is None else _window(adapters, args.window)
+    entries = list(adapters.lineage("lineage").entries() if window is None else _of_window(adapters, window))
     if lost := [entry for entry in entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = lineage_frame(entries)
@@ -164,7 +164,10 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
         frame.to_csv(sys.stdout, index=False)
         return 0
     if frame.empty:
-        tell("no range of records has landed" + (f" of {args.shard}" if args.shard else ""))
+        tell(
+            (_nothing_yet(window) if window else "no range of records has landed")
+            + (f" of {args.shard}" if args.shard else "")
+        )
         return 0
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", 64):
         tell(*frame[_SHORT].to_string(index=False).split("\n"))
@@ -183,17 +186,22 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
 
     from pipeline.cli.parse import targets_of
     from pipeline.errors import Unknown
-    from pipeline.lake.lineage_frame import parsed_frame
+    from pipeline.lake.lineage_frame import lineage_frame, parsed_frame
     from pipeline.lake.lineage_table import IcebergLineage
 
-    (target,) = targets_of(adapters.settings, args.target)
+    (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
     table = adapters.typed(target, "lineage")
     if not table.exists():
         raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
     frame = parsed_frame(IcebergLineage(table).entries())
     if args.shard is not None:
         # A redrive counts under the shard's id with an ending.
-        frame = frame[frame["shard"].str.partition("#")[0] == args.shard]
+        shards = frame["shard"].str.partition("#")[0]
+        frame = frame[shards == args.shard]
+        if frame.empty:
+            landed = lineage_frame(adapters.lineage("lineage").entries())["shard"]
+            if args.shard not in set(landed):
+                _require_lease(adapters.leases(), args.shard, also=landed)
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:
@@ -204,7 +212,26 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     return 0
 
 
-def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Lost]":
+def _window(adapters: "Adapters", window: str) -> "KeptWindow":
+    from pipeline.errors import Unknown
+
+    found = next((each for each in adapters.windows().all() if each.window.id == window), None)
+    if found is None:
+        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+    return found
+
+
+def _nothing_yet(kept: "KeptWindow") -> str:
+    """Why a window has no range in the ledgers of its table."""
+    window = kept.window
+    did = "taken apart" if window.unpack else "replaced" if window.target else "copied"
+    what = "aggregate" if window.unpack else "row"
+    if kept.is_done:
+        return f"the window {window.id} is done, and no {what} was there to be {did}"
+    return f"no {what} of the window {window.id} was {did} yet"
+
+
+def _of_window(adapters: "Adapters", kept: "KeptWindow") -> "Iterable[LedgerEntry | Lost]":
     from dataclasses import replace
 
     from pipeline.cli.parse import targets_of
@@ -212,14 +239,12 @@ def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Los
     from pipeline.core.replace_plan import replays_of
     from pipeline.errors import Unknown
 
-    found = next((each.window for each in adapters.windows().all() if each.window.id == window), None)
-    if found is None:
-        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+    found, window = kept.window, kept.window.id
     if found.target or found.unpack:
         if found.unpack:
             entries = adapters.lineage("lineage").entries()
         else:
-            (target,) = targets_of(adapters.settings, found.target)
+            (target,) = targets_of(adapters.settings, found.target, nothing="Nothing was read")
             entries = adapters.parsing(target, "lineage").lineage.entries()
         pages = ((each, replays_of(each.page, window)) for each in entries if isinstance(each, LedgerEntry))
         return [replace(each, page=page) for each, page in pages if page.ranges]

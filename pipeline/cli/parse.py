@@ -55,13 +55,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def targets_of(settings: "Settings", name: str | None) -> "tuple[ParseSettings, ...]":
+def targets_of(
+    settings: "Settings", name: str | None, *, nothing: str = "Nothing was parsed"
+) -> "tuple[ParseSettings, ...]":
+    """`nothing`: what the command hasn't done where there is no such target."""
     found = tuple(target for target in settings.parse if name in (None, target.name))
     if not found:
         known = ", ".join(target.name for target in settings.parse) or "none"
         raise Unknown(
-            f"the settings have no target {name!r} under `parse`; they have {known}. Nothing was parsed"
+            f"the settings have no target {name!r} under `parse`; they have {known}. {nothing}"
             if name
-            else "the settings name no target under `parse`. Nothing was parsed"
+            else f"the settings name no target under `parse`. {nothing}"
         )
     return found

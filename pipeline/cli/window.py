@@ -149,7 +149,7 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
             "then replace the rows of the typed table by a second window of the same records"
         )
     if args.replace is not None:
-        (target,) = targets_of(wiring.settings, args.replace)
+        (target,) = targets_of(wiring.settings, args.replace, nothing="Nothing was made")
         check_replaceable(target)
         if target.stream and stream not in (None, target.stream):
             raise BadSetting(
@@ -165,6 +165,10 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
         from_stream=args.from_stream,
     )
     tell(f"window {window.id}: {window.how}", *_costs(window, wiring))
+    if args.from_stream and not any(each.stretches for each in window.ranges):
+        tell(
+            "nothing of this window is read from the stream: the lake table lacks none of its records that Kinesis may still have"
+        )
     if window.unpack:
         tell(
             f"`headrace window run {window.id}` takes aggregates of these records apart in {wiring.table_of(window)}; rows that are no whole aggregate "
@@ -184,7 +188,7 @@ def _listed(wiring: "Wiring") -> "Iterator[str]":
     for each in kept:
         tail = f", replaces rows of {each.window.target}" if each.window.target else ""
         tail += ", takes aggregates apart" if each.window.unpack else ""
-        tail += ", cancelled" if each.is_cancelled else ", done" if each.is_done else ""
+        tail += f", {each.told}" if each.told else ""
         tail += f", keeps days from {_first(each)} on" if _keeps_days(each, wiring) else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
     if not kept:
@@ -201,7 +205,7 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
 
     window = found.window
     yield f"window {window.id}: {window.how}"
-    since = ", and cancelled since" if found.is_cancelled else ", and done since" if found.is_done else ""
+    since = f", and {found.told.removesuffix(' since')} since" if found.told else ""
     yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
     if _keeps_days(found, wiring):
         yield (
@@ -246,8 +250,22 @@ def _first(found: "KeptWindow") -> str:
 def _cancel(window: str, wiring: "Wiring") -> None:
     from pipeline.core.window import Word
 
-    wiring.windowing(_me()).say(window, Word.CANCELLED)
-    tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
+    windowing = wiring.windowing(_me())
+    found = windowing.find(window)
+    windowing.say(window, Word.CANCELLED)
+    if not found.is_done:
+        tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
+        return
+    table = wiring.table_of(found.window)
+    again = (
+        f"looks for rows of the window that {table} lacks, as after that table was dropped"
+        if not (found.window.unpack or found.window.target)
+        else "finds nothing left to do, unless that table was rolled back or dropped since"
+    )
+    tell(
+        f"window {window} was done before, and is cancelled: what it has brought into {table} stays there. `headrace window run {window} --resume` "
+        f"takes the cancelling back, and {again}"
+    )
 
 
 def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:

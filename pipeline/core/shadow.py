@@ -46,6 +46,17 @@ class OtherColumns:
     """None: payloads aren't compared."""
     form: PayloadForm = PayloadForm.BINARY
 
+    @property
+    def named(self) -> tuple[tuple[str, str], ...]:
+        """The option that names a column, and the column."""
+        asked = (
+            ("--shard", self.shard),
+            ("--number", self.number),
+            ("--sub", self.sub),
+            ("--data", self.data),
+        )
+        return tuple((option, name) for option, name in asked if name is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRows:
@@ -75,8 +86,8 @@ class ShadowEvidence:
     """Of the other side."""
     snapshot: int | None
     plan: CountPlan
-    patterns: tuple[Pattern, ...]
-    """How often each row is here and there."""
+    patterns: tuple[Pattern, ...] | None
+    """How often each row is here and there. None: no row was compared, because nothing is in a range, or a file can't be read."""
     other: tuple[FileCount, ...]
     """The other side's files. `strangers` are rows in no range."""
     payloads: bool
@@ -140,57 +151,44 @@ def _with_a_row(step: Step) -> Step:
 
 
 def shadow_of(seen: ShadowEvidence) -> Shadow:
-    found = by_span(seen.patterns)
-    here = sum(each.times[0] * each.keys for each in seen.patterns)
-    there = sum(each.times[1] * each.keys for each in seen.patterns)
-    both = sum(each.keys for each in seen.patterns if min(each.times) > 0)
-
-    def check(promise: str, looked_at: str, is_wrong: Callable[[Pattern], bool], how: str) -> Check:
-        return checked(promise, looked_at, _differences(seen.plan, found, is_wrong, how))
-
-    payloads = check(
-        "each record has the same payload on both sides",
-        counted(both, "record"),
-        lambda each: each.differs,
-        "other bytes there",
-    )
+    patterns = seen.patterns or ()
     errors = (Wrong(f"{each.path}: {each.error}") for each in seen.other if each.error)
     return Shadow(
         checks=(
             checked("each file of the other side can be read", counted(len(seen.other), "file"), errors),
-            check(
-                "each record of the lake table is on the other side",
-                counted(here, "row"),
-                lambda each: each.times[1] == 0,
-                "only here",
-            ),
-            check(
-                "each record of the other side is in the lake table",
-                counted(there, "row"),
-                lambda each: each.times[0] == 0,
-                "only there",
-            ),
-            check(
-                "no record is on the other side twice",
-                counted(there, "row"),
-                lambda each: each.times[1] > 1,
-                "more than once there",
-            ),
-            check(
-                "no record is in the lake table twice",
-                counted(here, "row"),
-                lambda each: each.times[0] > 1,
-                "more than once here",
-            ),
-            *((payloads,) if seen.payloads else ()),
+            *(() if seen.patterns is None else _of_rows(seen.plan, patterns, payloads=seen.payloads)),
         ),
-        same=sum(each.keys for each in seen.patterns if each.times == (1, 1) and not each.differs),
-        shards=len({each.shard for each in seen.patterns if min(each.times) > 0}),
+        same=sum(each.keys for each in patterns if each.times == (1, 1) and not each.differs),
+        shards=len({each.shard for each in patterns if min(each.times) > 0}),
         name=seen.name,
         snapshot=seen.snapshot,
         payloads=seen.payloads,
         left_out=tuple(_left_out(seen.other)),
     )
+
+
+def _of_rows(plan: CountPlan, patterns: Sequence[Pattern], *, payloads: bool) -> Iterator[Check]:
+    found = by_span(patterns)
+    here, there = (counted(sum(each.times[side] * each.keys for each in patterns), "row") for side in (0, 1))
+    both = counted(sum(each.keys for each in patterns if min(each.times) > 0), "record")
+
+    def check(promise: str, looked_at: str, is_wrong: Callable[[Pattern], bool], how: str) -> Check:
+        return checked(promise, looked_at, _differences(plan, found, is_wrong, how))
+
+    yield check(
+        "each record of the lake table is on the other side", here, lambda p: p.times[1] == 0, "only here"
+    )
+    yield check(
+        "each record of the other side is in the lake table", there, lambda p: p.times[0] == 0, "only there"
+    )
+    yield check(
+        "no record is on the other side twice", there, lambda p: p.times[1] > 1, "more than once there"
+    )
+    yield check("no record is in the lake table twice", here, lambda p: p.times[0] > 1, "more than once here")
+    if payloads:
+        yield check(
+            "each record has the same payload on both sides", both, lambda p: p.differs, "other bytes there"
+        )
 
 
 def _differences(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
@@ -118,15 +118,22 @@ class ReplayWindow:
 
     @property
     def cpu(self) -> timedelta:
-        """A rough estimate of what copying takes on one core, without the start of Spark."""
+        """A rough estimate of what reading and writing the rows takes on one core, without the start of Spark."""
         return timedelta(seconds=max(self.rows / _ROWS_A_SECOND, self.bytes / _BYTES_A_SECOND))
 
     def cost(self) -> str:
         most = "" if self.is_whole else "at most "
         seconds = max(1, round(self.cpu.total_seconds()))
+        work = (
+            "look through and rewrite"
+            if self.unpack
+            else "read, and more to parse"
+            if self.target
+            else "copy"
+        )
         return (
             f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, {most}{counted(self.rows, 'row')}, "
-            f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to copy"
+            f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to {work}"
         )
 
     def stream_cost(self, share: float) -> str:
@@ -164,6 +171,21 @@ class KeptWindow:
     window: ReplayWindow
     is_cancelled: bool = False
     is_done: bool = False
+    """A window that was done and is cancelled since is both."""
+
+    def after(self, word: str) -> KeptWindow:
+        """`word`: a `Word`, or one of a later version."""
+        is_cancelled = word == Word.CANCELLED
+        return replace(
+            self, is_cancelled=is_cancelled, is_done=word == Word.DONE or (is_cancelled and self.is_done)
+        )
+
+    @property
+    def told(self) -> str:
+        """What was said of the window, for people; empty where nothing was."""
+        if self.is_cancelled:
+            return "done, and cancelled since" if self.is_done else "cancelled"
+        return "done" if self.is_done else ""
 
     def keeps_days(self, before: date) -> bool:
         """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still need their rows."""

@@ -26,12 +26,12 @@ OnWave = Callable[[WaveReport], None]
 
 _EMPTY_PAUSE = 1.0
 """Seconds after a wave that brought no record from a shard that isn't at its tip, such as one with empty pages."""
-_STOP_PAUSE = 1.0
+_STOP_PAUSE = 0.5
 """Seconds between two looks at the worker's row. A stopping worker can give up a shard only once its run has released it, and a
 run that waits for a shard gets it no earlier."""
 _RETRY_PAUSE = 2.0
 """The most seconds between two tries to claim a named shard."""
-_FREE_PAUSE = 0.5
+_FREE_PAUSE = 0.25
 """Seconds between two looks whether a named shard has become free."""
 _TRIES = 10
 """Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
@@ -180,7 +180,7 @@ class Run:
         return self._is_told_to_stop
 
     def _pause_until(self, moment: float) -> None:
-        """Wait for the next wave. Meanwhile the run reads its worker's row each second: that is one read, however many shards the
+        """Wait for the next wave. Meanwhile the run reads its worker's row twice a second: that is one read, however many shards the
         run keeps. The row tells whether the run has to stop, and whether somebody needs one of the kept shards."""
         while (left := moment - self.clock.monotonic()) > 0 and not self._is_told_to_stop:
             if self.attempt.kept.must_look:

@@ -33,6 +33,7 @@ class Shadowing:
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.
         other = self.other(stream)
         paths = other.paths()
+        other.check_columns(paths)
         counts = other.count(paths, plan.spans)
         wanted = comparing(plan)
         can_compare = not wanted.is_empty and not any(each.error for each in counts)
@@ -42,7 +43,7 @@ class Shadowing:
                 name=other.name,
                 snapshot=look.state.snapshot,
                 plan=plan,
-                patterns=other.compare(here, paths, wanted) if can_compare else (),
+                patterns=other.compare(here, paths, wanted) if can_compare else None,
                 other=counts,
                 payloads=other.has_payloads,
             )

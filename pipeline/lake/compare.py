@@ -111,12 +111,18 @@ class OtherFiles(OtherSide):
     def paths(self) -> tuple[str, ...]:
         return self._list()
 
+    def check_columns(self, paths: Sequence[str]) -> None:
+        from pipeline.lake.other_rows import check_columns
+
+        for path in paths[:1]:
+            check_columns(path, self._spec(), self._rows.columns)
+
     @property
     def has_payloads(self) -> bool:
         return self._rows.columns.data is not None
 
     def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        answers = self._run(len(paths), _counter(tuple(paths), self._there(), tuple(spans)))
+        answers = self._run(len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)))
         return tuple(sorted((each for a in answers for each in decode_counts(a)), key=lambda c: c.path))
 
     def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
@@ -143,12 +149,14 @@ def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
     return read
 
 
-def _counter(paths: Sequence[str], spec: SideSpec, spans: Sequence[ShardSpans]) -> Callable[[int], bytes]:
+def _counter(
+    paths: Sequence[str], spec: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
+) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from pipeline.lake.compare_task import count_other
         from pipeline.lake.stage_codec import encode_counts
 
-        return encode_counts((count_other(paths[number], spec, spans),))
+        return encode_counts((count_other(paths[number], spec, rows, spans),))
 
     return work
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,13 +77,13 @@ def _pieces(path: str, spec: SideSpec) -> Iterator[pa.Table]:
             yield piece
 
 
-def count_other(path: str, spec: SideSpec, spans: Sequence[ShardSpans]) -> FileCount:
-    """The rows of a file of another consumer. Its payloads aren't read."""
+def count_other(
+    path: str, staging: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
+) -> FileCount:
+    """The rows of a file of another consumer. Its payloads aren't read, but their column has to be there."""
     counter, file = counter_of(spans), LiveFile(path, None, 0, 0)
-    other = spec.other
-    rows = None if other is None else replace(other, columns=replace(other.columns, data=None))
     try:
-        for piece in _pieces(path, replace(spec, other=rows)):
+        for piece in rows_at(path, staging, rows, payload=False):
             counter.add(piece)
     except FileNotFoundError:
         return FileCount(path, None, 0, error="the file is gone")

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pipeline.lake.parse_write import own_columns
+from pipeline.lake.value_limit import BYTES_AT_ONCE, TooManyValues, too_many
 
 _ROWS = 1000
-_BYTES = 1024 * 1024
-"""Rows and bytes of payloads that are decoded at once: as Python's values they take many times as much."""
+"""Rows that are decoded at once. Their bytes and values are limited, too: as Python's values they take many times the payloads' bytes."""
 _NO_PAYLOAD = "the record has no payload"
 
-Decode = Callable[[bytes], dict[str, Any]]
+Decode = Callable[[bytes], tuple[dict[str, Any], float]]
+"""From a payload to its row, and to the payload's share of what may be decoded at once."""
 
 
 class CantDecode(Exception):
@@ -29,11 +30,15 @@ class CantDecode(Exception):
 class Decoder(Protocol):
     """How payloads of one format are decoded. It can be pickled."""
 
+    @property
+    def most_values(self) -> int:
+        """The most values that one payload may make."""
+
     def columns(self) -> list[tuple[str, Any]]:
         """The columns with their types, as Spark writes them in JSON. Raises BadSetting."""
 
     def reading(self) -> Decode:
-        """A function that raises CantDecode, or any error of the format's library."""
+        """A function that raises CantDecode, TooManyValues, or any error of the format's library."""
 
 
 def decoded(
@@ -43,52 +48,80 @@ def decoded(
     decode = decoder.reading()
     row_type = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
     for batch in batches:
-        for few in _few(batch):
-            yield _decoded(few, decode, row_type)
+        start = 0
+        # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
+        for rows, reasons in _parts(batch, decode, decoder.most_values):
+            yield _with_rows(batch.slice(start, len(reasons)), rows, reasons, row_type)
+            start += len(reasons)
+            del rows
 
 
-def _few(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = max(1, min(_ROWS, batch.num_rows * _BYTES // max(1, batch["data"].nbytes)))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+_Rows = list[dict[str, Any] | None]
+_Reasons = list[str | None]
 
 
-def _decoded(batch: pa.RecordBatch, decode: Decode, row_type: pa.StructType) -> pa.RecordBatch:
-    payloads: list[bytes | None] = batch["data"].to_pylist()
-    reasons: list[str | None] = batch["decode_error"].to_pylist()
-    rows: list[dict[str, Any] | None] = [None] * len(payloads)
-    for place, payload in enumerate(payloads):
-        if reasons[place] is None:
-            rows[place], reasons[place] = _tried(decode, payload)
+def _parts(batch: pa.RecordBatch, decode: Decode, most: int) -> Iterator[tuple[_Rows, _Reasons]]:
+    """`most`: the most values of a payload."""
+    share = 0.0
+    rows: _Rows = []
+    reasons: _Reasons = []
+    for payload, error in zip(_payloads(batch), batch["decode_error"].to_pylist(), strict=True):
+        row, reason, its = (None, error, 0.0) if error is not None else _tried(decode, payload, most)
+        rows.append(row)
+        reasons.append(reason)
+        share += its
+        if share >= 1 or len(rows) >= _ROWS:
+            yield rows, reasons
+            share, rows, reasons = 0.0, [], []
+    if rows:
+        yield rows, reasons
+
+
+def _payloads(batch: pa.RecordBatch) -> Iterator[bytes | None]:
+    at_once = max(1, min(_ROWS, batch.num_rows * BYTES_AT_ONCE // max(1, batch["data"].nbytes)))
+    for start in range(0, batch.num_rows, at_once):
+        yield from batch["data"].slice(start, at_once).to_pylist()
+
+
+def _with_rows(
+    batch: pa.RecordBatch, rows: _Rows, reasons: _Reasons, row_type: pa.StructType
+) -> pa.RecordBatch:
     array = _array(rows, reasons, row_type)
-    landed: list[bytes | None] = batch["landed"].to_pylist()
-    aside = [
-        None if reason is None else payload if was is None else was
-        for reason, payload, was in zip(reasons, payloads, landed, strict=True)
-    ]
+    aside = [None if reason is None else _as_landed(batch, place) for place, reason in enumerate(reasons)]
     return pa.RecordBatch.from_arrays(
         [batch["record"], array, pa.array(reasons, pa.string()), pa.array(aside, pa.binary())],
         names=["record", "row", "reason", "data"],
     )
 
 
-def _tried(decode: Decode, payload: bytes | None) -> tuple[dict[str, Any] | None, str | None]:
+def _as_landed(batch: pa.RecordBatch, place: int) -> bytes | None:
+    landed: bytes | None = batch["landed"][place].as_py()
+    payload: bytes | None = batch["data"][place].as_py()
+    return payload if landed is None else landed
+
+
+def _tried(
+    decode: Decode, payload: bytes | None, most: int
+) -> tuple[dict[str, Any] | None, str | None, float]:
     if payload is None:
-        return None, _NO_PAYLOAD
+        return None, _NO_PAYLOAD, 0
     try:
-        return decode(payload), None
+        row, share = decode(payload)
     except MemoryError:
         raise
+    except TooManyValues:
+        reason = too_many(most)
     except CantDecode as error:
-        return None, str(error)
+        reason = str(error)
     # Whatever a library raises on hostile bytes: the payload goes to quarantine, and the others of the task land.
     except Exception as error:  # noqa: BLE001
-        return None, f"the payload doesn't fit the schema: {_words(error)}"
+        reason = f"the payload doesn't fit the schema: {_words(error)}"
+    else:
+        return row, None, share
+    return None, reason, len(payload) / BYTES_AT_ONCE
 
 
-def _array(
-    rows: list[dict[str, Any] | None], reasons: list[str | None], row_type: pa.StructType
-) -> pa.Array[Any]:
+def _array(rows: _Rows, reasons: _Reasons, row_type: pa.StructType) -> pa.Array[Any]:
     """The rows as Arrow's. A value that a column can't hold gives its row a reason."""
     try:
         return pa.array(rows, row_type)

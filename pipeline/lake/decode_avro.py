@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadSetting
+from pipeline.lake.avro_values import AvroValues, contains_itself
 from pipeline.lake.decode import CantDecode, Decode
 from pipeline.lake.registry_header import Header, NoHeader
+from pipeline.settings.parse_block import MOST_VALUES
 
 _MARKER = b"\xc3\x01"
 """Begins a single object; the schema's fingerprint follows."""
@@ -45,6 +47,7 @@ class AvroDecoder:
     schema: str
     """In JSON."""
     is_single_object: bool
+    most_values: int = MOST_VALUES
 
     def columns(self) -> list[tuple[str, Any]]:
         with _refusing(f"the Avro schema of the target {self.target} can't become columns"):
@@ -57,21 +60,22 @@ class AvroDecoder:
         from fastavro import schemaless_reader
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-        schema, _ = _parsed(self.schema)
+        schema, named = _parsed(self.schema)
+        share = AvroValues(schema, named).limit(self.most_values).share
         header = b""
         if self.is_single_object:
             canonical = to_parsing_canonical_form(json.loads(self.schema))
             header = _MARKER + bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
 
-        def decode(payload: bytes) -> dict[str, Any]:
+        def decode(payload: bytes) -> tuple[dict[str, Any], float]:
             if not payload.startswith(header):
                 raise CantDecode(_why_other(payload, header))
-            stream = BytesIO(payload)
-            stream.seek(len(header))
+            content = payload[len(header) :]
+            its, stream = share(content), BytesIO(content)
             found: dict[str, Any] = schemaless_reader(stream, schema, None)  # type: ignore[assignment] # the schema is a record
-            if stream.tell() != len(payload):
-                raise CantDecode(f"{len(payload) - stream.tell()} bytes follow the Avro record")
-            return found
+            if stream.tell() != len(content):
+                raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
+            return found, its
 
         return decode
 
@@ -86,6 +90,10 @@ class RegistryAvroDecoder:
     writers: Mapping[str, str]
     """Id -> schema in JSON, as the registry has it."""
 
+    @property
+    def most_values(self) -> int:
+        return self.reader.most_values
+
     def columns(self) -> list[tuple[str, Any]]:
         for schema_id, text in self.writers.items():
             with _refusing(
@@ -95,10 +103,16 @@ class RegistryAvroDecoder:
         return self.reader.columns()
 
     def reading(self) -> Decode:
-        reader, _ = _parsed(self.reader.schema)
-        writers: dict[str, Callable[[BytesIO], dict[str, Any]]] = {}
+        reader, known = _parsed(self.reader.schema)
+        writers: dict[str, tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]] = {}
 
-        def decode(payload: bytes) -> dict[str, Any]:
+        def writer_of(schema_id: str) -> tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]:
+            schema, named = _parsed(self.writers[schema_id])
+            return _resolving(schema, named, reader), AvroValues(schema, named, known).limit(
+                self.most_values
+            ).share
+
+        def decode(payload: bytes) -> tuple[dict[str, Any], float]:
             try:
                 schema_id, content = self.header(payload)
             except NoHeader as error:
@@ -108,12 +122,13 @@ class RegistryAvroDecoder:
                     f"the payload was written by schema {schema_id}, which isn't in the folder `schemas`"
                 )
             if schema_id not in writers:
-                writers[schema_id] = _resolving(*_parsed(self.writers[schema_id]), reader)
-            stream = BytesIO(content)
-            found = writers[schema_id](stream)
+                writers[schema_id] = writer_of(schema_id)
+            read, share = writers[schema_id]
+            its, stream = share(content), BytesIO(content)
+            found = read(stream)
             if stream.tell() != len(content):
                 raise CantDecode(f"{len(content) - stream.tell()} bytes follow the Avro record")
-            return found
+            return found, its
 
         return decode
 
@@ -147,7 +162,7 @@ def _resolving(writer: Any, named: Mapping[str, Any], reader: Any) -> Callable[[
     from fastavro import schemaless_reader
     from fastavro._read_py import schemaless_reader as bounded_reader
 
-    if not _contains_itself(writer, named):
+    if not contains_itself(writer, named):
         return lambda stream: schemaless_reader(stream, writer, reader)  # type: ignore[return-value] # see columns
 
     # The reader in C calls itself for each level without a limit: a payload of a few kilobytes would end the process.
@@ -160,21 +175,6 @@ def _resolving(writer: Any, named: Mapping[str, Any], reader: Any) -> Callable[[
             ) from None
 
     return read
-
-
-def _contains_itself(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
-    """`above`: the names of the types around this one."""
-    match schema:
-        case str() if schema in named:
-            return schema in above or _contains_itself(named[schema], named, above)
-        case list():
-            return any(_contains_itself(each, named, above) for each in schema)
-        case {"type": "record", "name": name, "fields": fields}:
-            return any(_contains_itself(each["type"], named, (*above, name)) for each in fields)
-        case {"items": inner} | {"values": inner} | {"type": dict() | list() as inner}:
-            return _contains_itself(inner, named, above)
-        case _:
-            return False
 
 
 def _check_writer(schema: Any, named: Mapping[str, Any]) -> None:

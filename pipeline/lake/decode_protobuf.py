@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import BadSetting
 from pipeline.lake.decode import CantDecode, Decode
+from pipeline.lake.protobuf_values import limit_of
 from pipeline.lake.registry_header import NoHeader, message_index, of_confluent
+from pipeline.settings.parse_block import MOST_VALUES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -34,6 +36,7 @@ class ProtobufDecoder:
     """The message's full name."""
     is_confluent: bool = False
     """Whether Confluent's header comes before the message."""
+    most_values: int = MOST_VALUES
 
     def columns(self) -> list[tuple[str, Any]]:
         try:
@@ -51,15 +54,17 @@ class ProtobufDecoder:
         descriptor = self._descriptor()
         parse = GetMessageClass(descriptor).FromString
         row = _struct_of(descriptor)
+        share = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).share
 
-        def decode(payload: bytes) -> dict[str, Any]:
-            return row(parse(payload))
+        def decode(payload: bytes) -> tuple[dict[str, Any], float]:
+            its = share(payload)
+            return row(parse(payload)), its
 
         if not self.is_confluent:
             return decode
         own = _indexes(descriptor)
 
-        def decode_after_header(payload: bytes) -> dict[str, Any]:
+        def decode_after_header(payload: bytes) -> tuple[dict[str, Any], float]:
             try:
                 schema, content = of_confluent(payload)
                 index, content = message_index(content)

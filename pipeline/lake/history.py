@@ -11,6 +11,7 @@ from pipeline.errors import MetadataLost
 from pipeline.lake.catalog import asking
 from pipeline.lake.metadata_files import read_metadata
 from pipeline.lake.position_chain import Known, Link, ancestors
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 
 def head_of(table: Table) -> int | None:
@@ -53,9 +54,9 @@ def older_metadata(table: Table) -> Iterator[TableMetadata]:
         yield metadata
 
 
-def main_of(table: Table) -> Iterator[Link]:
+def main_of(table: Table, remedy: Remedy = OF_THE_LAKE_TABLE) -> Iterator[Link]:
     """Main's snapshots, newest first, also expired ones that an older metadata file in the log still describes.
 
     Raises ChainBroken where the walk ends before the table's first snapshot.
     """
-    return ancestors(head_of(table), links_of(table.metadata), older(table))
+    return ancestors(head_of(table), links_of(table.metadata), older(table), remedy)

@@ -46,6 +46,7 @@ from pipeline.lake.live_files import found_in
 from pipeline.lake.metadata_files import finding_metadata
 from pipeline.lake.never_ours import check_never_ours
 from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 from pipeline.lake.schema import (
     RECORDS,
     TableLayout,
@@ -110,7 +111,7 @@ class IcebergTable(LakeTable):
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
-        self.states = StateFiles(state, own_io, kept or KeptStates())
+        self.states = StateFiles(state, own_io, kept or KeptStates(), self.remedy)
         self._private = private
         self._aggregates = aggregates
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
@@ -118,6 +119,11 @@ class IcebergTable(LakeTable):
         self._writer = writer
         self._date_of_aws = date_of_aws
         self._last: LastCommit | None = None
+
+    @property
+    def remedy(self) -> Remedy:
+        """What a person does where the positions can't be found."""
+        return OF_THE_LAKE_TABLE
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -165,7 +171,7 @@ class IcebergTable(LakeTable):
 
         Raises ChainBroken where the walk ends before the table's first snapshot.
         """
-        return main_of(self.open())
+        return main_of(self.open(), self.remedy)
 
     def staging_spec(self) -> StagingSpec:
         table = self.open()
@@ -296,11 +302,11 @@ class IcebergTable(LakeTable):
         table = self.open()
         head, current = head_of(table), links_of(table.metadata)
         reads, foreign = _Reads(older(table)), list[Link]()
-        found = nearest_ours(head, current, reads, passed=foreign)
+        found = nearest_ours(head, current, reads, passed=foreign, remedy=self.remedy)
         shape = Shape(len(current), len(foreign), is_cut=reads.any)
         if found is None:
             with asking(f"the storage of {self.identifier}"):
-                check_never_ours(table, current)
+                check_never_ours(table, current, self.remedy)
             return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
         with asking(f"the state of {self.identifier}"):
             carried = state_in(found.summary, self.states)

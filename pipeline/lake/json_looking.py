@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.core.json_columns import Fact, Limits, Struct, counted_facts, facts_of
 from pipeline.lake.json_text import object_in
@@ -18,7 +19,8 @@ def facts_in(batches: Iterable[pa.RecordBatch], columns: Struct, limits: Limits)
 
 def _payloads(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
     for batch in batches:
-        for data, error in zip(batch["data"], batch["decode_error"], strict=True):
+        errors = pc.coalesce(batch["decode_error"], batch["json_error"])
+        for data, error in zip(batch["data"], errors, strict=True):
             found = object_in(data.as_py()) if error.as_py() is None else None
             if found is not None:
                 yield found

@@ -4,11 +4,15 @@ CPU than a second look by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+
+from pipeline.core.json_columns import Judge
+from pipeline.lake.json_values import JsonValues
+from pipeline.lake.value_limit import too_many
 
 NO_TEXT = "the payload isn't text in UTF-8"
 NO_OBJECT = "the payload isn't one JSON object that fits the schema"
@@ -18,14 +22,30 @@ _whole = msgspec.json.Decoder(msgspec.Raw)
 """Walks through a value, and makes no Python object of its parts."""
 
 
-WhyNot = Callable[[Mapping[str, Any]], str | None]
-"""Why a payload doesn't fit the columns."""
+@dataclass(frozen=True, slots=True)
+class JsonRules:
+    """What JSON payloads are judged by. It can be pickled."""
+
+    values: JsonValues
+    judge: Judge | None = None
+    """By the table's columns, where payloads make them."""
+
+    def why_not(self, payload: Any) -> str | None:
+        """Why a payload isn't JSON, or may not become a row."""
+        if why := why_no_json(payload):
+            return why
+        if self.values.are_too_many(payload):
+            return too_many(self.values.most)
+        if self.judge is None:
+            return None
+        content = object_in(payload)
+        return NO_OBJECT if content is None else self.judge.why_not(content)
 
 
-def with_json_errors(rows: pa.Table, why_not: WhyNot | None = None) -> pa.Table:
-    """The rows with a column that tells why `data` isn't JSON, or why `why_not` refuses it; null where nothing is wrong."""
+def with_json_errors(rows: pa.Table, rules: JsonRules) -> pa.Table:
+    """The rows with a column that tells why `data` isn't JSON, or why it may not become a row; null where nothing is wrong."""
     reasons = [
-        why_no_json(payload) if why_not is None else _why_refused(payload, why_not)
+        rules.why_not(payload)
         for start in range(0, rows.num_rows, _FEW)
         for payload in rows["data"].slice(start, _FEW).to_pylist()
     ]
@@ -44,11 +64,6 @@ def why_no_json(payload: Any) -> str | None:
     except (msgspec.DecodeError, RecursionError):
         return NO_OBJECT
     return None
-
-
-def _why_refused(payload: Any, why_not: WhyNot) -> str | None:
-    content = object_in(payload)
-    return why_no_json(payload) or NO_OBJECT if content is None else why_not(content)
 
 
 def object_in(payload: Any) -> dict[str, Any] | None:

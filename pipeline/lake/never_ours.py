@@ -8,23 +8,22 @@ from pyiceberg.table import Table
 from pipeline.errors import ChainBroken
 from pipeline.lake.append import MARK, TAG
 from pipeline.lake.position_chain import Known
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 
-def check_never_ours(table: Table, current: Known) -> None:
+def check_never_ours(table: Table, current: Known, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:
     """Raise ChainBroken where Headrace has landed in this table before, or where the table has records that came without
     positions: a copy that another engine made of Headrace's table looks like this."""
     name = ".".join(table.name())
     if (trace := _trace(table, current)) is not None:
         raise ChainBroken(
             f"no snapshot in the history of {name} has positions, yet {trace} shows that "
-            "Headrace landed here before: the table was rolled back or replaced. Nothing was committed; run "
-            "`headrace repair`, which takes the positions from the rows"
+            f"Headrace landed here before: the table was rolled back or replaced. Nothing was committed; {remedy.way}"
         )
     if _has_rows(table):
         raise ChainBroken(
-            f"the lake table {name} has records, but no snapshot in its history has positions: another tool copied the table, "
-            "replaced it, or wrote into it before Headrace did. Nothing was committed, so that no record lands twice; run "
-            "`headrace repair`, which takes the positions from the rows"
+            f"the table {name} has records, but no snapshot in its history has positions: another tool copied the table, "
+            f"replaced it, or wrote into it before Headrace did. Nothing was committed, so that no record lands twice; {remedy.way}"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv, fs
 
-from pipeline.core.shadow import ConsumerRows, PayloadForm
+from pipeline.core.shadow import ConsumerRows, OtherColumns, PayloadForm
 from pipeline.errors import BadSetting, WrongShape
 from pipeline.lake.stage_place import file_system
 from pipeline.lake_ports import StagingSpec
@@ -23,6 +23,7 @@ from pipeline.lake_ports import StagingSpec
 _PIECE = 64 * 1024
 """Rows that are in memory at once."""
 _JSON, _CSV, _PARQUET = (".jsonl", ".json", ".ndjson"), (".csv",), (".parquet",)
+_BYTES_OR_TEXT = {pa.binary(), pa.large_binary(), pa.string(), pa.large_string()}
 _PACKED = (".gz", ".zst", ".bz2")
 
 
@@ -58,15 +59,61 @@ def _kind(path: str) -> str | None:
     return None
 
 
-def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows) -> Iterator[pa.Table]:
-    """The rows with the columns that say which record a row is, and with the digest of the payload where that is compared."""
+def check_columns(path: str, spec: StagingSpec, columns: OtherColumns) -> None:
+    """Raise BadSetting where a file that can be read lacks a column that was named. JSON tells its columns in its first line."""
     files, inside = file_system(replace(spec, location=path, private=False))
-    columns = rows.columns
-    names = [each for each in (columns.shard, columns.number, columns.sub, columns.data) if each is not None]
-    read = {_JSON[0]: _of_json, _CSV[0]: _of_csv}.get(_kind(path) or "", _of_parquet)
+    look = {_JSON[0]: _names_in_json, _CSV[0]: _names_in_csv}.get(_kind(path) or "", _names_in_parquet)
     try:
-        for piece in read(files, inside, names):
-            yield _as_ours(piece, rows)
+        there = look(files, inside)
+    except (OSError, ValueError, RecursionError):
+        # What counts the rows of each file names this one.
+        return
+    if there is None:
+        return
+    for option, name in columns.named:
+        if name not in there:
+            raise BadSetting(
+                f"{option} is {name}, and {path} has no such column; it has {', '.join(sorted(there)) or 'none'}. Nothing was compared; name one of "
+                "these"
+            )
+
+
+def _names_in_json(files: fs.FileSystem, path: str) -> list[str] | None:
+    with files.open_input_stream(path) as stream:
+        first = next((line for line in _lines(stream) if line.strip()), None)
+    found = None if first is None else json.loads(first)
+    return list(found) if isinstance(found, dict) else None
+
+
+def _names_in_csv(files: fs.FileSystem, path: str) -> list[str]:
+    opened: Any = files.open_input_stream(path)
+    with opened as stream, csv.open_csv(stream) as batches:
+        return list(batches.schema.names)
+
+
+def _names_in_parquet(files: fs.FileSystem, path: str) -> list[str]:
+    with files.open_input_file(path) as source, pq.ParquetFile(source) as file:
+        return list(file.schema_arrow.names)
+
+
+def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows, *, payload: bool = True) -> Iterator[pa.Table]:
+    """The rows with the columns that say which record a row is, and with the digest of the payload where that is compared.
+
+    `payload`: whether the payload is read. Its column has to be there in each case.
+    """
+    files, inside = file_system(replace(spec, location=path, private=False))
+    named = [name for _, name in rows.columns.named]
+    wanted = rows if payload else replace(rows, columns=replace(rows.columns, data=None))
+    names = [name for _, name in wanted.columns.named]
+    kind = _kind(path)
+    read = {_JSON[0]: _of_json, _CSV[0]: _of_csv}.get(kind or "", _of_parquet)
+    try:
+        if kind == _CSV[0] and (missing := set(named) - set(_names_in_csv(files, inside))):
+            raise KeyError(min(missing))
+        if read is _of_parquet and rows.columns.data is not None:
+            _check_payloads(files, inside, rows.columns.data)
+        for piece in read(files, inside, names, named):
+            yield _as_ours(piece, wanted)
     except (KeyError, pa.ArrowKeyError) as error:
         raise WrongShape(f"{path} lacks a column that was named: {error}. Nothing was compared") from error
     except ValueError as error:
@@ -75,12 +122,19 @@ def rows_at(path: str, spec: StagingSpec, rows: ConsumerRows) -> Iterator[pa.Tab
         ) from error
 
 
-def _of_json(files: fs.FileSystem, path: str, names: list[str]) -> Iterator[Mapping[str, Any]]:
+# Each reader gets the names of the columns to read, and of all those that have to be there.
+
+
+def _of_json(
+    files: fs.FileSystem, path: str, names: Sequence[str], named: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
     with files.open_input_stream(path) as stream:
         lines = (line for line in _lines(stream) if line.strip())
         while some := list(islice(lines, _PIECE)):
             # Python's own reader: sequence numbers have more digits than the numbers of faster ones.
             rows = [json.loads(line) for line in some]
+            if missing := next((name for row in rows for name in named if name not in row), None):
+                raise KeyError(missing)
             yield {name: [_text(row[name]) for row in rows] for name in names}
 
 
@@ -96,20 +150,32 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _of_csv(files: fs.FileSystem, path: str, names: list[str]) -> Iterator[Mapping[str, Any]]:
-    kinds = csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()))
+def _of_csv(
+    files: fs.FileSystem, path: str, names: Sequence[str], _: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    kinds = csv.ConvertOptions(include_columns=list(names), column_types=dict.fromkeys(names, pa.string()))
     opened: Any = files.open_input_stream(path)
     with opened as stream, csv.open_csv(stream, convert_options=kinds) as batches:
         for batch in batches:
             yield {name: batch.column(name).to_pylist() for name in names}
 
 
-def _of_parquet(files: fs.FileSystem, path: str, names: list[str]) -> Iterator[Mapping[str, Any]]:
+def _of_parquet(
+    files: fs.FileSystem, path: str, names: Sequence[str], named: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
     with files.open_input_file(path) as source, pq.ParquetFile(source) as file:
-        if missing := [name for name in names if name not in file.schema_arrow.names]:
+        if missing := [name for name in named if name not in file.schema_arrow.names]:
             raise KeyError(missing[0])
-        for batch in file.iter_batches(_PIECE, columns=names):
+        for batch in file.iter_batches(_PIECE, columns=list(names)):
             yield {name: batch.column(name) for name in names}
+
+
+def _check_payloads(files: fs.FileSystem, path: str, name: str) -> None:
+    with files.open_input_file(path) as source, pq.ParquetFile(source) as file:
+        schema = file.schema_arrow
+    kind = schema.field(name).type if name in schema.names else None
+    if kind is not None and kind not in _BYTES_OR_TEXT:
+        raise ValueError(f"the column {name} has values of the type {kind}, and payloads are bytes or texts")
 
 
 def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:

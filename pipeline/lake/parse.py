@@ -8,7 +8,7 @@ Files are read and written by Python tasks, as everywhere in Headrace: the JVM n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,8 @@ from pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
 from pipeline.lake.duplicates_task import key_columns, small_columns
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.inflate import Inflation
+from pipeline.lake.json_text import JsonRules
+from pipeline.lake.json_values import JsonValues
 from pipeline.lake.parse_frame import Frames, columns_of
 from pipeline.lake.parse_read import ROWS_DDL
 from pipeline.lake.parse_write import WriteSpec
@@ -83,7 +85,7 @@ class SparkParser(Parser, Inferrer):
         if self.frames.settings.columns is not ColumnsFrom.GIVEN:
             return self._by_payloads(session, plan, wishes, schema, comparison)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        read = partial(self._read, session, plan)
+        read = partial(self._read, session, plan, json=self._json(_named(schema)))
         rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
         columns, number = self.table.with_columns(columns_of(schema))
         if not plan.units:
@@ -114,10 +116,11 @@ class SparkParser(Parser, Inferrer):
         if not plan.units:
             return Parsed(), number
         judge = Judge(own.columns, limits, is_whole=not freezes)
+        json = self._json(own.spark, judge)
         whole = spark_of(Struct())
         fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in own.spark]
         rows = self.frames.rows(
-            partial(self._read, session, plan, judge=judge),
+            partial(self._read, session, plan, json=json),
             StructType.fromJson({**whole, "fields": fields}),
             has_malformed=bool(plan.malformed),
         )
@@ -137,11 +140,13 @@ class SparkParser(Parser, Inferrer):
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
         """What the payloads of the wave that the filter lets through have beyond these columns."""
         looking = _looking(columns, self.frames.limits)
+        kinds = spark_of(columns)["fields"]
+        json = self._json([(each["name"], each["type"]) for each in kinds])
         if self.frames.settings.filter:
-            chosen = self.frames.chosen(self._read(session, plan, None))
+            chosen = self.frames.chosen(self._read(session, plan, None, json))
             reports = chosen.mapInArrow(looking, _REPORT)
         else:
-            tasks, reading = self._reading(plan, None)
+            tasks, reading = self._reading(plan, None, json)
             reports = _numbers(session, tasks).mapInArrow(_both(reading, looking), _REPORT)
         told: list[Any] = reports.toArrow().column(0).to_pylist()
         return sum(map(decode_facts, told), Counter())
@@ -205,16 +210,16 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        judge: Judge | None = None,
+        json: JsonRules | None = None,
     ) -> DataFrame:
-        tasks, reading = self._reading(plan, malformed, judge)
+        tasks, reading = self._reading(plan, malformed, json)
         return _numbers(session, tasks).mapInArrow(reading, ROWS_DDL)
 
     def _reading(
         self,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        judge: Judge | None = None,
+        json: JsonRules | None = None,
     ) -> tuple[int, _Task]:
         """How many tasks read the rows of the wave, and their work."""
         units = packed(plan.units, cores=self.tasks)
@@ -224,9 +229,15 @@ class SparkParser(Parser, Inferrer):
             self.source.staging_spec(),
             malformed,
             self.frames.inflation,
-            judge,
-            is_json=self.frames.settings.format is ParseFormat.JSON,
+            json,
         )
+
+    def _json(self, columns: Iterable[tuple[str, Any]], judge: Judge | None = None) -> JsonRules | None:
+        """`columns`: names, and types as Spark writes them in JSON."""
+        settings = self.frames.settings
+        if settings.format is not ParseFormat.JSON:
+            return None
+        return JsonRules(JsonValues(tuple(columns), settings.most_values), judge)
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -242,7 +253,11 @@ class SparkParser(Parser, Inferrer):
 
 
 def _struct_of(schema: StructType) -> Struct:
-    return struct_of((each["name"], each["type"]) for each in schema.jsonValue()["fields"])
+    return struct_of(_named(schema))
+
+
+def _named(schema: StructType) -> list[tuple[str, Any]]:
+    return [(each["name"], each["type"]) for each in schema.jsonValue()["fields"]]
 
 
 def _tasks_for(plan: WavePlan, comparison: Comparison, *, cores: int) -> int:
@@ -299,9 +314,7 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
-    judge: Judge | None,
-    *,
-    is_json: bool,
+    json: JsonRules | None,
 ) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
 
@@ -317,8 +330,7 @@ def _reading(
                     spec,
                     malformed=malformed,
                     inflation=inflation,
-                    is_json=is_json,
-                    judge=judge,
+                    json=json,
                 )
 
     return read

@@ -41,6 +41,7 @@ def code_of(target: ParseSettings) -> str:
         target.most_columns,
         target.compression,
         target.inflated,
+        target.most_values,
         target.message,
         target.filter,
         target.stream,

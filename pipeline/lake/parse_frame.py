@@ -142,18 +142,22 @@ class Frames:
         match target.format:
             case ParseFormat.AVRO | ParseFormat.AVRO_SINGLE_OBJECT:
                 is_single = target.format is ParseFormat.AVRO_SINGLE_OBJECT
-                return AvroDecoder(target.name, target.schema, is_single)
+                return AvroDecoder(target.name, target.schema, is_single, target.most_values)
             case ParseFormat.AVRO_CONFLUENT | ParseFormat.AVRO_GLUE:
                 is_glue = target.format is ParseFormat.AVRO_GLUE
                 return RegistryAvroDecoder(
-                    AvroDecoder(target.name, target.schema, is_single_object=False),
+                    AvroDecoder(
+                        target.name, target.schema, is_single_object=False, most_values=target.most_values
+                    ),
                     partial(of_glue, inflation=self._limits_of_inflation) if is_glue else of_confluent,
                     # Read for each wave: a schema that came into the folder is known from then on.
                     schemas_in(target.schemas or "", target.name),
                 )
             case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
                 is_confluent = target.format is ParseFormat.PROTOBUF_CONFLUENT
-                return ProtobufDecoder(target.name, target.schema, target.message or "", is_confluent)
+                return ProtobufDecoder(
+                    target.name, target.schema, target.message or "", is_confluent, target.most_values
+                )
             case ParseFormat.JSON | ParseFormat.CALLABLE:
                 return None
 

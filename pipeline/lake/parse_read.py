@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.json_columns import Judge
 from pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
 from pipeline.core.stream import ShardKey
 from pipeline.errors import WrongShape
 from pipeline.kcl.deaggregate import MAGIC
 from pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
 from pipeline.lake.inflate import Inflation, inflated
-from pipeline.lake.json_text import with_json_errors
+from pipeline.lake.json_text import JsonRules, with_json_errors
 from pipeline.lake.sort_key import sort_keys
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake_ports import StagingSpec
@@ -225,11 +224,10 @@ def read_units(
     *,
     malformed: bool | None = None,
     inflation: Inflation | None = None,
-    is_json: bool = False,
-    judge: Judge | None = None,
+    json: JsonRules | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
-    inflated. `judge`: judges JSON payloads by the table's columns."""
+    inflated. `json`: what payloads are judged by, where they are JSON."""
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:
@@ -239,19 +237,16 @@ def read_units(
             # Inflating puts its own errors into `decode_error`, and a record that couldn't be inflated is parsed anew by a redrive.
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
-            for few in _prepared(numbered, inflation, judge, is_json=is_json):
+            for few in _prepared(numbered, inflation, json):
                 yield from _batches(
                     few if malformed is None else few.filter(_has_error(few, is_so=malformed))
                 )
 
 
-def _prepared(
-    rows: pa.Table, inflation: Inflation | None, judge: Judge | None, *, is_json: bool
-) -> Iterator[pa.Table]:
-    why_not = judge.why_not if judge else None
+def _prepared(rows: pa.Table, inflation: Inflation | None, json: JsonRules | None) -> Iterator[pa.Table]:
     for few in inflated(rows, inflation):
         unasked = pa.nulls(few.num_rows, pa.string())
-        yield with_json_errors(few, why_not) if is_json else few.append_column("json_error", unasked)
+        yield with_json_errors(few, json) if json else few.append_column("json_error", unasked)
 
 
 def _has_error(rows: pa.Table, *, is_so: bool) -> Any:

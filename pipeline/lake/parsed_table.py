@@ -26,6 +26,7 @@ from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.live_files import ManifestReader
 from pipeline.lake.quarantine_exchange import exchange
+from pipeline.lake.remedy import Remedy, of_typed
 from pipeline.lake.schema import Columns, TableLayout
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.spark_types import Promotion, has_more_fields, iceberg_type, promotions, spark_type
@@ -51,6 +52,10 @@ _COLUMNS, _FROZEN = "headrace.columns", "frozen"
 """Table property: the columns were inferred from payloads, and stay as they are (`columns: inferred`)."""
 
 
+_QUARANTINE = "_quarantine"
+"""The end of the quarantine table's name; the rest is the typed table's."""
+
+
 class _Parsed(IcebergTable):
     def pages(self) -> Iterator[LedgerPage]:
         for link in self.history():
@@ -62,6 +67,10 @@ class _Parsed(IcebergTable):
 
 class IcebergTyped(_Parsed):
     layout: ClassVar[TableLayout] = TableLayout(_PROVENANCE, no_bounds=())
+
+    @property
+    def remedy(self) -> Remedy:
+        return of_typed(self.identifier, typed=self.identifier, quarantine=f"{self.identifier}{_QUARANTINE}")
 
     def with_columns(
         self, wanted: Sequence[tuple[str, IcebergType]], *, may_have_more: bool = False
@@ -203,6 +212,11 @@ class IcebergQuarantine(_Parsed):
         ),
         no_bounds=("partition_key", "explicit_hash_key", "data", "decode_error", "reason"),
     )
+
+    @property
+    def remedy(self) -> Remedy:
+        typed = self.identifier.removesuffix(_QUARANTINE)
+        return of_typed(self.identifier, typed=typed, quarantine=self.identifier)
 
     def file_schema(self) -> pa.Schema:
         return _file_schema(self.open(), [name for name, _, _ in self.layout.columns])

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import ChainBroken
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 POSITIONS = "headrace.positions"
 STATE = "headrace.state"
@@ -56,7 +57,9 @@ class Link:
 Known = Mapping[int, Link]
 
 
-def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Iterator[Link]:
+def ancestors(
+    head: int | None, current: Known, older: Iterator[Known], remedy: Remedy = OF_THE_LAKE_TABLE
+) -> Iterator[Link]:
     """Snapshots from the head to the table's first. `older` yields the snapshots of earlier metadata files, newest file
     first; a file is read only where a snapshot or a parent is missing.
 
@@ -73,7 +76,7 @@ def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Itera
         nonlocal oldest
         found = next(older, None)
         if found is None:
-            raise _lost(at)
+            raise _lost(at, remedy)
         oldest = found
         for each, link in found.items():
             # Newer files are read first and may lack a parent that expiry has removed: an older file completes it.
@@ -92,17 +95,21 @@ def ancestors(head: int | None, current: Known, older: Iterator[Known]) -> Itera
 
 
 def nearest_ours(
-    head: int | None, current: Known, older: Iterator[Known], *, passed: list[Link] | None = None
+    head: int | None,
+    current: Known,
+    older: Iterator[Known],
+    *,
+    passed: list[Link] | None = None,
+    remedy: Remedy = OF_THE_LAKE_TABLE,
 ) -> Link | None:
     """The snapshot whose positions are the table's; None where no snapshot of main has positions. `passed` gets the snapshots of
     other engines above it."""
-    for link in ancestors(head, current, older):
+    for link in ancestors(head, current, older, remedy):
         # Checked before `ours`: whatever its summary holds, a cherry-pick's positions may not be those of main.
         if link.picked:
             raise ChainBroken(
-                f"snapshot {link.snapshot} of the lake table is a cherry-pick: it may have brought landed rows without "
-                "their positions. Nothing is committed from now on, so that no record is landed twice; run "
-                "`headrace repair`, which takes the positions from the rows"
+                f"snapshot {link.snapshot} of {remedy.table} is a cherry-pick: it may have brought rows without their positions. Nothing "
+                f"is committed from now on, so that no row is there twice; {remedy.way}"
             )
         if link.ours:
             return link
@@ -126,9 +133,9 @@ def landed(
     return None
 
 
-def _lost(at: int) -> ChainBroken:
+def _lost(at: int, remedy: Remedy) -> ChainBroken:
     return ChainBroken(
-        f"the lake table's history is broken at snapshot {at}: neither the current metadata nor an older metadata "
+        f"the history of {remedy.table} is broken at snapshot {at}: neither the current metadata nor an older metadata "
         "file in its log names the snapshot's parent, so earlier positions can't be found. Nothing was "
-        "committed; run `headrace repair`, which takes the positions from the rows"
+        f"committed; {remedy.way}"
     )

@@ -24,6 +24,7 @@ from pipeline.core.ledger_codec import read_full
 from pipeline.core.state_delta import FullState, TiedState
 from pipeline.errors import ChainBroken, WrongShape
 from pipeline.lake.position_chain import POSITIONS
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 # A name with a slash could lead out of the folder: summaries are written by others, too.
 _FILE = r"(?P<{0}>[^:/]+):(?P<{0}_hash>[0-9a-f]{{64}})"
@@ -106,6 +107,8 @@ class StateFiles:
     options: Mapping[str, str] = field(default_factory=dict)
     """The catalog's properties, which include endpoint and region of the file system."""
     kept: KeptStates = field(default_factory=KeptStates, compare=False)
+    remedy: Remedy = OF_THE_LAKE_TABLE
+    """For a file that is gone or damaged."""
 
     def write(self, values: Mapping[str, str], *, of: UUID) -> StateFile:
         """Store values in a new file. It is called before the commit whose summary names the file: a crash in between leaves an
@@ -137,12 +140,12 @@ class StateFiles:
                 body = source.read()
         except FileNotFoundError as error:
             raise ChainBroken(
-                f"the lake table's positions are in the file {path}, and the file is gone. Nothing was committed; put it "
-                "back from a backup, or run `headrace repair`, which takes the positions from the rows"
+                f"the positions of {self.remedy.table} are in the file {path}, and the file is gone. Nothing was committed; put it "
+                f"back from a backup, or {self.remedy.way}"
             ) from error
         if hashlib.sha256(body).hexdigest() != file.hash:
             raise ChainBroken(
                 f"the file {path} was changed after it was written: its hash differs from the one in the snapshot. Nothing was "
-                "committed; put the file back from a backup, or run `headrace repair`"
+                f"committed; put the file back from a backup, or {self.remedy.way}"
             )
         return body

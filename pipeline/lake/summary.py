@@ -115,8 +115,7 @@ def state_in(summary: Mapping[str, str], states: StateFiles) -> Carried:
     if state is None:
         raise ChainBroken(
             f"the positions in {', '.join(map(states.path, pointer.names))} aren't those that the table's ledgers lead to: their digest "
-            "differs from the one in the snapshot. Nothing was committed; run `headrace repair`, which takes the positions from the "
-            "rows, and report this as an error of Headrace"
+            f"differs from the one in the snapshot. Nothing was committed; {states.remedy.way}. Report this as an error of Headrace"
         )
     states.kept.keep(pointer, state)
     return Carried(state.positions, _through_in(own), Stored(state, pointer.full))

@@ -24,6 +24,7 @@ from pipeline.errors import CommitUnknown, Transient, Unknown, WrongShape
 from pipeline.lake.append import own_id, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.remedy import Remedy, of_window
 from pipeline.lake_ports import WindowStore
 
 _TRIES = 20
@@ -57,6 +58,14 @@ _PROPERTIES = {
 }
 
 
+class IcebergWindowCopy(IcebergTable):
+    """The own table of a window, with the records that were copied."""
+
+    @property
+    def remedy(self) -> Remedy:
+        return of_window(self.identifier)
+
+
 class IcebergWindows(WindowStore):
     def __init__(self, lake: IcebergTable) -> None:
         self.identifier = f"{lake.identifier}_windows"
@@ -65,16 +74,13 @@ class IcebergWindows(WindowStore):
     def all(self) -> tuple[KeptWindow, ...]:
         table = self._find()
         rows = [] if table is None else self._rows(table)
-        last = {row["window"]: row["entry"] for row in rows}
-        return tuple(
-            KeptWindow(
-                _read(row, self.identifier),
-                is_cancelled=last[row["window"]] == Word.CANCELLED,
-                is_done=last[row["window"]] == Word.DONE,
-            )
-            for row in rows
-            if row["entry"] == _CREATED
-        )
+        found = {
+            row["window"]: KeptWindow(_read(row, self.identifier)) for row in rows if row["entry"] == _CREATED
+        }
+        for row in rows:
+            if row["entry"] != _CREATED and row["window"] in found:
+                found[row["window"]] = found[row["window"]].after(row["entry"])
+        return tuple(found.values())
 
     def keep(self, window: ReplayWindow) -> None:
         manifest = msgspec.json.encode(window).decode()

@@ -32,10 +32,7 @@ class MemoryWindows(WindowStore):
         with self._lock:
             if window not in self._windows:
                 raise Unknown(f"there is no window {window!r}. Nothing was changed")
-            kept = self._windows[window].window
-            self._windows[window] = KeptWindow(
-                kept, is_cancelled=word is Word.CANCELLED, is_done=word is Word.DONE
-            )
+            self._windows[window] = self._windows[window].after(word)
 
 
 @dataclass(frozen=True, kw_only=True)

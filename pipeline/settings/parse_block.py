@@ -8,6 +8,8 @@ from datetime import timedelta
 from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from pipeline.settings.knob import knob
 
+MOST_VALUES = 1_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InflatedSettings:
@@ -76,6 +78,11 @@ class ParseSettings:
     inflated: InflatedSettings = knob(
         factory=InflatedSettings,
         doc="How far a compressed payload is inflated, so that none of a few bytes fills the memory.",
+    )
+    most_values: int = knob(
+        MOST_VALUES,
+        doc="A payload that makes more values goes to quarantine, before its values are made: each object, list, entry, text, number and null "
+        "counts, and each column of each object. Not with `format: callable`.",
     )
     callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
     message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")

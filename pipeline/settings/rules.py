@@ -390,6 +390,7 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
 _MOST_INFLATED = 256 * 1024 * 1024
 """A Spark task holds a few such payloads at once."""
 _MOST_RATIO = 1_000_000
+_MOST_VALUES = 100_000_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Dagster's rule for names."""
@@ -452,6 +453,8 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         value = getattr(target.inflated, limit)
         if not 0 < value <= most:
             yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
+    if not 0 < target.most_values <= _MOST_VALUES:
+        yield Broken(f"{key}.most_values", f"is {target.most_values}; allowed: 1 to {_MOST_VALUES}")
     yield from _unique(target, f"{key}.unique")
     if not 0 < target.stop_above <= 1:
         yield Broken(

@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from pipeline.cli import STOPPED, main
 from pipeline.lake import read
+from pipeline.local.endpoint import LocalAws
 from tests.lake.parsings import BAD, A, B, Bed, good
 
 pytestmark = [
@@ -122,3 +124,27 @@ def test_a_target_that_the_settings_dont_name_is_told(bed: Bed, capsys: pytest.C
     assert bed.parsed is not None
     assert main(["parse", "order"]) == STOPPED
     assert "no target 'order' under `parse`; they have orders, others" in capsys.readouterr().err
+    assert main(["lineage", "--target", "order"]) == STOPPED
+    assert "they have orders, others. Nothing was read" in capsys.readouterr().err
+
+
+def test_a_shard_that_isnt_there_is_told_also_of_a_target(
+    bed: Bed, capsys: pytest.CaptureFixture[str], aws: LocalAws, tmp_path: Path
+):
+    config = tmp_path / "headrace.yaml"
+    local = f'aws: {{region: {aws.region}, endpoint: "{aws.endpoint}"}}'
+    application = f"a-{uuid4().hex[:8]}"
+    text = config.read_text().replace("aws: {region: eu-west-1}", local)
+    config.write_text(text.replace("typed-orders", application))
+    assert main(["tables", "create"]) == 0
+    bed.land(A, {1: good(1)})
+    bed.catch_up()
+    bed.land(B, {2: good(2)})
+    capsys.readouterr()
+    assert main(["lineage", "--target", "orders", "--shard", A.shard_id]) == 0
+    assert A.shard_id in capsys.readouterr().out
+    # It has landed, and wasn't parsed yet.
+    assert main(["lineage", "--target", "orders", "--shard", B.shard_id]) == 0
+    assert capsys.readouterr().out == f"no range of records was parsed of {B.shard_id}\n"
+    assert main(["lineage", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
+    assert "there is no shard 'shardId-7'" in capsys.readouterr().err

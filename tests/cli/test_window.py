@@ -86,6 +86,15 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
     assert f"{A} after 1 up to 2, ended: 1 row" in shown
     assert main(["lineage", "--window", window]) == 0
     assert "2 rows in 3 ranges of 2 shards" in capsys.readouterr().out
+    cancelled = told(capsys, "cancel", window)
+    assert cancelled.startswith(
+        f"window {window} was done before, and is cancelled: what it has brought into "
+    )
+    assert "--resume` takes the cancelling back, and looks for rows of the window that" in cancelled
+    assert ", done, and cancelled since  (" in told(capsys, "list")
+    assert ", and done, and cancelled since\n" in told(capsys, "show", window)
+    assert f"{window}: nothing left to copy" in told(capsys, "run", window, "--resume")
+    assert ", done  (" in told(capsys, "list")
 
 
 def test_a_cancelled_window_is_gone_on_with_only_where_a_person_says_so(
@@ -121,6 +130,9 @@ def test_a_window_is_parsed_again_into_a_typed_table(
         capsys, "create", "--shard", A.shard_id, "--first", "2", "--last", "3", "--replace", "orders"
     ).splitlines()
     window = created[0].split()[1].rstrip(":")
+    assert created[1].endswith("about 1 s of CPU to read, and more to parse")
+    assert main(["lineage", "--window", window]) == 0
+    assert capsys.readouterr().out == f"no row of the window {window} was replaced yet\n"
     assert created[2] == (
         f"`headrace window run {window}` parses these records again, and replaces their rows in lake.orders and lake.orders_quarantine"
     )
@@ -190,6 +202,16 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("unpacked: ")
     assert f"taken apart for the window {window}; their rows are in the range" in lines[-1]
+    assert "s of CPU to look through and rewrite" in created
+    plain = told(capsys, "create", "--shard", A.shard_id, "--last", "1", "--unpack")[len("window ") :][:8]
+    assert main(["lineage", "--window", plain]) == 0
+    assert capsys.readouterr().out == f"no aggregate of the window {plain} was taken apart yet\n"
+    told(capsys, "run", plain)
+    assert main(["lineage", "--window", plain]) == 0
+    assert (
+        capsys.readouterr().out
+        == f"the window {plain} is done, and no aggregate was there to be taken apart\n"
+    )
     error = told(capsys, "create", "--run", "run", "--unpack", "--replace", "orders", code=STOPPED)
     assert "nothing was made. Take the aggregates apart first" in error
 
@@ -210,7 +232,7 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
         (["create", "--shard", "shardId-7"], "No window was made"),
         (
             ["create", "--shard", "shardId-000000000000", "--replace", "order"],
-            "no target 'order' under `parse`",
+            "no target 'order' under `parse`; they have orders. Nothing was made",
         ),
         (["show", "nobody"], "there is no window 'nobody'"),
         (["run", "nobody"], "there is no window 'nobody'"),

@@ -122,6 +122,17 @@ def test_what_the_lake_table_lacks_is_read_from_the_stream(scene: Scene, capsys:
     assert "2 rows copied, and 8 rows read from the stream that the lake table needn't have" in proved
 
 
+def test_a_window_for_which_nothing_is_read_from_the_stream_says_so(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+):
+    first, last = (str(number) for number in scene.landed[2:])
+    argv = ("create", "--shard", scene.key.shard_id, "--first", first, "--last", last)
+    assert "nothing of this window is read from the stream: the lake table lacks none of its records" in told(
+        capsys, *argv, "--from-stream"
+    )
+    assert "from the stream" not in told(capsys, *argv)
+
+
 def test_a_replacement_from_the_stream_is_refused(scene: Scene, capsys: pytest.CaptureFixture[str]):
     argv = ("create", "--shard", scene.key.shard_id, "--from-stream", "--replace", "orders")
     assert "nothing was made. Choose one" in told(capsys, *argv, code=STOPPED)

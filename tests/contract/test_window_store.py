@@ -34,7 +34,8 @@ def test_the_last_word_about_a_window_counts(windows: WindowStore):
         windows.say("w1", word, by="me")
         told.append([(each.is_cancelled, each.is_done) for each in windows.all()])
     neither = (False, False)
-    assert told == [[each, neither] for each in ((True, False), neither, (False, True), (True, False))]
+    # A window that was done stays known as that when it is cancelled.
+    assert told == [[each, neither] for each in ((True, False), neither, (False, True), (True, True))]
     with pytest.raises(Unknown, match="no window 'w3'"):
         windows.say("w3", Word.CANCELLED, by="me")
 

@@ -281,6 +281,8 @@ def test_the_cost_is_told_in_rows_bytes_and_time():
     assert a_window(part).cost() == (
         "1 shard of 1 stream, 3,600,000 rows, 36,000,000 bytes of Kinesis records, about 20 s of CPU to copy"
     )
+    assert replace(a_window(part), target="orders").cost().endswith("s of CPU to read, and more to parse")
+    assert replace(a_window(part), unpack=True).cost().endswith("s of CPU to look through and rewrite")
     large = a_window(replace(part, bytes=3_600_000_000, is_whole=False))
     assert "at most 3,600,000 rows" in large.cost()
     assert "about 100 s of CPU" in large.cost()

@@ -6,6 +6,7 @@ The SQL blocks need Spark 4.1: tests/engines/test_reading_by_spark.py runs them.
 import contextlib
 import io
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(nam
         with contextlib.redirect_stdout(told):
             exec(compile(code, f"docs/reading.md, block {number}", "exec"), names)
         assert told.getvalue() == expected, f"block {number}:\n{code}"
+
+
+def test_the_page_names_the_version_of_duckdb_that_runs_its_block() -> None:
+    (named,) = re.findall(r"with DuckDB (\S+);", PAGE)
+    packages = ("duckdb", "duckdb-extension-avro", "duckdb-extension-iceberg")
+    assert {version(each) for each in packages} == {named}
 
 
 def test_every_block_of_the_page_is_run_by_a_test() -> None:

@@ -1,6 +1,6 @@
 """Payloads through a decoder, as the writing tasks see them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +12,8 @@ from pipeline.lake.decode import Decoder, decoded
 from pipeline.lake.spark_types import iceberg_type
 
 
-def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str, Any]]:
-    """`row`, `reason` and `data` of each payload."""
+def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
+    """What is decoded at once, one after the other."""
     fields = [
         NestedField(number, name, iceberg_type(spark))
         for number, (name, spark) in enumerate(decoder.columns(), start=1)
@@ -26,8 +26,12 @@ def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str
         "decode_error": pa.array(nothing, pa.string()),
         "landed": pa.array(nothing, pa.binary()),
     }
-    batch = pa.record_batch(landed)
-    found = [row for part in decoded([batch], decoder, columns) for row in part.to_pylist()]
+    return decoded([pa.record_batch(landed)], decoder, columns)
+
+
+def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str, Any]]:
+    """`row`, `reason` and `data` of each payload."""
+    found = [row for part in parts_of(decoder, payloads) for row in part.to_pylist()]
     assert [row["record"] for row in found] == list(range(len(payloads)))
     assert all((row["row"] is None) == (row["reason"] is not None) for row in found)
     assert [row["data"] for row in found if row["reason"]] == [

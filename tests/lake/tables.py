@@ -203,14 +203,7 @@ class IcebergLake:
                     append.append_data_file(entry.data_file)
 
     def expire_all_but_the_head(self, *, forget: bool) -> None:
-        table = self.iceberg.open()
-        if "headrace" in table.refs():
-            table.manage_snapshots().remove_tag("headrace").commit()
-        table = self.iceberg.open()
-        table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
-        if forget:
-            for entry in self.iceberg.open().metadata.metadata_log:
-                Path(entry.metadata_file.removeprefix("file://")).unlink()
+        expire_all_but_the_head(self.iceberg, forget=forget)
 
 
 def rows_in_file(file: StagedFile) -> Iterable[tuple[ShardKey, int]]:
@@ -219,6 +212,17 @@ def rows_in_file(file: StagedFile) -> Iterable[tuple[ShardKey, int]]:
             ShardKey(StreamId(STREAM.arn, row["stream_epoch"]), row["shard_id"]),
             int(row["sequence_number"]),
         )
+
+
+def expire_all_but_the_head(of: IcebergTable, *, forget: bool) -> None:
+    table = of.open()
+    if "headrace" in table.refs():
+        table.manage_snapshots().remove_tag("headrace").commit()
+    table = of.open()
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    if forget:
+        for entry in of.open().metadata.metadata_log:
+            Path(entry.metadata_file.removeprefix("file://")).unlink()
 
 
 def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] | None = None) -> None:

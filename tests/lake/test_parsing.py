@@ -319,6 +319,18 @@ def test_a_typed_table_that_was_rolled_back_is_told(bed: Bed):
         bed.parsing().wave()
 
 
+def test_rows_that_are_set_aside_have_bounds_of_their_version_and_pyiceberg_warns_of_nothing(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+):
+    bed.land(A, {1: BAD, 2: good(2)})
+    bed.catch_up()
+    assert [each.getMessage() for each in caplog.records if each.name.startswith("pyiceberg")] == []
+    table = bed.quarantine().open()
+    number = table.schema().find_field("version").field_id
+    (task,) = table.scan().plan_files()
+    assert task.file.lower_bounds[number] == task.file.upper_bounds[number] == bed.settings.version.encode()
+
+
 def test_a_column_that_is_added_to_the_schema_is_added_to_the_table(bed: Bed):
     bed.land(A, {1: good(1)})
     bed.catch_up()

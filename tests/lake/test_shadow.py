@@ -114,6 +114,10 @@ def _parquet(there: Rows, folder: Path) -> None:
     (folder / "_SUCCESS").touch()
 
 
+def as_json_in(there: Rows, folder: Path) -> None:
+    as_json(there, folder / "theirs.jsonl")
+
+
 def _packed(there: Rows, folder: Path) -> None:
     text = "\n".join(map(json.dumps, there)).encode()
     (folder / "theirs.jsonl.gz").write_bytes(gzip.compress(text))
@@ -222,11 +226,50 @@ def test_nothing_in_common_is_not_equal(bed: Bed, tmp_path: Path):
 
 
 def test_a_file_without_a_column_or_that_isnt_json_is_named(bed: Bed, tmp_path: Path):
-    (told,) = wrong(of_rows(bed, [{"shard_id": A.shard_id}], tmp_path))
+    as_json(rows(), tmp_path / "good.jsonl")
+    shadow = of_rows(bed, [{"shard_id": A.shard_id}], tmp_path)
+    (told,) = wrong(shadow)
     assert "theirs.jsonl lacks a column that was named: 'sequence_number'" in told
+    # Nothing is said of rows that weren't compared.
+    assert [check.promise for check in shadow.checks] == ["each file of the other side can be read"]
     (tmp_path / "theirs.jsonl").write_text("{")
     (told,) = wrong(compared(bed, tmp_path))
     assert "theirs.jsonl can't be read" in told
+
+
+@pytest.mark.parametrize("write", [as_json_in, _csv, _parquet, _packed])
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        (replace(COLUMNS, data="nope"), "--data is nope, and .* has no such column"),
+        (replace(COLUMNS, number="nope"), "--number is nope"),
+        (replace(COLUMNS, shard="nope"), "--shard is nope"),
+        (replace(COLUMNS, sub="nope"), "--sub is nope"),
+    ],
+)
+def test_a_column_that_isnt_there_is_refused_with_those_that_are(
+    bed: Bed, tmp_path: Path, write: Callable[[Rows, Path], None], columns: OtherColumns, why: str
+):
+    write(rows(), tmp_path)
+    with refused(f"{why}.*it has data, sequence_number, shard_id. Nothing was compared"):
+        compared(bed, tmp_path, columns=columns)
+
+
+@pytest.mark.parametrize("write", [as_json_in, _csv, _parquet])
+def test_a_later_file_without_the_payloads_column_is_named_before_rows_are_compared(
+    bed: Bed, tmp_path: Path, write: Callable[[Rows, Path], None]
+):
+    as_json(rows(), tmp_path / "first.jsonl")
+    write([{name: row[name] for name in ("shard_id", "sequence_number")} for row in rows()], tmp_path)
+    (told,) = wrong(compared(bed, tmp_path))
+    assert "lacks a column that was named: 'data'" in told
+
+
+def test_numbers_in_the_place_of_payloads_are_named(bed: Bed, tmp_path: Path):
+    there = [{**row, "sequence_number": str(row["sequence_number"]), "data": 5} for row in rows()]
+    pq.write_table(pa.Table.from_pylist(there), tmp_path / "part-0.parquet")
+    (told,) = wrong(compared(bed, tmp_path))
+    assert "the column data has values of the type int64, and payloads are bytes or texts" in told
 
 
 @contextmanager

@@ -83,6 +83,7 @@ CONFLICTING = [
     ),
     (target(schemas="registry"), "parse.0.schemas is given, but format is json"),
     (target(inflated="{bytes: 1GiB}"), "parse.0.inflated.bytes is 1073741824; allowed: 1 to 268435456"),
+    (target(most_values="200000000"), "parse.0.most_values is 200000000; allowed: 1 to 100000000"),
     (target(inflated="{ratio: 2000000}"), "parse.0.inflated.ratio is 2000000; allowed: 1 to 1000000"),
     (target(unique="{by: id}"), "parse.0.unique.within is missing; needed with unique.by"),
     (target(unique="{within: 1h}"), "parse.0.unique.by is missing; needed with unique.within"),

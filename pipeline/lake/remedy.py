@@ -1,0 +1,34 @@
+"""What a person does about a table whose positions can't be found: it depends on what the table is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    table: str
+    """What messages call the table."""
+    way: str
+    """What to do, as the end of a message."""
+
+
+OF_THE_LAKE_TABLE = Remedy("the lake table", "run `headrace repair`, which takes the positions from the rows")
+"""A repair of positions from rows works on this table only: the others are made of it, and can be made again."""
+
+
+def of_typed(name: str, *, typed: str, quarantine: str) -> Remedy:
+    """`name`: that of the table, which is one of the two."""
+    return Remedy(
+        name,
+        f"stop the parsing of this target, drop {typed} together with {quarantine}, and all records that the lake table has are parsed again "
+        "(`headrace repair` works on the lake table only)",
+    )
+
+
+def of_window(name: str) -> Remedy:
+    return Remedy(
+        name,
+        "drop this table of a window and run the window again: it gets the same rows, as long as the lake table has them (`headrace repair` "
+        "works on the lake table only)",
+    )
