@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
     from pipeline.core.lineage import LedgerEntry, Lost
+    from pipeline.core.lineage_filter import RangeFilter
     from pipeline.ports import LeaseStore
 
 _SHORT_OF_TARGET = [
@@ -110,9 +111,16 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.cli.lineage_views import show_family, show_gaps, show_parsed, show_record
-    from pipeline.core.proof_chains import story_of
+    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+    from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
 
-    story = story_of(adapters.lineage("lineage").entries())
+    if args.gaps:
+        asked = RangeFilter(kinds=KINDS_WITHOUT_ROWS)
+    elif args.family:
+        asked = ALL_RANGES
+    else:
+        asked = RangeFilter(number=args.sequence, shards=_shards_of(args))
+    story = story_of(adapters.lineage("lineage").entries(asked))
     if args.family:
         return show_family(story)
     if args.gaps:
@@ -121,14 +129,19 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if ports.table.exists():
-            of_target = story_of(ports.lineage.entries())
+            of_target = story_of(ports.lineage.entries(asked))
             tables = (adapters.typed(target, "lineage"), adapters.quarantine(target, "lineage"))
             show_parsed(target, of_target, args.sequence, shard=args.shard, tables=tables)
     return 0
 
 
+def _shards_of(args: argparse.Namespace) -> "frozenset[str] | None":
+    return None if args.shard is None else frozenset({args.shard})
+
+
 def _rebuild(adapters: "Adapters") -> int:
     from pipeline.core.lineage import Lost
+    from pipeline.core.lineage_filter import RangeFilter
     from pipeline.lake.lineage_rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
@@ -137,7 +150,7 @@ def _rebuild(adapters: "Adapters") -> int:
         f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, up to snapshot "
         f"{now.snapshot or 'none'}"
     )
-    for lost in lineage.entries() if now.gaps else ():
+    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if now.gaps else ():
         if isinstance(lost, Lost):
             tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")
     return 0
@@ -147,19 +160,16 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
     from pipeline.core.lineage import Lost
+    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
     from pipeline.lake.lineage_frame import lineage_frame
 
-    entries = list(
-        adapters.lineage("lineage").entries() if args.window is None else _of_window(adapters, args.window)
-    )
+    asked = RangeFilter(shards=_shards_of(args))
+    entries = list(_entries(args, adapters, asked))
     if lost := [entry for entry in entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = lineage_frame(entries)
-    if args.shard is not None:
-        landed = frame[frame["shard"] == args.shard]
-        if landed.empty:
-            _require_lease(adapters.leases(), args.shard, also=frame["shard"])
-        frame = landed
+    if args.shard is not None and frame.empty:
+        _require_lease(adapters.leases(), args.shard, also=_shards_in(_entries(args, adapters, ALL_RANGES)))
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
         return 0
@@ -182,6 +192,8 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
     from pipeline.cli.parse import targets_of
+    from pipeline.core.lineage_filter import RangeFilter
+    from pipeline.core.redrive_chain import with_chains
     from pipeline.errors import Unknown
     from pipeline.lake.lineage_frame import parsed_frame
     from pipeline.lake.lineage_table import IcebergLineage
@@ -190,10 +202,8 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     table = adapters.typed(target, "lineage")
     if not table.exists():
         raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
-    frame = parsed_frame(IcebergLineage(table).entries())
-    if args.shard is not None:
-        # A redrive counts under the shard's id with an ending.
-        frame = frame[frame["shard"].str.partition("#")[0] == args.shard]
+    shards = None if args.shard is None else with_chains(args.shard)
+    frame = parsed_frame(IcebergLineage(table).entries(RangeFilter(shards=shards)))
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:
@@ -204,11 +214,25 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     return 0
 
 
-def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Lost]":
+def _entries(
+    args: argparse.Namespace, adapters: "Adapters", asked: "RangeFilter"
+) -> "Iterable[LedgerEntry | Lost]":
+    if args.window is None:
+        return adapters.lineage("lineage").entries(asked)
+    return _of_window(adapters, args.window, asked)
+
+
+def _shards_in(entries: "Iterable[LedgerEntry | Lost]") -> "Iterable[str]":
+    from pipeline.core.proof_chains import story_of
+
+    return {key.shard_id for key in story_of(entries).keys}
+
+
+def _of_window(adapters: "Adapters", window: str, asked: "RangeFilter") -> "Iterable[LedgerEntry | Lost]":
     from dataclasses import replace
 
     from pipeline.cli.parse import targets_of
-    from pipeline.core.lineage import LedgerEntry
+    from pipeline.core.lineage import DONE_ANEW, LedgerEntry
     from pipeline.core.replace_plan import replays_of
     from pipeline.errors import Unknown
 
@@ -216,11 +240,12 @@ def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Los
     if found is None:
         raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
     if found.target or found.unpack:
+        of_windows = replace(asked, kinds=DONE_ANEW)
         if found.unpack:
-            entries = adapters.lineage("lineage").entries()
+            entries = adapters.lineage("lineage").entries(of_windows)
         else:
             (target,) = targets_of(adapters.settings, found.target)
-            entries = adapters.parsing(target, "lineage").lineage.entries()
+            entries = adapters.parsing(target, "lineage").lineage.entries(of_windows)
         pages = ((each, replays_of(each.page, window)) for each in entries if isinstance(each, LedgerEntry))
         return [replace(each, page=page) for each, page in pages if page.ranges]
     ports = adapters.replaying(window, "lineage")
@@ -228,7 +253,7 @@ def _of_window(adapters: "Adapters", window: str) -> "Iterable[LedgerEntry | Los
         raise Unknown(
             f"nothing of the window {window} was copied yet; `headrace window run {window}` copies it"
         )
-    return ports.lineage.entries()
+    return ports.lineage.entries(asked)
 
 
 def _tell_through(adapters: "Adapters") -> None:
