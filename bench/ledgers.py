@@ -1,6 +1,7 @@
 """How much memory and CPU does a reader of the lineage table need? Real Iceberg on SQLite; each reader has a process of its own.
 
     python bench/ledgers.py                       100,000 ranges of 200 shards
+    python bench/ledgers.py --quick               20,000 ranges
     python bench/ledgers.py --ranges 1000000
 
 The readers: all ledgers, as `headrace prove` reads them, with the spans that the proof makes of them; the ledgers of one shard; the ranges with one
@@ -167,20 +168,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--quick", action="store_true", help="20,000 ranges")
     parser.add_argument("--ranges", type=int, default=100_000)
     parser.add_argument("--readers", nargs="+", choices=_READERS, default=[*_READERS])
     parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    ranges = 20_000 if asked.quick else asked.ranges
     if asked.fill:
-        fill(lineage_in(asked.fill), asked.ranges)
+        fill(lineage_in(asked.fill), ranges)
         return
     if asked.folder:
         measure(asked.folder, *asked.readers)
         return
     with tempfile.TemporaryDirectory() as folder:
         # Each in a process of its own, so that its memory isn't counted for another.
-        again = [sys.executable, "-m", "bench.ledgers", "--ranges", str(asked.ranges)]
+        again = [sys.executable, "-m", "bench.ledgers", "--ranges", str(ranges)]
         subprocess.run([*again, "--fill", folder], check=True)
         for reader in asked.readers:
             subprocess.run([*again, "--folder", folder, "--readers", reader], check=True)

@@ -1,5 +1,5 @@
-"""Reads the ledgers of the lineage table, one data file after another. Rows that aren't asked for are left out by the reader of Parquet,
-which passes over whole row groups where their bounds tell enough (`pipeline.lake.lineage_content.sorted_rows`)."""
+"""Reads the ledgers of the lineage table. Rows that aren't asked for are left out by the reader of Parquet, which passes over whole row groups
+where their bounds tell enough (`pipeline.lake.lineage_content.sorted_rows`)."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ _READ = tuple(
     and not isinstance(SCHEMA.find_field(name).field_type, StructType)
 )
 """The columns of which ledgers are made. Of a struct its fields are named one by one."""
+_FEW_SHARDS = 4
+"""Up to this many shards count as few, whose ranges may be read from all files at once."""
 
 
 def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Lost]:
@@ -50,9 +52,11 @@ def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Los
     there = set(table.schema().column_names)
     columns = table.schema().select(*(name for name in _READ if name in there))
     reader = ArrowScan(table.metadata, table.io, columns, condition)
-    for task in table.scan(condition).plan_files():
-        # File by file: pyiceberg reads all files that it is asked for at once, and has their rows in memory.
-        for batch in reader.to_record_batches([task]):
+    tasks = list(table.scan(condition).plan_files())
+    # pyiceberg reads all files that it is asked for at once, and has their rows in memory. Where these are few, that is faster.
+    are_few = asked.shards is not None and len(asked.shards) <= _FEW_SHARDS
+    for portion in [tasks] if are_few else [[task] for task in tasks]:
+        for batch in reader.to_record_batches(portion):
             decoder.add(batch)
     return decoder.pages.entries()
 
