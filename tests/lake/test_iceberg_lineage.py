@@ -104,7 +104,18 @@ SHARDS = tuple(a_range(a_key(10 + n), 1, 2) for n in range(60))
 def _has(group: pq.RowGroupMetaData, shard_id: str) -> bool:
     columns = [group.column(i) for i in range(group.num_columns)]
     bounds = next(each.statistics for each in columns if each.path_in_schema == "shard_id")
-    return bool(bounds.has_min_max and bounds.min <= shard_id <= bounds.max)
+    assert bounds is not None
+    return bounds.has_min_max and str(bounds.min) <= shard_id <= str(bounds.max)
+
+
+def test_ranges_that_were_derived_for_a_lost_part_are_there_whatever_kinds_are_asked_for(line: IcebergLines):
+    line.table.record()
+    lost = Lost(100, 100, NOON, "gone", SHARDS[:2])
+    rows = as_arrow(rows_of(lost), lineage_of(line))
+    assert isinstance(line.table, IcebergLineage)
+    line.table.commit(lambda look, _: Content(rows, (), look.recorded))
+    asked = RangeFilter(kinds=frozenset({Kind.SKIPPED}))
+    assert [each for each in line.handle().entries(asked) if isinstance(each, Lost)] == [lost]
 
 
 KINDS = st.none() | st.frozensets(st.sampled_from(Kind), max_size=3)
@@ -126,7 +137,7 @@ def test_a_reader_gets_what_is_asked_for_of_any_ledger(
     line.lake.table.commit(ORIGIN)
     entry = next(iter(line.table.entries()))
     assert isinstance(entry, LedgerEntry)
-    wanted = [
+    wanted: list[LedgerEntry | Lost] = [
         Lost(entry.snapshot, entry.sequence, entry.at, "gone", derived.ranges),
         LedgerEntry(entry.snapshot, entry.sequence, entry.at, page, "orders-1"),
     ]
