@@ -10,6 +10,7 @@ from assets.failure import RunFailed
 from assets.names import lineage_key, records_key
 from pipeline.core.family_picture import mermaid
 from pipeline.core.lineage import Lost
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.proof_chains import story_of
 from pipeline.core.recording import Recorded
 from pipeline.errors import HeadraceError
@@ -22,7 +23,7 @@ _MOST_LOST = 20
 
 
 _MOST_PICTURED = 20_000
-"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second for each 20,000."""
+"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second for each 40,000."""
 
 
 def build_lineage(settings: Settings) -> dg.AssetsDefinition:
@@ -53,6 +54,7 @@ def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataV
         picture = "\n".join(mermaid(story_of(table.entries())))
         metadata["shards"] = dg.MarkdownMetadataValue(f"```mermaid\n{picture}\n```")
     if recorded.gaps:
-        lost = [entry.why for entry in table.entries() if isinstance(entry, Lost)]
+        no_range = RangeFilter(kinds=frozenset())
+        lost = [entry.why for entry in table.entries(no_range) if isinstance(entry, Lost)]
         metadata["lost parts"] = dg.MetadataValue.text("\n".join(lost[-_MOST_LOST:]))
     return metadata

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipeline.core.json_columns import Struct
     from pipeline.core.landing import Landing, Proposal
     from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+    from pipeline.core.lineage_filter import RangeFilter
     from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
     from pipeline.core.position import Positions
     from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
@@ -540,9 +541,10 @@ class LineageTable(Protocol):
         """
         ...
 
-    def entries(self) -> Iterator[LedgerEntry | Lost]:
+    def entries(self, asked: RangeFilter = ...) -> Iterator[LedgerEntry | Lost]:
         """The ledgers of main's snapshots, oldest first: those in the table, then those that aren't recorded yet. Among them, the
-        parts of the history whose ledger was lost before it was recorded."""
+        parts of the history whose ledger was lost before it was recorded. `asked`: only what this filter asks for is told, and only
+        about that much is in memory."""
         ...
 
 

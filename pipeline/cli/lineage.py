@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.adapters import Adapters
     from pipeline.cli.options import Subparsers
     from pipeline.core.lineage import LedgerEntry, Lost
+    from pipeline.core.lineage_filter import RangeFilter
     from pipeline.core.window import KeptWindow
     from pipeline.ports import LeaseStore
 
@@ -111,9 +112,16 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.cli.lineage_views import show_family, show_gaps, show_parsed, show_record
-    from pipeline.core.proof_chains import story_of
+    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+    from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
 
-    story = story_of(adapters.lineage("lineage").entries())
+    if args.gaps:
+        asked = RangeFilter(kinds=KINDS_WITHOUT_ROWS)
+    elif args.family:
+        asked = ALL_RANGES
+    else:
+        asked = RangeFilter(number=args.sequence, shards=_shards_of(args))
+    story = story_of(adapters.lineage("lineage").entries(asked))
     if args.family:
         return show_family(story)
     if args.gaps:
@@ -122,14 +130,19 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if ports.table.exists():
-            of_target = story_of(ports.lineage.entries())
+            of_target = story_of(ports.lineage.entries(asked))
             tables = (adapters.typed(target, "lineage"), adapters.quarantine(target, "lineage"))
             show_parsed(target, of_target, args.sequence, shard=args.shard, tables=tables)
     return 0
 
 
+def _shards_of(args: argparse.Namespace) -> "frozenset[str] | None":
+    return None if args.shard is None else frozenset({args.shard})
+
+
 def _rebuild(adapters: "Adapters") -> int:
     from pipeline.core.lineage import Lost
+    from pipeline.core.lineage_filter import RangeFilter
     from pipeline.lake.lineage_rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
@@ -138,7 +151,7 @@ def _rebuild(adapters: "Adapters") -> int:
         f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, up to snapshot "
         f"{now.snapshot or 'none'}"
     )
-    for lost in lineage.entries() if now.gaps else ():
+    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if now.gaps else ():
         if isinstance(lost, Lost):
             tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")
     return 0
@@ -148,18 +161,17 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
     from pipeline.core.lineage import Lost
+    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
     from pipeline.lake.lineage_frame import lineage_frame
 
+    asked = RangeFilter(shards=_shards_of(args))
     window = None if args.window is None else _window(adapters, args.window)
-    entries = list(adapters.lineage("lineage").entries() if window is None else _of_window(adapters, window))
+    entries = list(_entries(adapters, window, asked))
     if lost := [entry for entry in entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = lineage_frame(entries)
-    if args.shard is not None:
-        landed = frame[frame["shard"] == args.shard]
-        if landed.empty:
-            _require_lease(adapters.leases(), args.shard, also=frame["shard"])
-        frame = landed
+    if args.shard is not None and frame.empty:
+        _require_lease(adapters.leases(), args.shard, also=_shards_in(_entries(adapters, window, ALL_RANGES)))
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
         return 0
@@ -185,23 +197,22 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
     from pipeline.cli.parse import targets_of
+    from pipeline.core.lineage_filter import RangeFilter
+    from pipeline.core.redrive_chain import with_chains
     from pipeline.errors import Unknown
-    from pipeline.lake.lineage_frame import lineage_frame, parsed_frame
+    from pipeline.lake.lineage_frame import parsed_frame
     from pipeline.lake.lineage_table import IcebergLineage
 
     (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
     table = adapters.typed(target, "lineage")
     if not table.exists():
         raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
-    frame = parsed_frame(IcebergLineage(table).entries())
-    if args.shard is not None:
-        # A redrive counts under the shard's id with an ending.
-        shards = frame["shard"].str.partition("#")[0]
-        frame = frame[shards == args.shard]
-        if frame.empty:
-            landed = lineage_frame(adapters.lineage("lineage").entries())["shard"]
-            if args.shard not in set(landed):
-                _require_lease(adapters.leases(), args.shard, also=landed)
+    shards = None if args.shard is None else with_chains(args.shard)
+    frame = parsed_frame(IcebergLineage(table).entries(RangeFilter(shards=shards)))
+    if args.shard is not None and frame.empty:
+        landed = adapters.lineage("lineage")
+        if not any(_shards_in(landed.entries(RangeFilter(shards=_shards_of(args))))):
+            _require_lease(adapters.leases(), args.shard, also=_shards_in(landed.entries()))
     if args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:
@@ -231,21 +242,36 @@ def _nothing_yet(kept: "KeptWindow") -> str:
     return f"no {what} of the window {window.id} was {did} yet"
 
 
-def _of_window(adapters: "Adapters", kept: "KeptWindow") -> "Iterable[LedgerEntry | Lost]":
+def _entries(
+    adapters: "Adapters", kept: "KeptWindow | None", asked: "RangeFilter"
+) -> "Iterable[LedgerEntry | Lost]":
+    return adapters.lineage("lineage").entries(asked) if kept is None else _of_window(adapters, kept, asked)
+
+
+def _shards_in(entries: "Iterable[LedgerEntry | Lost]") -> "Iterable[str]":
+    from pipeline.core.proof_chains import story_of
+
+    return {key.shard_id for key in story_of(entries).keys}
+
+
+def _of_window(
+    adapters: "Adapters", kept: "KeptWindow", asked: "RangeFilter"
+) -> "Iterable[LedgerEntry | Lost]":
     from dataclasses import replace
 
     from pipeline.cli.parse import targets_of
-    from pipeline.core.lineage import LedgerEntry
+    from pipeline.core.lineage import DONE_ANEW, LedgerEntry
     from pipeline.core.replace_plan import replays_of
     from pipeline.errors import Unknown
 
     found, window = kept.window, kept.window.id
     if found.target or found.unpack:
+        of_windows = replace(asked, kinds=DONE_ANEW)
         if found.unpack:
-            entries = adapters.lineage("lineage").entries()
+            entries = adapters.lineage("lineage").entries(of_windows)
         else:
             (target,) = targets_of(adapters.settings, found.target, nothing="Nothing was read")
-            entries = adapters.parsing(target, "lineage").lineage.entries()
+            entries = adapters.parsing(target, "lineage").lineage.entries(of_windows)
         pages = ((each, replays_of(each.page, window)) for each in entries if isinstance(each, LedgerEntry))
         return [replace(each, page=page) for each, page in pages if page.ranges]
     ports = adapters.replaying(window, "lineage")
@@ -253,7 +279,7 @@ def _of_window(adapters: "Adapters", kept: "KeptWindow") -> "Iterable[LedgerEntr
         raise Unknown(
             f"nothing of the window {window} was copied yet; `headrace window run {window}` copies it"
         )
-    return ports.lineage.entries()
+    return ports.lineage.entries(asked)
 
 
 def _tell_through(adapters: "Adapters") -> None:

@@ -43,6 +43,10 @@ class Kind(StrEnum):
     (`pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
 
 
+DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
+"""Kinds of ranges that move no position, because their records had landed before."""
+
+
 class ParentIs(StrEnum):
     """Why a parent is out of its child's way."""
 
@@ -95,7 +99,7 @@ class Range:
     @property
     def moves(self) -> bool:
         """Whether the range moves the shard's position."""
-        return self.kind not in {Kind.REPLAY, Kind.UNPACKED}
+        return self.kind not in DONE_ANEW
 
     @property
     def may_go_back(self) -> bool:

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
+from pipeline.core.lineage_pages import OfSnapshot, Pages
 from pipeline.core.position import Origin, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -46,39 +45,41 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 
 def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
     """What these rows tell, oldest first."""
-    for _, group in groupby(sorted(rows, key=_ORDER), key=itemgetter("snapshot_sequence", "snapshot_id")):
-        of_snapshot = list(group)
-        ranges = tuple(_range_in(row) for row in of_snapshot if row["entry"] == DERIVED)
-        for row in of_snapshot:
-            if row["entry"] == LOST:
-                yield Lost(
-                    row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], row["why"], ranges
-                )
-                ranges = ()
-        ours = [row for row in of_snapshot if row["entry"] not in {LOST, DERIVED}]
-        if ours:
-            yield _entry_in(ours)
+    pages = Pages()
+    for row in rows:
+        put(row, pages)
+    return pages.entries()
 
 
-def _entry_in(rows: list[Row]) -> LedgerEntry:
-    page = LedgerPage(
-        tuple(_range_in(row) for row in rows if row["entry"] == RANGE),
-        tuple((_stream_in(row), _origin_in(row)) for row in rows if row["entry"] == ORIGIN),
-        tuple(_key_in(row) for row in rows if row["entry"] == DROPPED),
-    )
-    first = rows[0]
-    return LedgerEntry(
-        first["snapshot_id"], first["snapshot_sequence"], first["snapshot_at"], page, first["writer"]
-    )
-
-
-_ORDER = itemgetter("snapshot_sequence", "snapshot_id", "place")
+def put(row: Row, pages: Pages) -> None:
+    """Add what this row tells."""
+    where = OfSnapshot(row["snapshot_sequence"], row["snapshot_id"])
+    at, place = row["snapshot_at"], row["place"]
+    if row["entry"] == LOST:
+        pages.of(where, at).lost.append((place, row["why"]))
+        return
+    if row["entry"] == DERIVED:
+        pages.of(where, at).derived.append((place, _range_in(row)))
+        return
+    page = pages.ours(where, at, writer=row["writer"])
+    if row["entry"] == RANGE:
+        page.ranges.append((place, _range_in(row)))
+    elif row["entry"] == ORIGIN:
+        page.origins.append((place, (_stream_in(row), _origin_in(row))))
+    elif row["entry"] == DROPPED:
+        page.dropped.append((place, _key_in(row)))
 
 
 def order_text(position: Position) -> str:
     """A text that sorts as the positions of a shard do: number of digits, sequence number, sub-sequence number, end."""
     digits = "" if position.sequence is None else str(position.sequence)
     return f"{len(digits):03}:{digits}:{position.sub:019}:{position.ended:d}"
+
+
+def number_texts(number: int) -> tuple[str, str]:
+    """Texts that sort before and behind all positions with this sequence number, by `order_text`."""
+    begins = f"{len(str(number)):03}:{number}"
+    return f"{begins}:", f"{begins};"
 
 
 def _where(entry: LedgerEntry | Lost) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def _origin_out(stream: StreamId, origin: Origin) -> Row:
 
 
 def _origin_in(row: Row) -> Origin:
-    return Origin(_start_in(row["origin"]["start"]), row["origin"]["decided"])
+    return Origin(start_in(row["origin"]["start"]), row["origin"]["decided"])
 
 
 def _position_out(at: Position) -> Row:
@@ -166,7 +167,7 @@ def _position_in(row: Row) -> Position:
         children=tuple(row["children"]),
         arrival=row["arrival"],
         seen=row["seen"],
-        start=None if start is None else _start_in(start),
+        start=None if start is None else start_in(start),
         gap_accepted=row["gap_accepted"],
         inside=bool(row.get("inside")),
     )
@@ -176,7 +177,7 @@ def _start_out(start: Start) -> str:
     return _TRIM if start.at is None else start.at.isoformat()
 
 
-def _start_in(text: str) -> Start:
+def start_in(text: str) -> Start:
     return Start(None if text == _TRIM else datetime.fromisoformat(text))
 
 

@@ -173,6 +173,9 @@ _MEANINGS: Mapping[Kind, str] = {
     Kind.REPAIR: "by which a repair set a position from the table's rows",
 }
 
+KINDS_WITHOUT_ROWS = frozenset(_MEANINGS)
+"""The kinds of ranges that `ranges_without_rows` tells of."""
+
 
 def _gap(step: Step) -> Unproved:
     first, last = step.range.first_arrival, step.range.last_arrival

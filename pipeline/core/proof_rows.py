@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 
 from pipeline.core.lineage import Kind
 from pipeline.core.lineage_rows import order_text
@@ -211,9 +212,16 @@ def high_of(step: Step) -> str:
 
 def _end_text(position: Position) -> str:
     """As `order_text`, and after all rows of a record that counts as a whole (`pipeline.core.parse_values.past`)."""
-    if position.sequence is None or position.sub or position.inside:
+    return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
+
+
+@lru_cache(maxsize=1 << 16)
+def _text_of(sequence: int | None, sub: int, *, ended: bool, inside: bool) -> str:
+    # Kept, because a plan asks a dozen times for each end of a range, and so that ranges which meet share the text.
+    position = Position(sequence, sub, ended=ended, inside=inside)
+    if sequence is None or sub or inside:
         return order_text(position)
-    return f"{past(position)}{position.ended:d}"
+    return f"{past(position)}{ended:d}"
 
 
 def _ends(steps: Iterable[Step]) -> list[str]:

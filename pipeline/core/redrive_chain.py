@@ -19,6 +19,11 @@ def chain_of(key: ShardKey) -> ShardKey:
     return ShardKey(key.stream, f"{key.shard_id}{_SUFFIX}")
 
 
+def with_chains(shard_id: str) -> frozenset[str]:
+    """The ids under which a typed table counts ranges of this shard."""
+    return frozenset({shard_id, f"{shard_id}{_SUFFIX}"})
+
+
 def is_chain(key: ShardKey) -> bool:
     return key.shard_id.endswith(_SUFFIX)
 

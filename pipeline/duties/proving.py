@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.proof import ALL, Proof, Window
-from pipeline.core.proof_chains import story_of
+from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
 from pipeline.core.proof_counts import changed_days, overlaps
 from pipeline.core.proof_families import ListedShards
@@ -41,10 +42,9 @@ class Proving:
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier proof."""
         look = self.table.look()
-        entries = [each for each in self.lineage.entries() if each.sequence <= look.sequence]
-        before = self.table.remembered()
-        proof = self._of_lake(look, entries, before, window, anew=anew)
-        story = story_of(entries)
+        entries = list(self.lineage.entries(RangeFilter(upto=look.sequence)))
+        before, story = self.table.remembered(), story_of(entries)
+        proof = self._of_lake(self._without_rows(look, story, window, before), entries, before, anew=anew)
         moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
         kept_from = self._kept_from(before)
         tables = (
@@ -60,10 +60,8 @@ class Proving:
         known = None if before is None else before.kept_from
         return first_kept_day(self.clock.now(), self.settings.retention, known)
 
-    def _of_lake(
-        self, look: ProofLook, entries: Entries, before: Proved | None, window: Window, *, anew: bool
-    ) -> Proof:
-        seen = self._without_rows(look, entries, window, before)
+    def _of_lake(self, seen: ProofEvidence, entries: Entries, before: Proved | None, *, anew: bool) -> Proof:
+        window = seen.window
         may_skip = not anew and window.is_all and before is not None and is_of(before, entries, seen.story)
         with_rows = self._new_rows(seen, before) if before is not None and may_skip else None
         seen = with_rows or self._all_rows(seen)
@@ -79,9 +77,8 @@ class Proving:
         return proof
 
     def _without_rows(
-        self, look: ProofLook, entries: Entries, window: Window, before: Proved | None
+        self, look: ProofLook, story: Story, window: Window, before: Proved | None
     ) -> ProofEvidence:
-        story = story_of(entries)
         kept_from = self._kept_from(before)
         listed, unlisted = self._listed(look)
         return ProofEvidence(

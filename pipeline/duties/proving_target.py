@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_values import SourceFile
 from pipeline.core.proof import TableProof, Window
 from pipeline.core.proof_chains import Step, Story, story_of
@@ -151,7 +152,7 @@ def _looked(ports: ProvedTable) -> _Side:
     if not ports.exists():
         return _Side(ports, TableLook(name=ports.name, exists=False), (), None)
     look = ports.rows.look()
-    entries = [each for each in ports.lineage.entries() if each.sequence <= look.sequence]
+    entries = list(ports.lineage.entries(RangeFilter(upto=look.sequence)))
     told = TableLook(name=ports.name, story=story_of(entries), positions=look.state.positions, live=look.live)
     return _Side(ports, told, entries, ports.rows.remembered())
 

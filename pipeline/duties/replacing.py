@@ -17,7 +17,8 @@ from datetime import timedelta
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_account import account, why_stop
 from pipeline.core.parse_values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
 from pipeline.core.position import Positions
@@ -125,10 +126,10 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        done = done_of(ports.lineage.entries(), window)
+        done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
-        check_once(window, story_of(self.landings.entries()))
+        check_once(window, story_of(self.landings.entries(RangeFilter.of_window(window))))
         self._check(window, look.positions, typed_look.positions)
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
@@ -181,7 +182,7 @@ class Replacing:
     def _replaced_ranges(self) -> Iterator[Range]:
         if not self.ports.table.exists():
             return
-        for entry in self.ports.lineage.entries():
+        for entry in self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)):
             if isinstance(entry, LedgerEntry):
                 yield from replays_of(entry.page, self.id).ranges
 
@@ -214,7 +215,7 @@ class Replacing:
             )
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
-        look, story = ports.source.look(), story_of(self.landings.entries())
+        look, story = ports.source.look(), story_of(self.landings.entries(RangeFilter.of_window(window)))
         check_once(window, story)
         window = grown(window, story)
         order = whole_order(window, look.files)

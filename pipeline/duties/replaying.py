@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_account import account
 from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
 from pipeline.core.position import Positions
@@ -127,7 +128,7 @@ class Replaying:
     def _look(self, window: ReplayWindow) -> SourceLook:
         look, landed = self.ports.source.look(), None
         if lacks_position(window, look.positions):
-            landed = story_of(self.ports.landed.entries())
+            landed = story_of(self.ports.landed.entries(RangeFilter.of_window(window)))
             # Ranges may have landed since the first look: then it lacks their rows.
             look = self.ports.source.look()
         self._check(window, look.positions, landed)
@@ -193,7 +194,8 @@ class Replaying:
 
     def _ranges(self, kind: Kind) -> Iterator[Range]:
         if self.ports.table.exists():
-            pages = (each.page for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
+            entries = self.ports.lineage.entries(RangeFilter(kinds=frozenset({kind})))
+            pages = (each.page for each in entries if isinstance(each, LedgerEntry))
             yield from (each for page in pages for each in page.ranges if each.kind is kind)
 
     def _shortfall(self) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.proof import ALL, Window
 from pipeline.core.proof_chains import story_of
 from pipeline.core.row_patterns import comparing
@@ -28,7 +29,7 @@ class Shadowing:
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()
         stream = stream_of(look.state.positions.streams(), self.stream)
-        entries = [each for each in self.lineage.entries() if each.sequence <= look.sequence]
+        entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.
         other = self.other(stream)

@@ -15,7 +15,8 @@ from datetime import timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
+from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_values import Parsed, WaveLimits, past
 from pipeline.core.position import Position
 from pipeline.core.proof_chains import story_of
@@ -100,7 +101,7 @@ class Unpacking:
         # The ledgers after the look: so they tell of each commit whose files the look has found. A user record may begin as an aggregate
         # itself, and only the ledgers tell that it is none.
         look = ports.source.look()
-        story = story_of(ports.lineage.entries())
+        story = story_of(ports.lineage.entries(RangeFilter.of_window(window)))
         if twice := twice_in(window, story):
             raise WrongShape(
                 f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
@@ -132,8 +133,9 @@ class Unpacking:
 
     def unpacked(self) -> int:
         """Aggregates that were taken apart for the window, by the ledgers of the lake table."""
-        entries = (each for each in self.ports.lineage.entries() if isinstance(each, LedgerEntry))
-        ranges = (each for entry in entries for each in replays_of(entry.page, self.id).ranges)
+        entries = self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW))
+        pages = (each.page for each in entries if isinstance(each, LedgerEntry))
+        ranges = (each for page in pages for each in replays_of(page, self.id).ranges)
         return sum(read_accounting(each.why).removed[0] for each in ranges)
 
     def _window(self) -> ReplayWindow:
@@ -201,7 +203,8 @@ class Unpacking:
         return {ShardKey(stream, s.shard_id): s.hash_range for s in shards if s.hash_range is not None}
 
     def _left(self, window: ReplayWindow) -> Iterator[str]:
-        for key in without_ledger(window, story_of(self.ports.lineage.entries())):
+        entries = self.ports.lineage.entries(RangeFilter.of_window(window))
+        for key in without_ledger(window, story_of(entries)):
             yield (
                 f"{key}: ledgers of this time or of a later one are lost, so that nothing tells whether the aggregates of some rows were taken apart, "
                 "when they landed or since. These rows stayed as they are"

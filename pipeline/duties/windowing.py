@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pipeline.core.lineage import LedgerEntry, Lost
+from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.position import Origin
 from pipeline.core.proof_chains import story_of
 from pipeline.core.proof_rows import first_kept_day
 from pipeline.core.stream import StreamId
 from pipeline.core.window import KeptWindow, ReplayWindow, Word
-from pipeline.core.window_making import Asked, make_window
+from pipeline.core.window_making import Asked, Numbers, make_window
 from pipeline.duties.window_reading import reaches_of
 from pipeline.errors import Unknown, WrongShape
 from pipeline.lake_ports import LineageTable, WindowStore
@@ -47,7 +48,9 @@ class Windowing:
         """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
         whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the lake table. `from_stream`: whether the window reads from the
         stream what the lake table lacks."""
-        now, entries = self.clock.now(), tuple(self.lineage.entries())
+        shards = frozenset({asked.shard_id}) if isinstance(asked, Numbers) else None
+        of = RangeFilter(stream=stream, shards=shards)
+        now, entries = self.clock.now(), tuple(self.lineage.entries(of))
         story = story_of(entries)
         keys = [key for key in story.keys if stream in (None, key.stream.name)]
         made = make_window(

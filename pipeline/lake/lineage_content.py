@@ -8,8 +8,10 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from pipeline.errors import Transient
+from pipeline.lake.lineage_schema import PROPERTIES, ROW_GROUP_LIMIT
 
 _KEPT_SNAPSHOTS = 20
 """Snapshots of the lineage table itself that stay. Each has all rows, so that older ones are of no use."""
@@ -17,6 +19,7 @@ _MOST_SMALL_FILES = 32
 """Each recording adds a small file. This many are rewritten as one."""
 _SMALL = 16 * 1024 * 1024
 """Bytes below which a file counts as small."""
+_ORDER = ("entry", "stream", "stream_epoch", "shard_id", "snapshot_sequence", "place")
 
 
 def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table | None, pa.Table]:
@@ -48,6 +51,17 @@ def rewritten(table: Table, cut: int | None) -> tuple[list[DataFile], pa.Table |
         return list(chosen), rows, nothing
     stays = pc.less_equal(rows["snapshot_sequence"], pa.scalar(cut))
     return list(chosen), rows.filter(stays), rows.filter(pc.invert(stays))
+
+
+def sorted_rows(rows: pa.Table) -> pa.Table:
+    """In the order by which the bounds of a file, and of each of its row groups, tell of which shards it has ranges."""
+    return rows.sort_by([(column, "ascending") for column in _ORDER])
+
+
+def with_small_groups(metadata: TableMetadata) -> TableMetadata:
+    """The metadata by which pyiceberg writes files, also for a table that was made before the property was."""
+    properties = {ROW_GROUP_LIMIT: PROPERTIES[ROW_GROUP_LIMIT], **metadata.properties}
+    return metadata.model_copy(update={"properties": properties})
 
 
 def old_snapshots(table: Table) -> list[int]:

@@ -24,6 +24,8 @@ from pipeline.errors import WrongShape
 OF = "headrace.lineage-of"
 """Table property: the UUID of the lake table whose ledgers the lineage table has."""
 
+ROW_GROUP_LIMIT = "write.parquet.row-group-limit"
+
 PROPERTIES: Mapping[str, str] = {
     # The newest snapshot tells how far the table goes, so that older metadata files are of no use.
     "write.metadata.previous-versions-max": "20",
@@ -32,6 +34,8 @@ PROPERTIES: Mapping[str, str] = {
     "commit.manifest.min-count-to-merge": "20",
     # Iceberg cuts bounds at 16 characters by default, and shard ids differ only in the last digits of 20 characters.
     "write.metadata.metrics.column.shard_id": "full",
+    # Rows of a group. A reader that asks for one shard passes over the groups of others, because files are sorted by shard.
+    ROW_GROUP_LIMIT: "8192",
 }
 
 _TEXT, _LONG, _TIME, _FLAG = StringType(), LongType(), TimestamptzType(), BooleanType()

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
@@ -24,15 +25,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_rows import Row, entries_of, rows_of
+from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from pipeline.core.lineage_rows import Row, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
 from pipeline.errors import ChainBroken, CommitUnknown, Transient
 from pipeline.lake.append import PreparedCommit, own_id, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.history import head_of, main_of
 from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_content import old_snapshots, rewritten
+from pipeline.lake.lineage_content import old_snapshots, rewritten, sorted_rows, with_small_groups
 from pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
+from pipeline.lake.lineage_scan import read_ledgers
 from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage, missing_columns
 from pipeline.lake.position_chain import Link
 from pipeline.lake.read import entry_of, time_of
@@ -161,17 +164,19 @@ class IcebergLineage(LineageTable):
 
         self.commit(nothing)
 
-    def entries(self) -> Iterator[LedgerEntry | Lost]:
+    def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         look = self._look()
-        if look.table is not None:
-            yield from self.stored(look.table, look.tail.cut)
-        for link in look.tail.new:
-            yield from self._additions(look, link)
+        stored = () if look.table is None else self.stored(look.table, look.tail.cut, asked)
+        added = (each for link in look.tail.new for each in self._additions(look, link))
+        return (found for each in chain(stored, added) if (found := asked.of(each)) is not None)
 
-    def stored(self, table: Table, cut: int | None) -> Iterator[LedgerEntry | Lost]:
-        """What the table has, up to the snapshot with this sequence number."""
-        rows = self._scan(table).to_pylist()
-        return entries_of(row for row in rows if cut is None or row["snapshot_sequence"] <= cut)
+    def stored(
+        self, table: Table, cut: int | None, asked: RangeFilter = ALL_RANGES
+    ) -> Iterator[LedgerEntry | Lost]:
+        """What the table has of what is asked for, and maybe more, up to the snapshot with the sequence number `cut`."""
+        bounds = [each for each in (cut, asked.upto) if each is not None]
+        with asking(f"the lineage table {self.identifier}"):
+            return read_ledgers(table, replace(asked, upto=min(bounds, default=None)))
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -204,7 +209,8 @@ class IcebergLineage(LineageTable):
         return recorded_of(self._scan(table, "entry", "snapshot_id", "snapshot_sequence"))
 
     def _with_rows(self, table: Table) -> Mapping[int, int]:
-        rows = self._scan(table, "snapshot_id", "snapshot_sequence").to_pydict()
+        names = ["snapshot_id", "snapshot_sequence"]
+        rows = self._scan(table, *names).group_by(names).aggregate([]).to_pydict()
         return dict(zip(rows["snapshot_id"], rows["snapshot_sequence"], strict=True))
 
     def _scan(self, table: Table, *columns: str) -> pa.Table:
@@ -268,7 +274,9 @@ class IcebergLineage(LineageTable):
             attempt = prepare(
                 table,
                 # The name of the file has this id, by which upkeep knows the file for Headrace's.
-                _dataframe_to_data_files(table.metadata, rows, table.io, write_uuid=own_id())
+                _dataframe_to_data_files(
+                    with_small_groups(table.metadata), sorted_rows(rows), table.io, write_uuid=own_id()
+                )
                 if rows.num_rows
                 else (),
                 {RECORDED: write_recorded(recorded), WRITER: self._writer},

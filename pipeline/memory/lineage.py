@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import chain
 from threading import Lock
 
 from pipeline.core.lineage import LedgerEntry, Lost
+from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
 from pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
 from pipeline.core.recording import Recorded, Tail, tail_of
 from pipeline.errors import CommitUnknown
@@ -47,10 +49,10 @@ class MemoryLineage(LineageTable):
                 if unsure == _UNSURE_TRIES:
                     raise CommitUnknown(f"{unsure} recordings got no clear answer") from lost
 
-    def entries(self) -> Iterator[LedgerEntry | Lost]:
+    def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         tail = self._tail(self._recorded, self._rows)
-        yield from entries_of(_kept(self._rows, tail))
-        yield from _additions(tail)
+        every = chain(entries_of(_kept(self._rows, tail)), _additions(tail))
+        return (found for each in every if (found := asked.of(each)) is not None)
 
     def drop(self) -> None:
         """Lose the table, as if a person had dropped it."""

@@ -1,11 +1,14 @@
 """The lineage table on Iceberg: its form, tables that aren't its own, other engines, and faults."""
 
+import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -13,15 +16,18 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, StringType
 
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, ParentIs, ParentReason
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
+from pipeline.core.lineage_filter import RangeFilter
+from pipeline.core.lineage_rows import rows_of
 from pipeline.core.position import Position
 from pipeline.errors import ChainBroken, Unreachable, WrongShape
 from pipeline.lake import read
 from pipeline.lake.data_files import data_files
-from pipeline.lake.lineage_table import IcebergLineage
+from pipeline.lake.lineage_schema import ROW_GROUP_LIMIT
+from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
 from pipeline.memory.table import LostOnTheWay
-from tests.core.strategies import PAGES
-from tests.lake.files import ORIGIN, a_file, a_key, a_range, at
+from tests.core.strategies import PAGES, POSITIONS
+from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_range, at
 from tests.lake.iceberg_lines import NAME, A, B, forget_history, land, lineage_of, with_two_landings
 from tests.lake.lineages import IcebergLines, pages_in
 from tests.lake.tables import IcebergLake, append_as_others, patch
@@ -30,6 +36,11 @@ from tests.lake.tables import IcebergLake, append_as_others, patch
 @pytest.fixture
 def line(tmp_path: Path) -> IcebergLines:
     return with_two_landings(tmp_path)
+
+
+def footers_of(table: Table) -> list[pq.FileMetaData]:
+    paths = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    return [pq.read_metadata(path) for path in paths]
 
 
 # --- its form -----------------------------------------------------------------------------------------------
@@ -67,6 +78,80 @@ def test_any_ledger_comes_back_from_parquet_as_it_was(
     patch(line.table, "_entry", lambda _: wanted)
     line.table.record()
     assert list(line.handle().entries()) == [wanted]
+
+
+def test_a_row_group_has_ranges_of_few_shards_also_in_a_table_of_an_older_version(line: IcebergLines):
+    line.table.record()
+    with lineage_of(line).transaction() as change:
+        change.remove_properties(ROW_GROUP_LIMIT)
+    assert isinstance(line.table, IcebergLineage)
+    ledgers = [LedgerEntry(100 + n, 100 + n, NOON, LedgerPage(SHARDS)) for n in range(300)]
+    rows = as_arrow([row for each in ledgers for row in rows_of(each)], lineage_of(line))
+    line.table.commit(lambda look, _: Content(rows, (), look.recorded))
+    groups = [file.row_group(i) for file in footers_of(lineage_of(line)) for i in range(file.num_row_groups)]
+    asked = SHARDS[20].key.shard_id
+    may_have = [each for each in groups if _has(each, asked)]
+    assert sum(each.num_rows for each in groups) > 300 * len(SHARDS)
+    assert sum(each.num_rows for each in may_have) < 300 * len(SHARDS) / 2
+    found = list(line.handle().entries(RangeFilter(shards=frozenset({asked}), upto=10**6)))
+    ranges = [each for entry in found if isinstance(entry, LedgerEntry) for each in entry.page.ranges]
+    assert ranges == [SHARDS[20]] * 300
+
+
+SHARDS = tuple(a_range(a_key(10 + n), 1, 2) for n in range(60))
+
+
+def _has(group: pq.RowGroupMetaData, shard_id: str) -> bool:
+    columns = [group.column(i) for i in range(group.num_columns)]
+    bounds = next(each.statistics for each in columns if each.path_in_schema == "shard_id")
+    assert bounds is not None
+    return bounds.has_min_max and str(bounds.min) <= shard_id <= str(bounds.max)
+
+
+def test_ranges_that_were_derived_for_a_lost_part_are_there_whatever_kinds_are_asked_for(line: IcebergLines):
+    line.table.record()
+    lost = Lost(100, 100, NOON, "gone", SHARDS[:2])
+    rows = as_arrow(rows_of(lost), lineage_of(line))
+    assert isinstance(line.table, IcebergLineage)
+    line.table.commit(lambda look, _: Content(rows, (), look.recorded))
+    asked = RangeFilter(kinds=frozenset({Kind.SKIPPED}))
+    assert [each for each in line.handle().entries(asked) if isinstance(each, Lost)] == [lost]
+
+
+KINDS = st.none() | st.frozensets(st.sampled_from(Kind), max_size=3)
+NUMBERS = st.none() | POSITIONS.map(lambda at: at.sequence)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(PAGES, PAGES, KINDS, NUMBERS, st.randoms(use_true_random=False))
+def test_a_reader_gets_what_is_asked_for_of_any_ledger(
+    tmp_path_factory: pytest.TempPathFactory,
+    page: LedgerPage,
+    derived: LedgerPage,
+    kinds: frozenset[Kind] | None,
+    number: int | None,
+    dice: random.Random,
+):
+    """The pages are put in place of the ledger of a real snapshot: the second one as ranges that were derived for a lost part."""
+    line = IcebergLines(tmp_path_factory.mktemp("lake"))
+    line.lake.table.commit(ORIGIN)
+    entry = next(iter(line.table.entries()))
+    assert isinstance(entry, LedgerEntry)
+    wanted: list[LedgerEntry | Lost] = [
+        Lost(entry.snapshot, entry.sequence, entry.at, "gone", derived.ranges),
+        LedgerEntry(entry.snapshot, entry.sequence, entry.at, page, "orders-1"),
+    ]
+    patch(line.table, "_additions", lambda _, __: iter(wanted))
+    line.table.record()
+    keys = [each.key for each in (*page.ranges, *derived.ranges)]
+    asked = RangeFilter(
+        shards=frozenset({dice.choice(keys).shard_id, "another"}) if keys and dice.random() < 0.5 else None,
+        stream=dice.choice(keys).stream.name if keys and dice.random() < 0.5 else None,
+        kinds=kinds,
+        number=number,
+    )
+    there = [found for each in wanted if (found := asked.of(each)) is not None]
+    assert list(line.handle().entries(asked)) == there
 
 
 def test_the_lineage_of_a_table_of_today_is_read_without_a_lineage_table(line: IcebergLines):

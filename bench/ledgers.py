@@ -1,0 +1,193 @@
+"""How much memory and CPU does a reader of the lineage table need? Real Iceberg on SQLite; each reader has a process of its own.
+
+    python bench/ledgers.py                       100,000 ranges of 200 shards
+    python bench/ledgers.py --quick               20,000 ranges
+    python bench/ledgers.py --ranges 1000000
+
+The readers: all ledgers, as `headrace prove` reads them, with the spans that the proof makes of them; the ledgers of one shard; the ranges with one
+sequence number; the gaps; and all ledgers as they were read before, with a dictionary for each row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from pipeline.clock import SystemClock
+from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from pipeline.core.lineage_filter import RangeFilter
+from pipeline.core.lineage_rows import Row, entries_of, rows_of
+from pipeline.core.position import Position
+from pipeline.core.proof import ALL
+from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, broken_chains, story_of
+from pipeline.core.proof_rows import plan_rows
+from pipeline.lake.catalog import embedded_catalog
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
+from tests.lake.files import NOON, ORIGIN, a_key
+
+_SHARDS, _COMMITS = 200, 500
+"""Shards of one commit, and commits of one file of the lineage table."""
+_KEYS = [a_key(n) for n in range(_SHARDS)]
+_FIRST = 49590338271490256608559692538361571095921575989136588898
+"""A sequence number of Kinesis. The shards of one stream have numbers of their own."""
+_STEP = 2**40
+
+
+def lineage_in(folder: Path) -> IcebergLineage:
+    catalog = embedded_catalog(folder)
+    return IcebergLineage(
+        IcebergTable(catalog, "lake.records", state=str(folder / "state"), clock=SystemClock())
+    )
+
+
+def fill(lineage: IcebergLineage, ranges: int) -> None:
+    lineage.lake.ensure(create=True)
+    lineage.lake.commit(ORIGIN)
+    lineage.record()
+    commits = ranges // _SHARDS
+    for begin in range(0, commits, _COMMITS):
+        rows = [
+            row for number in range(begin, min(begin + _COMMITS, commits)) for row in rows_of(_ledger(number))
+        ]
+        _append(lineage, rows)
+    table = lineage.find()
+    assert table is not None
+    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
+    print(f"{len(sizes)} files, {sum(sizes) / 2**20:,.1f} MiB", flush=True)
+
+
+def _append(lineage: IcebergLineage, rows: list[Row]) -> None:
+    lineage.commit(lambda look, table: Content(as_arrow(rows, table), (), look.recorded))
+
+
+def _ledger(number: int) -> LedgerEntry:
+    """A commit of five workers, each of which has written one file."""
+    at = NOON + timedelta(seconds=10 * number)
+    run = f"{uuid4()}"
+    files = [(f"arrival_ts_day={at:%Y-%m-%d}/{uuid4()}.parquet",) for _ in range(5)]
+    ranges = tuple(_range(shard, number, run, files[shard % 5]) for shard in range(_SHARDS))
+    return LedgerEntry(10**18 + number, 10 + number, at, LedgerPage(ranges), "worker-1")
+
+
+def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
+    after, upto = (_position(shard, each) for each in (number, number + 1))
+    return Range(
+        Kind.SKIPPED if number == shard == 7 else Kind.LANDED,
+        _KEYS[shard],
+        after=None if number == 0 else after,
+        upto=upto,
+        run=run,
+        claim=f"{run}/{uuid4().hex[:8]}",
+        rows=40,
+        bytes=40_000,
+        first_arrival=NOON + timedelta(seconds=10 * number, milliseconds=shard),
+        last_arrival=upto.arrival,
+        files=files,
+        records=40,
+    )
+
+
+def _position(shard: int, number: int) -> Position:
+    arrival = NOON + timedelta(seconds=10 * number, milliseconds=shard)
+    return Position(_FIRST + shard * 16 + number * _STEP, arrival=arrival)
+
+
+# --- the readers ------------------------------------------------------------------------------------------------
+
+
+def _count(entries: Iterable[LedgerEntry | Lost]) -> int:
+    return sum(len(each.page.ranges) for each in entries if isinstance(each, LedgerEntry))
+
+
+def _all(lineage: IcebergLineage) -> int:
+    entries = list(lineage.entries())
+    return _count(entries)
+
+
+def _spans(lineage: IcebergLineage) -> int:
+    story = story_of(lineage.entries())
+    assert not list(broken_chains(story))
+    return sum(len(each.ends) for each in plan_rows(story, window=ALL).spans) - _SHARDS
+
+
+def _shard(lineage: IcebergLineage) -> int:
+    return _count(lineage.entries(RangeFilter(shards=frozenset({_KEYS[77].shard_id}))))
+
+
+def _number(lineage: IcebergLineage) -> int:
+    number = _FIRST + 77 * 16 + 123 * _STEP + 5 * 2**20
+    return _count(lineage.entries(RangeFilter(number=number)))
+
+
+def _gaps(lineage: IcebergLineage) -> int:
+    return _count(lineage.entries(RangeFilter(kinds=KINDS_WITHOUT_ROWS)))
+
+
+def _by_rows(lineage: IcebergLineage) -> int:
+    table = lineage.find()
+    assert table is not None
+    return _count(list(entries_of(table.scan().to_arrow().to_pylist())))
+
+
+_READERS: dict[str, Callable[[IcebergLineage], int]] = {
+    "all": _all,
+    "proof": _spans,
+    "shard": _shard,
+    "number": _number,
+    "gaps": _gaps,
+    "rows": _by_rows,
+}
+
+
+def measure(folder: Path, reader: str) -> None:
+    lineage = lineage_in(folder)
+    _READERS["gaps"](lineage)  # what is imported and opened once doesn't count
+    before, began = _resident(), time.process_time()
+    found = _READERS[reader](lineage)
+    cpu, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{reader:8} {found:10,} ranges, {cpu:7.2f} s of CPU, peak {peak:7,.0f} MiB, {peak - before:+7,.0f} MiB"
+    )
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="20,000 ranges")
+    parser.add_argument("--ranges", type=int, default=100_000)
+    parser.add_argument("--readers", nargs="+", choices=_READERS, default=[*_READERS])
+    parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    ranges = 20_000 if asked.quick else asked.ranges
+    if asked.fill:
+        fill(lineage_in(asked.fill), ranges)
+        return
+    if asked.folder:
+        measure(asked.folder, *asked.readers)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        # Each in a process of its own, so that its memory isn't counted for another.
+        again = [sys.executable, "-m", "bench.ledgers", "--ranges", str(ranges)]
+        subprocess.run([*again, "--fill", folder], check=True)
+        for reader in asked.readers:
+            subprocess.run([*again, "--folder", folder, "--readers", reader], check=True)
+
+
+if __name__ == "__main__":
+    main()

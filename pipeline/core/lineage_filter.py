@@ -1,0 +1,75 @@
+"""Which ranges of the lineage table a reader asks for, so that it needn't hold all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.stream import ShardKey
+from pipeline.core.window import ReplayWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeFilter:
+    """None: without this condition. A range is asked for if it meets all conditions.
+
+    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger of which nothing
+    is left isn't.
+    """
+
+    stream: str | None = None
+    """Name of the stream, in any of its lives."""
+    shards: frozenset[str] | None = None
+    """Ids of shards. Each stream and each life of it has such ids."""
+    kinds: frozenset[Kind] | None = None
+    """Of ranges that a ledger has. Ranges that were derived for a lost part are asked for whatever their kind is."""
+    number: int | None = None
+    """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
+    upto: int | None = None
+    """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
+
+    @property
+    def has_all_ranges(self) -> bool:
+        """Whether each range of the asked snapshots is asked for, and so each ledger, also one without any range."""
+        return (self.stream, self.shards, self.kinds, self.number) == (None, None, None, None)
+
+    def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
+        """What is asked for of this ledger or lost part; None where that is nothing."""
+        if self.upto is not None and entry.sequence > self.upto:
+            return None
+        if self.has_all_ranges:
+            return entry
+        if isinstance(entry, Lost):
+            return replace(entry, ranges=tuple(each for each in entry.ranges if self._has_place(each)))
+        page = replace(
+            entry.page,
+            ranges=tuple(
+                each for each in entry.page.ranges if self._has_kind(each) and self._has_place(each)
+            ),
+            dropped=tuple(key for key in entry.page.dropped if self._has_shard(key)),
+        )
+        has_something = page.ranges or page.origins or page.dropped
+        return replace(entry, page=page) if has_something else None
+
+    def _has_kind(self, each: Range) -> bool:
+        return self.kinds is None or each.kind in self.kinds
+
+    def _has_place(self, each: Range) -> bool:
+        return self._has_shard(each.key) and (self.number is None or _may_have(each, self.number))
+
+    def _has_shard(self, key: ShardKey) -> bool:
+        return (self.shards is None or key.shard_id in self.shards) and self.stream in (None, key.stream.name)
+
+    @classmethod
+    def of_window(cls, window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
+        """The ranges of the window's shards."""
+        return cls(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)
+
+
+ALL_RANGES = RangeFilter()
+
+
+def _may_have(each: Range, number: int) -> bool:
+    after, upto = each.after, each.upto
+    begins = -1 if after is None or after.sequence is None else after.sequence
+    return upto.sequence is not None and begins <= number <= upto.sequence

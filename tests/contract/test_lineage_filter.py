@@ -1,0 +1,133 @@
+"""What a reader of the lineage table asks for is what the reader gets, from each implementation."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.landing import Proposal
+from pipeline.core.lineage import Kind, LedgerEntry, Lost
+from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
+from tests.contract.lakes import LAKES, MEMORY, an_iceberg
+from tests.lake.files import ORIGIN, a_key, a_landing, a_range
+from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in
+
+A, B = a_key(0), a_key(1)
+OF_A, OF_B = frozenset({A.shard_id}), frozenset({B.shard_id})
+
+
+@pytest.fixture(params=LAKES)
+def line(request: pytest.FixtureRequest, tmp_path: Path) -> Lineage:
+    """A lake table with landings of two shards and a gap. The last two ledgers aren't recorded."""
+    made: Lineage = MemoryLines(tmp_path)
+    if request.param != MEMORY:
+        made = IcebergLines(tmp_path, an_iceberg(request, tmp_path))
+    made.lake.table.commit(ORIGIN)
+    land(made, A, 10)
+    land(made, B, 100)
+    made.lake.table.commit(Proposal((a_range(A, 10, 15, kind=Kind.SKIPPED),)))
+    made.table.record()
+    land(made, A, 20)
+    land(made, B, 200)
+    return made
+
+
+def land(line: Lineage, key: ShardKey, number: int) -> None:
+    found = line.lake.table.load().positions.of(key)
+    after = None if found is None else found.sequence
+    committed = line.lake.table.commit(
+        a_landing(line.lake.table.staging_spec(), key, after=after, numbers=[number])
+    )
+    assert not committed.landing.refused
+
+
+def ends(line: Lineage, asked: RangeFilter) -> list[int | None]:
+    """Where the ranges end that a reader gets, before and after a recording of the rest."""
+    before = list(line.handle().entries(asked))
+    line.table.record()
+    assert list(line.handle().entries(asked)) == before
+    pages = [each.page for each in before if isinstance(each, LedgerEntry)]
+    return [each.upto.sequence for page in pages for each in page.ranges]
+
+
+def test_without_a_condition_all_ledgers_are_there(line: Lineage):
+    assert ends(line, ALL_RANGES) == [10, 100, 15, 20, 200]
+    assert list(line.table.entries(ALL_RANGES)) == list(line.table.entries())
+
+
+def test_ranges_of_one_shard(line: Lineage):
+    assert ends(line, RangeFilter(shards=OF_A)) == [10, 15, 20]
+    assert ends(line, RangeFilter(shards=OF_B)) == [100, 200]
+    assert ends(line, RangeFilter(shards=OF_A | OF_B)) == [10, 100, 15, 20, 200]
+    assert ends(line, RangeFilter(shards=frozenset())) == []
+
+
+def test_ranges_of_one_stream(line: Lineage):
+    assert ends(line, RangeFilter(stream=A.stream.name)) == [10, 100, 15, 20, 200]
+    assert ends(line, RangeFilter(stream="another")) == []
+
+
+def test_ranges_of_some_kinds(line: Lineage):
+    assert ends(line, RangeFilter(kinds=frozenset({Kind.SKIPPED, Kind.REPLAY}))) == [15]
+    assert ends(line, RangeFilter(kinds=frozenset({Kind.LANDED}), shards=OF_A)) == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [(5, [10, 100]), (10, [10, 100, 15]), (12, [100, 15]), (20, [100, 20]), (150, [200]), (201, [])],
+)
+def test_ranges_that_may_have_a_sequence_number(line: Lineage, number: int, wanted: list[int]):
+    assert ends(line, RangeFilter(number=number)) == wanted
+
+
+def test_ledgers_up_to_a_snapshot(line: Lineage):
+    entries = list(line.table.entries())
+    for entry in entries:
+        upto = [each for each in entries if each.sequence <= entry.sequence]
+        assert list(line.table.entries(RangeFilter(upto=entry.sequence))) == upto
+    line.table.record()
+    for entry in entries:
+        upto = [each for each in entries if each.sequence <= entry.sequence]
+        assert list(line.table.entries(RangeFilter(upto=entry.sequence))) == upto
+
+
+def test_origins_are_there_whatever_ranges_are_asked_for(line: Lineage):
+    (entry,) = line.table.entries(RangeFilter(shards=frozenset()))
+    assert isinstance(entry, LedgerEntry)
+    assert entry.page.origins == ORIGIN.origins
+
+
+def test_removed_ends_are_those_of_the_shards_that_are_asked_for(line: Lineage):
+    line.lake.table.commit(Proposal((a_range(A, 20, Position(20, ended=True, children=(B.shard_id,))),)))
+    line.lake.table.commit(Proposal(drop=(A,)))
+    for _ in range(2):
+        dropped = {
+            shards: [
+                key
+                for each in line.table.entries(RangeFilter(shards=shards))
+                if isinstance(each, LedgerEntry)
+                for key in each.page.dropped
+            ]
+            for shards in (OF_A, OF_B)
+        }
+        assert dropped == {OF_A: [A], OF_B: []}
+        line.table.record()
+
+
+def test_lost_parts_are_there_whatever_ranges_are_asked_for(line: Lineage):
+    line.lake.append_as_others()
+    line.lake.expire_all_but_the_head(forget=True)
+    line.table.record()
+    (lost,) = losses_in(line.table)
+    for asked in (RangeFilter(shards=OF_B), RangeFilter(kinds=frozenset()), RangeFilter(number=7)):
+        found = [each for each in line.table.entries(asked) if isinstance(each, Lost)]
+        assert found == [lost]
+    before = RangeFilter(upto=lost.sequence - 1)
+    assert not [each for each in line.table.entries(before) if isinstance(each, Lost)]
+
+
+def test_after_a_rollback_nothing_above_is_told(line: Lineage):
+    line.table.record()
+    line.lake.rollback(1)
+    assert ends(line, RangeFilter(shards=OF_B)) == [100]
