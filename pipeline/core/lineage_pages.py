@@ -14,7 +14,7 @@ from pipeline.core.stream import ShardKey, StreamId
 T = TypeVar("T")
 
 
-class OfSnapshot(NamedTuple):
+class SnapshotPlace(NamedTuple):
     """Where a snapshot of the lake table stands; sorts as the snapshots do."""
 
     sequence: int
@@ -35,7 +35,7 @@ class Page:
     is_ours: bool = False
     """Whether the snapshot has a ledger."""
 
-    def entries(self, where: OfSnapshot) -> Iterator[LedgerEntry | Lost]:
+    def entries(self, where: SnapshotPlace) -> Iterator[LedgerEntry | Lost]:
         derived = _in_order(self.derived)
         for why in _in_order(self.lost):
             yield Lost(where.snapshot, where.sequence, self.at, why, derived)
@@ -45,18 +45,18 @@ class Page:
             yield LedgerEntry(where.snapshot, where.sequence, self.at, page, self.writer)
 
 
-class Pages:
+class LedgerPages:
     def __init__(self) -> None:
-        self._pages: dict[OfSnapshot, Page] = {}
+        self._pages: dict[SnapshotPlace, Page] = {}
 
-    def of(self, where: OfSnapshot, at: datetime) -> Page:
+    def of(self, where: SnapshotPlace, at: datetime) -> Page:
         """What was found of this snapshot so far."""
         page = self._pages.get(where)
         if page is None:
             page = self._pages[where] = Page(at)
         return page
 
-    def ours(self, where: OfSnapshot, at: datetime, *, writer: str) -> Page:
+    def ours(self, where: SnapshotPlace, at: datetime, *, writer: str) -> Page:
         """What was found so far of this snapshot, which has a ledger."""
         page = self.of(where, at)
         page.is_ours, page.writer = True, writer

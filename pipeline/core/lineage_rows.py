@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.core.lineage import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
-from pipeline.core.lineage_pages import OfSnapshot, Pages
+from pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
 from pipeline.core.position import Origin, Position, Start
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -45,15 +45,15 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 
 def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
     """What these rows tell, oldest first."""
-    pages = Pages()
+    pages = LedgerPages()
     for row in rows:
         put(row, pages)
     return pages.entries()
 
 
-def put(row: Row, pages: Pages) -> None:
+def put(row: Row, pages: LedgerPages) -> None:
     """Add what this row tells."""
-    where = OfSnapshot(row["snapshot_sequence"], row["snapshot_id"])
+    where = SnapshotPlace(row["snapshot_sequence"], row["snapshot_id"])
     at, place = row["snapshot_at"], row["place"]
     if row["entry"] == LOST:
         pages.of(where, at).lost.append((place, row["why"]))

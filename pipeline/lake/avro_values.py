@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from pipeline.lake.decode import CantDecode
-from pipeline.lake.value_limit import Left, TooManyValues, ValueLimit
+from pipeline.lake.value_limit import TooManyValues, ValueLimit, ValuesLeft
 
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8, "null": 0}
 _LEAST = {"float": 4, "double": 8, "null": 0}
@@ -43,7 +43,7 @@ class AvroValues:
         return ValueLimit(most, bound.a_byte + again, self.count)
 
     def count(self, content: bytes, most: int) -> int:
-        walk = _Walk(content, Left(most), self)
+        walk = _Walk(content, ValuesLeft(most), self)
         try:
             walk.value(self.schema)
         except _CutOff:
@@ -163,7 +163,7 @@ class _Walk:
     """Walks over a payload, and counts."""
 
     content: bytes
-    left: Left
+    left: ValuesLeft
     of: AvroValues
     place: int = 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.lake.value_limit import Left, TooManyValues
+from pipeline.lake.value_limit import TooManyValues, ValuesLeft
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _LEAST = 2
@@ -40,7 +40,7 @@ class JsonValues:
             return True
         try:
             found = msgspec.json.decode(payload)
-            _take(found, {"type": "struct", "fields": _fields(self.columns)}, Left(self.most))
+            _take(found, {"type": "struct", "fields": _fields(self.columns)}, ValuesLeft(self.most))
         except (msgspec.DecodeError, RecursionError, TooManyValues):
             # Spark may read what can't be counted exactly, such as half of a surrogate pair: there the estimate counts.
             return True
@@ -79,7 +79,7 @@ def _within(kind: Any) -> int:
             return 0
 
 
-def _take(value: Any, kind: Any, left: Left) -> None:
+def _take(value: Any, kind: Any, left: ValuesLeft) -> None:
     """Count what Spark makes of a value. `kind`: the type of its column."""
     left.take(1)
     if isinstance(kind, str):

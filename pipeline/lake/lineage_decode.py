@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.lineage_pages import OfSnapshot, Pages
+from pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
 from pipeline.core.lineage_rows import DERIVED, RANGE, put, start_in
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
@@ -30,11 +30,11 @@ _Raw = tuple[Any, ...]
 """A position as the columns have it."""
 
 
-class Decoder:
+class LineageDecoder:
     """Collects what batches of rows tell. The batches may come in any order."""
 
     def __init__(self) -> None:
-        self.pages = Pages()
+        self.pages = LedgerPages()
         self._texts: dict[str, str] = {}
         self._lists: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._keys: dict[tuple[str, int, str], ShardKey] = {}
@@ -53,7 +53,7 @@ class Decoder:
         sequences, snapshots, places = (_values(batch, name) for name in _WHERE)
         at, writer = self._instants(batch["snapshot_at"]), self._shared(batch["writer"])
         for snapshot, time, by, entry, place, each in zip(
-            map(OfSnapshot, sequences, snapshots),
+            map(SnapshotPlace, sequences, snapshots),
             at,
             writer,
             self._shared(batch["entry"]),

@@ -26,7 +26,7 @@ from pyiceberg.types import StructType
 from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.lineage_rows import DERIVED, DROPPED, EMPTY, RANGE, number_texts
-from pipeline.lake.lineage_decode import Decoder
+from pipeline.lake.lineage_decode import LineageDecoder
 from pipeline.lake.lineage_schema import SCHEMA
 
 TRUE: BooleanExpression = AlwaysTrue()
@@ -48,7 +48,7 @@ _FEW_SHARDS = 4
 def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Lost]:
     """What is asked for, oldest first, and maybe more: `asked.of` tells."""
     condition = row_filter(asked)
-    decoder = Decoder()
+    decoder = LineageDecoder()
     there = set(table.schema().column_names)
     columns = table.schema().select(*(name for name in _READ if name in there))
     reader = ArrowScan(table.metadata, table.io, columns, condition)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipeline.lake.value_limit import Left, ValueLimit
+from pipeline.lake.value_limit import ValueLimit, ValuesLeft
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -53,7 +53,7 @@ def limit_of(descriptor: Descriptor, single: Collection[str], most: int) -> Valu
     message = _message(descriptor, single)
 
     def count(content: bytes, most: int) -> int:
-        walk = _Walk(content, Left(most))
+        walk = _Walk(content, ValuesLeft(most))
         with suppress(_Damaged):
             walk.message(message, 0, len(content))
         return most - walk.left.values
@@ -96,7 +96,7 @@ class _Walk:
     """Walks over a payload, and counts."""
 
     content: bytes
-    left: Left
+    left: ValuesLeft
 
     def message(self, message: _Message, place: int, end: int) -> int:
         """Where the message ends: before `end` where it is a group."""

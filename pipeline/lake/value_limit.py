@@ -38,7 +38,7 @@ class ValueLimit:
 
 
 @dataclass(slots=True)
-class Left:
+class ValuesLeft:
     """How many values a payload may still make."""
 
     values: int
