@@ -11,11 +11,13 @@ returns None, and the answer is read item by item, which is slower and gives the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pipeline.aws.marks import places_of
 from pipeline.cbor import BYTES, LIST, MAP, TEXT, Body, CborReader, NotCborError
 from pipeline.plain_arrow import of_numpy, views
 
@@ -33,10 +35,11 @@ _ENDLESS, _BREAK = 0xBF, 0xFF
 """The first byte of a map whose length isn't given, and the byte that ends it."""
 _BYTES_8, _BYTES_16, _BYTES_32 = BYTES << 5 | 24, BYTES << 5 | 25, BYTES << 5 | 26
 """The first byte of a byte string whose length follows in one, two or four bytes."""
+_OF_ANY_LENGTH: Final = frozenset({"Data", "PartitionKey"})
 _AFTER_PAYLOAD: Final = 2000
 """The most bytes between a payload and the next record. A partition key has at most 1,024 bytes."""
-_DENSE: Final = 800
-"""Records below this size are found faster by a look at all bytes than by jumps."""
+_DENSE: Final = 2000
+"""Records below this size are found faster by a look at every second word than by jumps."""
 _MOST: Final = 2**31 - 1
 """Arrow's offsets have 32 bits."""
 
@@ -71,6 +74,9 @@ class _Form:
     beginning: bytes
     """The first byte of a record and its first key."""
     endless: bool
+    mark: bytes
+    """The longest of the bytes that are the same in all records and have the same offset there."""
+    mark_at: int
     data_at: int
     """The offset of the payload's head in the first record."""
     size: int
@@ -84,17 +90,17 @@ def records_in_bulk(body: Body, at: int) -> tuple[Columns, int] | None:
         form = None if count == 0 or len(body) > _MOST else _form(body, first)
         if form is None:
             return None
-        starts = _guessed_starts(body, first, form, count)
-        found = _proven(body, starts, form)
-        if found is None:
+        for starts in _guesses(body, first, form, count):
+            found = _proven(body, starts, form)
+            if found is not None and count in (None, len(starts)):
+                break
+        else:
             return None
         places, arrivals, end = found
         if count is None:
             if body[end] != _BREAK:
                 return None
             end += 1
-        elif count != len(starts):
-            return None
         return _columns(body, places, arrivals), end
     except (NotCborError, IndexError, ValueError):
         # Bytes that aren't what the form promises; ValueError is also Arrow's error for text that isn't UTF-8.
@@ -116,6 +122,7 @@ def _list_head(body: Body, at: int) -> tuple[int | None, int]:
 
 def _form(body: Body, at: int) -> _Form | None:
     reader, fields, data_at = CborReader(body, at), [], 0
+    mark, mark_at, is_fixed = b"", 0, True
     for _ in reader.items(MAP):
         begin = reader.at
         name = reader.key()
@@ -131,29 +138,31 @@ def _form(body: Body, at: int) -> _Form | None:
             fields.append(_Field(name, bytes(body[begin : value_at + 2]), _MOMENT))
         else:
             return None
+        if is_fixed and len(fields[-1].spelled) > len(mark):
+            mark, mark_at = fields[-1].spelled, begin - at
+        # Sequence numbers have as many digits as their neighbours. Where they haven't, the guess fails.
+        is_fixed = is_fixed and name not in _OF_ANY_LENGTH
     names = {field.name for field in fields}
     if len(names) != len(fields) or not names >= _NEEDED.keys():
         return None
     # A head of one byte: a map of up to 23 fields, or an endless one.
     beginning = bytes(body[at : at + 1]) + fields[0].spelled
-    return _Form(tuple(fields), beginning, body[at] == _ENDLESS, data_at, reader.at - at)
+    is_endless = body[at] == _ENDLESS
+    return _Form(tuple(fields), beginning, is_endless, mark, mark_at, data_at, size=reader.at - at)
 
 
-def _guessed_starts(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
-    """Where the records probably begin: where the bytes are those with which a record begins."""
-    return _scanned(body, at, form) if form.size < _DENSE else _jumped(body, at, form, count)
-
-
-def _scanned(body: Body, at: int, form: _Form) -> _Positions:
-    """Look at all bytes: for small records, 0.1 us a record."""
-    begin = np.flatnonzero(np.frombuffer(body, np.uint8, offset=at) == form.beginning[0]) + at
-    begin = begin[begin <= len(body) - len(form.beginning)]
-    found: _Positions = begin[_numbers(body, begin, f"V{len(form.beginning)}") == np.void(form.beginning)]
-    return found
+def _guesses(body: Body, at: int, form: _Form, count: int | None) -> Iterator[_Positions]:
+    """Where the records probably begin."""
+    marks = places_of(form.mark, body) if form.size < _DENSE else None
+    if marks is not None:
+        # As far before each mark as in the first record. For 1 KB, 0.2 us a record.
+        starts = marks - form.mark_at
+        yield starts[starts >= at]
+    yield _jumped(body, at, form, count)
 
 
 def _jumped(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
-    """Jump over the payloads: 0.4 us a record, however large it is."""
+    """Where the records begin if each begins soon after the payload of the one before it: 0.5 us a record, however large it is."""
     found, find = [at], body.find
     beginning, data_at = form.beginning, form.data_at
     for _ in range((count or _MOST) - 1):

@@ -77,6 +77,17 @@ def test_leading_zeros_dont_make_a_number_greater():
     ]
 
 
+@given(
+    st.integers(1, 129), st.lists(st.text("0123456789", min_size=129, max_size=129), min_size=1, max_size=9)
+)
+def test_records_whose_numbers_have_equally_many_digits_get_the_same_keys_as_others(
+    digits: int, texts: list[str]
+):
+    numbers = [str(max(1, int(text[:digits]))) for text in texts]
+    keys = sort_keys(pa.array(["1", *numbers])[1:], pa.array([7, *(0 for _ in numbers)])[1:])
+    assert keys.to_pylist() == [f"{len(number):03}:{number}:{'0' * 19}" for number in numbers]
+
+
 # --- what a task writes -------------------------------------------------------------------------------------
 
 
