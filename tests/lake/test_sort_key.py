@@ -84,7 +84,12 @@ def test_records_whose_numbers_have_equally_many_digits_get_the_same_keys_as_oth
     digits: int, texts: list[str]
 ):
     numbers = [str(max(1, int(text[:digits]))) for text in texts]
-    keys = sort_keys(pa.array(["1", *numbers])[1:], pa.array([7, *(0 for _ in numbers)])[1:])
+    columns = pa.array(["1", *numbers])[1:], pa.array([7, *(0 for _ in numbers)])[1:]
+    keys = sort_keys(*columns)
+    in_pieces = sort_keys(*(pa.chunked_array([column[:1], column[1:]]) for column in columns))
+    assert isinstance(keys, pa.Array)
+    assert isinstance(in_pieces, pa.ChunkedArray)
+    assert in_pieces.to_pylist() == keys.to_pylist()
     assert keys.to_pylist() == [f"{len(number):03}:{number}:{'0' * 19}" for number in numbers]
 
 
