@@ -234,6 +234,21 @@ def test_a_compaction_between_loses_nothing_and_the_next_run_goes_on(bed: Unpack
     assert wrong(prove(bed)) == []
 
 
+@pytest.mark.parametrize("commits", [1, 2])
+def test_after_a_rollback_a_run_takes_apart_what_is_whole_again(bed: UnpackBed, commits: int):
+    """The first one of two commits was another run's."""
+    window = bed.to_unpack(ALL_OF_A)
+    if commits == 2:
+        bed.unpack(bed.to_unpack(Numbers(A.shard_id, None, 2)))
+    waves = bed.unpacking(window, limits=WaveLimits(1, 2**30)).waves()
+    next(waves)
+    bed.lake.rollback(commits)
+    assert any("in the place of 1" in str(wave) for wave in waves)
+    assert bed.windowing().find(window.id).is_done
+    assert bed.payloads() == [*APART_TO_THREE[:6], (4, 0, good(41)), *APART_TO_THREE[7:]]
+    assert wrong(prove(bed)) == []
+
+
 def test_rows_that_another_engine_has_deleted_are_a_reason_to_refuse(bed: UnpackBed):
     window = bed.to_unpack(TO_THREE)
     table = bed.lake.handle().open()
