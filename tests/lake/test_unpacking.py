@@ -385,6 +385,12 @@ def test_a_window_that_was_made_before_replaces_the_rows_all_the_same(parsed: Un
     assert parsed.replace(window) == ["nothing left to replace"]
 
 
+def test_a_replacement_looks_again_where_aggregates_are_taken_apart_after_its_look(parsed: UnpackBed):
+    window, taking_apart = parsed.window(TO_THREE), parsed.to_unpack(TO_THREE)
+    told = parsed.replace(window, at=at_arrow("looked", lambda: parsed.unpack(taking_apart)))
+    assert told == ["6 rows parsed again: 6 parsed, 0 set aside, in the place of 3 older rows"]
+
+
 def test_a_done_replacement_stays_done_after_its_aggregates_were_taken_apart(parsed: UnpackBed):
     window = parsed.window(ALL_OF_A)
     parsed.replace(window)
