@@ -22,7 +22,7 @@ from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_account import account, why_stop
 from pipeline.core.parse_values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
 from pipeline.core.position import Positions
-from pipeline.core.proof_chains import story_of
+from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.redrive_chain import chain_of, next_link
 from pipeline.core.replace_plan import (
     Leaving,
@@ -215,12 +215,25 @@ class Replacing:
             )
         ports.table.ensure(create=False)
         ports.quarantine.ensure(create=False)
-        look, story = ports.source.look(), story_of(self.landings.entries(RangeFilter.of_window(window)))
+        look, story = self._look_with_ledgers(window)
         check_once(window, story)
         window = grown(window, story)
         order = whole_order(window, look.files)
         self._check_deletes("the lake table", look, order)
         check_whole(window, ports.parser.survey(order) if order.files else ())
+
+    def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
+        """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
+        asked = RangeFilter.of_window(window)
+        before = story_of(self.landings.entries(asked))
+        while True:
+            look = self.ports.source.look()
+            self.on_arrow("looked")
+            story = story_of(self.landings.entries(asked))
+            # Where aggregates were taken apart after the look, the ledgers state rows that it lacks.
+            if before.replays == story.replays:
+                return look, story
+            before = story
 
     def _check(self, window: ReplayWindow, source: Positions, target: Positions) -> None:
         if reasons := list(why_not_replaced(window, source, target)):

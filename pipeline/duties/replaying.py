@@ -85,11 +85,13 @@ class Replaying:
         table.ensure(create=not table.exists())
         look = self._look(window)
         self._begin(window, look.positions)
-        wishes = wishes_of(window, table.load().positions)
+        # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
+        at = table.load().positions
+        wishes = wishes_of(window, at)
         plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
-        if not plan.ranges:
-            return self._read(window)
         self.on_arrow("planned")
+        if not plan.ranges:
+            return self._read(window, at)
         parsed = self.ports.copier.copy(plan)
         self.on_arrow("staged")
         # A person may have cancelled the window while its rows were copied.
@@ -98,13 +100,12 @@ class Replaying:
         self.on_arrow("committed")
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
 
-    def _read(self, window: ReplayWindow) -> ReplayedWave:
-        """A wave of records that the lake table lacks, from the stream."""
-        table, at = self.ports.table, self.ports.table.load().positions
+    def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
+        """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""
+        table = self.ports.table
         stretches = stretches_of(window, at)
         if not stretches:
             return ReplayedWave()
-        self.on_arrow("planned")
         manifest = self.reading.read(self.id, stretches, at, table.staging_spec())
         self.on_arrow("staged")
         self.window()

@@ -9,13 +9,13 @@ aggregate is taken apart once. No position of a shard moves, and no record is as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
+from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Lost, Range
 from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_values import Parsed, WaveLimits, past
 from pipeline.core.position import Position
@@ -62,6 +62,24 @@ class UnpackedWave:
         return f"{counted(self.rows, 'aggregate')} taken apart: {counted(self.made, 'row')} in the place of {self.rows:,}"
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Where the waves of a run have looked for aggregates already, so that the next wave goes on from there."""
+
+    upto: dict[ShardKey, Position] = field(default_factory=dict)
+    rests_on: set[int] = field(default_factory=set)
+    """Snapshots of the lake table by whose ledgers of the window's shards the waves went."""
+
+    def forget_if_set_back(self, entries: Iterable[LedgerEntry | Lost]) -> bool:
+        """Forget all where a person has rolled the lake table back since: aggregates that were taken apart by then, by this run or another one,
+        may be whole again."""
+        if self.rests_on <= {each.snapshot for each in entries}:
+            return False
+        self.upto.clear()
+        self.rests_on.clear()
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpacking:
     id: str
@@ -84,9 +102,11 @@ class Unpacking:
             raise Unknown(f"the lake table doesn't exist, so that the window {window.id} has no row")
         ports.table.ensure(create=False)
         shards, unlisted = self._hash_keys(window)
-        looked: dict[ShardKey, Position] = {}
+        looked = Looked()
         while True:
             wave = self.wave(shards, looked)
+            if wave.is_last and looked.forget_if_set_back(self._entries(window)):
+                wave = replace(wave, is_last=False)
             if wave.is_last:
                 note_done(self.windows, self.id, by=self.run)
                 wave = replace(wave, notes=(*unlisted, *self._left(window), *self._to_be_made_anew(window)))
@@ -95,26 +115,28 @@ class Unpacking:
             if wave.is_last or is_late:
                 return
 
-    def wave(self, shards: Mapping[ShardKey, HashRange], looked: dict[ShardKey, Position]) -> UnpackedWave:
-        """`looked`: up to where this run has looked already; it goes on from there."""
+    def wave(self, shards: Mapping[ShardKey, HashRange], looked: Looked) -> UnpackedWave:
         window, ports = self._window(), self.ports
         # The ledgers after the look: so they tell of each commit whose files the look has found. A user record may begin as an aggregate
         # itself, and only the ledgers tell that it is none.
         look = ports.source.look()
-        story = story_of(ports.lineage.entries(RangeFilter.of_window(window)))
+        entries = tuple(self._entries(window))
+        looked.forget_if_set_back(entries)
+        looked.rests_on.update(each.snapshot for each in entries[-1:])
+        story = story_of(entries)
         if twice := twice_in(window, story):
             raise WrongShape(
                 f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
                 "since the window was made. Nothing more was taken apart: which of the two rows of an aggregate is meant can't be told. Make a "
                 "window of records that landed once"
             )
-        wishes = next_wishes(window, kept_in(window, story), looked)
+        wishes = next_wishes(window, kept_in(window, story), looked.upto)
         if not wishes.wanted:
             return UnpackedWave()
         plan = plan_next(
             wishes, look, surveyor=ports.unpacker, limits=self.limits, others=False, aggregates=True
         )
-        looked.update({each.key: each.upto for each in plan.ranges})
+        looked.upto.update({each.key: each.upto for each in plan.ranges})
         if not plan.rows:
             return UnpackedWave(is_last=plan.is_last)
         files = files_with(plan, look.files)
@@ -127,6 +149,7 @@ class Unpacking:
         # A person may have cancelled the window meanwhile.
         self._window()
         snapshot = self._commit(made, told, gone=tuple(each.path for each in files))
+        looked.rests_on.update(() if snapshot is None else (snapshot,))
         self.on_arrow("committed")
         rows = sum(each.rows for _, each in told)
         return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)
@@ -137,6 +160,10 @@ class Unpacking:
         pages = (each.page for each in entries if isinstance(each, LedgerEntry))
         ranges = (each for page in pages for each in replays_of(page, self.id).ranges)
         return sum(read_accounting(each.why).removed[0] for each in ranges)
+
+    def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
+        """The ledgers that tell of the window's shards."""
+        return self.ports.lineage.entries(RangeFilter.of_window(window))
 
     def _window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)
@@ -203,8 +230,7 @@ class Unpacking:
         return {ShardKey(stream, s.shard_id): s.hash_range for s in shards if s.hash_range is not None}
 
     def _left(self, window: ReplayWindow) -> Iterator[str]:
-        entries = self.ports.lineage.entries(RangeFilter.of_window(window))
-        for key in without_ledger(window, story_of(entries)):
+        for key in without_ledger(window, story_of(self._entries(window))):
             yield (
                 f"{key}: ledgers of this time or of a later one are lost, so that nothing tells whether the aggregates of some rows were taken apart, "
                 "when they landed or since. These rows stayed as they are"

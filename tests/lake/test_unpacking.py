@@ -1,6 +1,5 @@
 """Aggregates that landed as one row each are taken apart on real Iceberg: exactly those of a window, once, whatever happens meanwhile."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from tests.lake.merge_on_read import delete_rows
 from tests.lake.parsings import A, Killed, good
 from tests.lake.proofs import InThisProcess, ListedStream
 from tests.lake.target_proofs import wrong
-from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, kept, packed
+from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, at_arrow, kept, packed
 from tests.lake.windows import WindowBed
 
 BROKEN = MAGIC + b"not an aggregate"
@@ -66,10 +65,6 @@ def prove(bed: UnpackBed, *, anew: bool = False) -> Proof:
 def replays(bed: UnpackBed) -> list[Range]:
     entries = (e for e in IcebergLineage(bed.lake.handle()).entries() if isinstance(e, LedgerEntry))
     return [each for entry in entries for each in entry.page.ranges if each.kind is Kind.UNPACKED]
-
-
-def at_arrow(arrow: str, act: Callable[[], object]) -> Callable[[str], None]:
-    return lambda at: (act(), None)[1] if at == arrow else None
 
 
 def compact(bed: UnpackBed) -> None:
@@ -236,6 +231,21 @@ def test_a_compaction_between_loses_nothing_and_the_next_run_goes_on(bed: Unpack
     assert [row for row in bed.payloads() if row[0] == 2] == [KEPT[1]]
     bed.unpack(window)
     assert [row for row in bed.payloads() if row[0] in {2, 3}] == APART_TO_THREE[1:6]
+    assert wrong(prove(bed)) == []
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_after_a_rollback_a_run_takes_apart_what_is_whole_again(bed: UnpackBed, commits: int):
+    """The first one of two commits was another run's."""
+    window = bed.to_unpack(ALL_OF_A)
+    if commits == 2:
+        bed.unpack(bed.to_unpack(Numbers(A.shard_id, None, 2)))
+    waves = bed.unpacking(window, limits=WaveLimits(1, 2**30)).waves()
+    next(waves)
+    bed.lake.rollback(commits)
+    assert any("in the place of 1" in str(wave) for wave in waves)
+    assert bed.windowing().find(window.id).is_done
+    assert bed.payloads() == [*APART_TO_THREE[:6], (4, 0, good(41)), *APART_TO_THREE[7:]]
     assert wrong(prove(bed)) == []
 
 

@@ -232,6 +232,26 @@ class Unanswered:
         raise Unreachable("Kinesis could not be reached")
 
 
+def test_a_window_isnt_done_where_another_run_reads_while_this_one_plans(bed: StreamBed):
+    """What comes next in the window is to be copied, and this run has only looked for what is to be read."""
+    older = bed.put(2)
+    bed.leave_out(Kind.SKIPPED, Position(older[-1]))
+    numbers = [*older, *bed.land_put(2)]
+    window = bed.window_from_stream(ALL)
+    other = bed.replaying(window).waves()
+
+    def read_by_another_run(arrow: str) -> None:
+        if arrow == "planned" and not bed.ledger(window):
+            next(other)
+
+    with pytest.raises(Transient, match="another run has copied records"):
+        bed.copy(window, at=read_by_another_run)
+    assert not bed.windowing().find(window.id).is_done
+    bed.copy(window)
+    assert bed.windowing().find(window.id).is_done
+    assert bed.numbers(window) == numbers
+
+
 def test_a_shard_that_fails_fails_the_run_and_the_next_run_goes_on(bed: StreamBed):
     numbers = with_a_gap(bed)
     window = bed.window_from_stream(ALL)
