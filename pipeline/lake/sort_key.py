@@ -45,9 +45,12 @@ def _is_wanted(spec: StagingSpec) -> bool:
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:
-    """Two columns to one: for each record its sort key; null where the record has no sequence number."""
+    """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a table, which have pieces,
+    give a column with pieces."""
     found = _of_equal_lengths(sequence, sub)
-    return _one_by_one(sequence, sub) if found is None else found
+    if found is None:
+        return _one_by_one(sequence, sub)
+    return pa.chunked_array([found]) if isinstance(sequence, pa.ChunkedArray) else found
 
 
 def _of_equal_lengths(sequence: Any, sub: Any) -> Any:
