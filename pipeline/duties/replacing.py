@@ -223,12 +223,13 @@ class Replacing:
         check_whole(window, ports.parser.survey(order) if order.files else ())
 
     def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
-        """A look at the lake table, and the ledgers that state as many rows as it has."""
-        before = story_of(self.landings.entries(RangeFilter.of_window(window)))
+        """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
+        asked = RangeFilter.of_window(window)
+        before = story_of(self.landings.entries(asked))
         while True:
             look = self.ports.source.look()
             self.on_arrow("looked")
-            story = story_of(self.landings.entries(RangeFilter.of_window(window)))
+            story = story_of(self.landings.entries(asked))
             # Where aggregates were taken apart after the look, the ledgers state rows that it lacks.
             if before.replays == story.replays:
                 return look, story

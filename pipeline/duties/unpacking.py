@@ -68,7 +68,7 @@ class Looked:
 
     upto: dict[ShardKey, Position] = field(default_factory=dict)
     rests_on: set[int] = field(default_factory=set)
-    """Snapshots of the lake table by whose ledgers the waves went."""
+    """Snapshots of the lake table by whose ledgers of the window's shards the waves went."""
 
     def forget_if_set_back(self, entries: Iterable[LedgerEntry | Lost]) -> bool:
         """Forget all where a person has rolled the lake table back since: aggregates that were taken apart by then, by this run or another one,
@@ -163,6 +163,10 @@ class Unpacking:
         pages = (each.page for each in entries if isinstance(each, LedgerEntry))
         ranges = (each for page in pages for each in replays_of(page, self.id).ranges)
         return sum(read_accounting(each.why).removed[0] for each in ranges)
+
+    def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
+        """The ledgers that tell of the window's shards."""
+        return self.ports.lineage.entries(RangeFilter.of_window(window))
 
     def _window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)

@@ -45,7 +45,8 @@ def _is_wanted(spec: StagingSpec) -> bool:
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:
-    """Two columns to one: for each record its sort key; null where the record has no sequence number."""
+    """Two columns to one: for each record its sort key; null where the record has no sequence number. Columns of a table, which have pieces,
+    give a column with pieces."""
     found = _of_equal_lengths(sequence, sub)
     if found is None:
         return _one_by_one(sequence, sub)

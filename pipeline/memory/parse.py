@@ -37,6 +37,7 @@ from pipeline.lake_ports import (
     SourceTable,
     Surveyor,
 )
+from pipeline.memory.aggregates import WholeRow
 from pipeline.memory.table import MemoryTable
 from pipeline.ports import Clock
 
@@ -51,6 +52,16 @@ class TypedRow(NamedTuple):
     """In the quarantine table: why the row couldn't be parsed."""
     version: str = ""
     """The version of the parser that decided about the row."""
+    users: int = 1
+    """How many user records the row stands for: of an aggregate that landed as one row, all of them."""
+    is_aggregate: bool = False
+    """Of the lake table: whether the payload begins as an aggregate."""
+
+
+def _typed(row: Any) -> TypedRow:
+    if not isinstance(row, WholeRow):
+        return TypedRow(*row)
+    return TypedRow(row.key, row.number, users=len(row.numbers()), is_aggregate=True)
 
 
 @dataclass
@@ -65,13 +76,13 @@ class MemoryRows:
     _names: Iterator[int] = field(default_factory=count)
 
     def of(self, path: str) -> list[TypedRow]:
-        return [TypedRow(*row) for row in self.rows[path]]
+        return [_typed(row) for row in self.rows[path]]
 
     def sort_key(self, row: TypedRow) -> str:
         sub = self.sub(row.key, row.number)
         return key_of(Position(row.number - sub, sub))
 
-    def write(self, location: str, rows: Iterable[TypedRow]) -> tuple[StagedFile, ...]:
+    def write(self, location: str, rows: Iterable[tuple[Any, ...]]) -> tuple[StagedFile, ...]:
         """Stage a file. No file is made of no rows."""
         rows = tuple(sorted(rows))
         if not rows:
@@ -175,8 +186,9 @@ class MemorySurveyor(Surveyor):
                 continue
             keys = [
                 self.source.sort_key(row)
-                for row in self._within(rows, bound)
-                if order.ceiling is None or self.source.sort_key(row) < order.ceiling
+                for row in self.within(rows, bound)
+                if (order.ceiling is None or self.source.sort_key(row) < order.ceiling)
+                and (row.is_aggregate or not order.aggregates)
             ]
             yield from _pieces(keys, key, path, self.piece)
 
@@ -186,7 +198,7 @@ class MemorySurveyor(Surveyor):
             found.setdefault(row.key, []).append(row)
         return list(found.items())
 
-    def _within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
+    def within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
         return [
             row
             for row in rows
@@ -198,7 +210,7 @@ class MemorySurveyor(Surveyor):
     def rows_of(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> list[TypedRow]:
         """What one Spark task reads: the wanted rows of one file."""
         its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
-        rows = [row for each, bound in its for row in self._within(each, bound)]
+        rows = [row for each, bound in its for row in self.within(each, bound)]
         if len(rows) != unit.rows:
             raise WrongShape(f"{unit.path} has other rows than were counted")
         return rows
@@ -226,8 +238,9 @@ class MemoryParser(MemorySurveyor, Redriver):
 
     def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
         told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]
-        good = [TypedRow(*row[:2], version=self.version) for row, why in told if why == ""]
-        bad = [TypedRow(*row[:2], why, self.version) for row, why in told if why]
+        made = [(row._replace(version=self.version, is_aggregate=False), why) for row, why in told]
+        good = [row._replace(reason="") for row, why in made if why == ""]
+        bad = [row._replace(reason=why) for row, why in made if why]
         return Parsed(
             self.typed.write(self.table.staging_spec().location, good),
             self.aside.write(self.quarantine.staging_spec().location, bad),
@@ -241,7 +254,7 @@ class MemoryParser(MemorySurveyor, Redriver):
         chosen = {each.key: each for each in selected}
 
         def stays(row: TypedRow) -> bool:
-            return row.key not in chosen or not self._within([row], chosen[row.key])
+            return row.key not in chosen or not self.within([row], chosen[row.key])
 
         rows = [row for each in files for row in self.source.of(each.path) if stays(row)]
         (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}

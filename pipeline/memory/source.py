@@ -28,6 +28,10 @@ class MemoryRecord:
     users: int = 1
     """How many user records it has. The numbers from `sequence` on are theirs, so that sequence + sub-sequence number tells each
     user record."""
+    inner: int | None = None
+    """Of an aggregate whose first user record has a payload that is an aggregate itself: the user records of that one."""
+    is_broken: bool = False
+    """Whether it looks like an aggregate and can't be taken apart."""
 
 
 @dataclass(slots=True)
@@ -117,13 +121,22 @@ class MemorySource:
     def delete_stream(self, name: str) -> None:
         del self._streams[name]
 
-    def put(self, key: ShardKey, data: bytes = b"{}", *, partition_key: str = "key", users: int = 1) -> int:
-        """The new record's sequence number. `users`: the user records of an aggregate."""
+    def put(
+        self,
+        key: ShardKey,
+        data: bytes = b"{}",
+        *,
+        partition_key: str = "key",
+        users: int = 1,
+        inner: int | None = None,
+        is_broken: bool = False,
+    ) -> int:
+        """The new record's sequence number. The other arguments: as those of a `MemoryRecord`."""
         found = self._stream(key.stream.arn)
         if found.shards[key.shard_id].closed:
             raise ValueError(f"{key} is closed: a put goes to an open shard")
         number, *_ = (next(self._sequence) for _ in range(users))
-        record = MemoryRecord(number, self._now(), data, partition_key, users)
+        record = MemoryRecord(number, self._now(), data, partition_key, users, inner, is_broken)
         found.records[key.shard_id].append(record)
         return record.sequence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -12,11 +12,9 @@ from pipeline.core.position import Position, Start
 from pipeline.core.stream import ShardKey
 from pipeline.errors import DataLoss, HeadraceError, Unknown
 from pipeline.lake_ports import OnWaiting, StagingSpec
+from pipeline.memory.aggregates import LandedRow, WholeRow, row_of
 from pipeline.memory.source import MemoryRecord, MemorySource
 from pipeline.ports import Clock
-
-StagedRow = tuple[ShardKey, int]
-"""A user record as a test knows it: its shard, and its sequence number + sub-sequence number (see `MemoryRecord.users`)."""
 
 
 class MemoryStage:
@@ -25,7 +23,7 @@ class MemoryStage:
     end; if not, the next page does. One file holds a whole wave."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
-        self.rows: dict[str, tuple[StagedRow, ...]] = {}
+        self.rows: dict[str, tuple[LandedRow, ...]] = {}
         self.start: Callable[[OnWaiting], None] = lambda _: None
         self.fault: Callable[[ShardKey], None] = lambda _: None
         self.tells_end: Callable[[ShardKey], bool] = lambda _: True
@@ -41,20 +39,21 @@ class MemoryStage:
 
     def stage(self, batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
         self.open(lambda _: None)
-        read = [self._read(batch, limits.records // len(batches)) for batch in batches]
-        rows = tuple((staged.key, number) for staged, numbers in read for number in numbers)
+        most = limits.records // len(batches)
+        read = [self._read(batch, most, unpack=spec.unpack) for batch in batches]
+        rows = tuple(row for _, its in read for row in its)
         if not rows:
             return Manifest(tuple(staged for staged, _ in read))
         path = f"{spec.location}/{next(self._names)}"
         self.rows[path] = rows
         now = self._clock.now()
-        shards = frozenset(key for key, _ in rows)
+        shards = frozenset(key for key, *_ in rows)
         file = StagedFile(
             path, shards, len(rows), len(rows), footer=b"", partition=f"{now:%Y-%m-%d}", staged_at=now
         )
         return Manifest(tuple(staged for staged, _ in read), (file,))
 
-    def _read(self, batch: Batch, most: int) -> tuple[Staged, tuple[int, ...]]:
+    def _read(self, batch: Batch, most: int, *, unpack: bool) -> tuple[Staged, tuple[LandedRow, ...]]:
         before = batch.after or Position()
         nothing = Staged(batch.key, batch.after, before)
         try:
@@ -76,15 +75,19 @@ class MemoryStage:
                 found = found[1:]
         wanted, until = _up_to(found, batch.until), batch.until
         taken = wanted[: max(1, most)]
-        numbers = tuple(number for r in taken for number in _left(r, before, until))
-        more = len(taken) < len(found)
+        # A reading that ends at a position is a window's, which has a table of its own.
+        if not unpack and until is None and taken and taken[0].sequence == before.sequence:
+            why = f"{batch.key} stands inside an aggregate, and the table keeps aggregates whole"
+            return replace(nothing, error=why), ()
+        rows = tuple(row for r in taken for row in _rows(batch, r, unpack=unpack))
+        more = len(taken) < len(wanted)
         behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
         tells_end = not more and (not taken or self.tells_end(batch.key))
         children = self._source.children(batch.key) if tells_end else None
         last = taken[-1] if taken else None
         upto = Position(
             last.sequence if last else before.sequence,
-            last.users - 1 if last else before.sub,
+            (last.users - 1) * unpack if last else before.sub,
             ended=children is not None,
             children=tuple(c.shard_id for c in children or ()),
             arrival=last.arrival if last else before.arrival,
@@ -104,7 +107,7 @@ class MemoryStage:
             batch.key,
             batch.after,
             upto,
-            len(numbers),
+            len(rows),
             size,
             first,
             latest,
@@ -112,8 +115,9 @@ class MemoryStage:
             pages=1,
             gap=gap,
             records=len(taken),
+            unpacked=unpack,
         )
-        return staged, numbers
+        return staged, rows
 
     @staticmethod
     def _gap(batch: Batch, now: datetime) -> Gap | None:
@@ -141,10 +145,16 @@ def _up_to(found: tuple[MemoryRecord, ...], until: Position | None) -> tuple[Mem
     return tuple(r for r in found if r.sequence <= (until.sequence or 0))
 
 
-def _left(record: MemoryRecord, before: Position, until: Position | None) -> range:
-    """The numbers of the record's user records after one position and up to the other."""
+def _rows(batch: Batch, record: MemoryRecord, *, unpack: bool) -> Iterator[LandedRow]:
+    """The rows of the record after the batch's position, and up to its end. `unpack`: an aggregate in which the batch begins or ends is taken
+    apart also without this."""
+    before, until = batch.after or Position(), batch.until
     first = before.sub + 1 if record.sequence == before.sequence else 0
     users = record.users
     if until is not None and until.reads_again and not until.ended and record.sequence == until.sequence:
         users = min(users, until.sub + 1)
-    return range(record.sequence + first, record.sequence + users)
+    whole = row_of(batch.key, record)
+    if not unpack and (first, users) == (0, record.users):
+        yield whole
+        return
+    yield from (whole.taken_apart() if isinstance(whole, WholeRow) else (whole,))[first:users]

@@ -15,10 +15,11 @@ from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
-from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.stream import StreamId
 from pipeline.core.valid_through import Through
 from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
+from pipeline.memory.aggregates import LandedRow
 from pipeline.ports import Clock
 
 COLUMNS = (
@@ -81,12 +82,14 @@ class MemoryTable(LakeTable):
         self.head: int | None = None
         self.fault: Callable[[Way], None] = lambda _: None
         """Called before and after each commit's compare-and-swap. It may raise `LostOnTheWay`, or act as another writer."""
-        self.rows_of: Callable[[StagedFile], Iterable[tuple[ShardKey, int]]] = lambda _: ()
-        """File -> shard and sequence number of each row, which a repair reads."""
+        self.rows_of: Callable[[StagedFile], Iterable[LandedRow]] = lambda _: ()
+        """File -> its rows, which a repair reads."""
         self.removed: set[str] = set()
         """Staged files that something else has deleted."""
         self.is_there = True
         """Whether the catalog has the table. Only the tests of its creation begin without."""
+        self.unpacks = True
+        """Whether aggregates that land in the table are taken apart."""
         self.tags: dict[str, int] = {}
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
@@ -109,7 +112,8 @@ class MemoryTable(LakeTable):
         return self._state(self.head)
 
     def staging_spec(self) -> StagingSpec:
-        return StagingSpec(self._location, tuple((name, i) for i, name in enumerate(COLUMNS, start=1)))
+        ids = tuple((name, i) for i, name in enumerate(COLUMNS, start=1))
+        return StagingSpec(self._location, ids, unpack=self.unpacks)
 
     def commit(self, proposal: Proposal) -> Committed:
         tries: dict[int, Landing] = {}
@@ -222,7 +226,7 @@ class MemoryTable(LakeTable):
 
     def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
         reached, picked, is_whole = self._over_picks()
-        rows = [row for file in self.files_at(self.head) for row in self.rows_of(file)]
+        rows = [row[:2] for file in self.files_at(self.head) for row in self.rows_of(file)]
         known = sorted((s for s in self.snapshots.values() if self._knows(s.id)), key=lambda s: -s.id)
         return TableEvidence(
             self.head,

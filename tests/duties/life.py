@@ -163,7 +163,7 @@ class Life:
     def landed(self) -> list[tuple[ShardKey, int]]:
         """The rows of the lake table, in the order of the commits."""
         snapshots = list(self.table.history(self.table.head))[::-1]
-        return [row for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
+        return [row[:2] for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
 
     def ledger(self, kind: Kind) -> list[Range]:
         """The ranges of this kind, oldest first."""

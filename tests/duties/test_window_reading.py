@@ -18,7 +18,7 @@ from pipeline.memory.clock import MemoryClock
 from pipeline.memory.source import MemorySource
 from pipeline.memory.stage import MemoryStage
 
-SPEC = StagingSpec("memory://window", ())
+SPEC = StagingSpec("memory://window", (), unpack=True)
 HOUR = timedelta(hours=1)
 
 
@@ -48,7 +48,7 @@ class Scene:
         return reading.read("4f0c2a91", wanted, stands, SPEC)
 
     def rows(self) -> list[int]:
-        return sorted(number for rows in self.stage.rows.values() for _, number in rows)
+        return sorted(number for rows in self.stage.rows.values() for _, number, *_ in rows)
 
 
 def test_each_shard_is_read_from_the_tables_position_up_to_the_end_of_its_stretch():

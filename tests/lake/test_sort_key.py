@@ -93,6 +93,17 @@ def test_records_whose_numbers_have_equally_many_digits_get_the_same_keys_as_oth
     assert keys.to_pylist() == [f"{len(number):03}:{number}:{'0' * 19}" for number in numbers]
 
 
+@pytest.mark.parametrize("numbers", [["10", "11"], ["9", "10"]])
+def test_columns_of_a_table_give_a_column_of_a_table_and_those_of_a_batch_one_of_a_batch(numbers: list[str]):
+    """A proof joins the pieces of the column. The numbers are of one length, and of two."""
+    rows = pa.table({"sequence": numbers, "sub": [0, 0]})
+    (batch,) = rows.to_batches()
+    of_table, of_batch = (sort_keys(each["sequence"], each["sub"]) for each in (rows, batch))
+    assert isinstance(of_table, pa.ChunkedArray)
+    assert isinstance(of_batch, pa.StringArray)
+    assert of_table.combine_chunks().equals(of_batch)
+
+
 # --- what a task writes -------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """Aggregates that landed as one row each are taken apart on real Iceberg: exactly those of a window, once, whatever happens meanwhile."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from tests.lake.merge_on_read import delete_rows
 from tests.lake.parsings import A, Killed, good
 from tests.lake.proofs import InThisProcess, ListedStream
 from tests.lake.target_proofs import wrong
-from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, kept, packed
+from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, at_arrow, kept, packed
 from tests.lake.windows import WindowBed
 
 BROKEN = MAGIC + b"not an aggregate"
@@ -66,10 +65,6 @@ def prove(bed: UnpackBed, *, anew: bool = False) -> Proof:
 def replays(bed: UnpackBed) -> list[Range]:
     entries = (e for e in IcebergLineage(bed.lake.handle()).entries() if isinstance(e, LedgerEntry))
     return [each for entry in entries for each in entry.page.ranges if each.kind is Kind.UNPACKED]
-
-
-def at_arrow(arrow: str, act: Callable[[], object]) -> Callable[[str], None]:
-    return lambda at: (act(), None)[1] if at == arrow else None
 
 
 def compact(bed: UnpackBed) -> None:

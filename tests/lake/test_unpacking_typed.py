@@ -14,7 +14,7 @@ from pipeline.lake.lineage_rebuild import rebuild
 from pipeline.lake.lineage_table import IcebergLineage
 from tests.lake import target_proofs as proofs
 from tests.lake.parsings import A, good
-from tests.lake.unpackings import ALL_OF_A, TO_THREE, UnpackBed, kept
+from tests.lake.unpackings import ALL_OF_A, TO_THREE, UnpackBed, at_arrow, kept
 
 
 @pytest.fixture
@@ -89,6 +89,12 @@ def test_after_a_replacement_of_the_same_records_the_typed_table_has_the_user_re
     assert (proofs.wrong(proof), proofs.wrong(table), proofs.unproved(table)) == ([], [], [])
     with proofs.changed(parsed.typed(), 2, lambda row: [] if row["sub_sequence_number"] == 1 else [row]):
         assert proofs.wrong(proofs.prove(parsed, partial(proofs.typed_ports, parsed))[1])
+
+
+def test_a_replacement_looks_again_where_aggregates_are_taken_apart_after_its_look(parsed: UnpackBed):
+    window, taking_apart = parsed.window(TO_THREE), parsed.to_unpack(TO_THREE)
+    told = parsed.replace(window, at=at_arrow("looked", lambda: parsed.unpack(taking_apart)))
+    assert told == ["6 rows parsed again: 6 parsed, 0 set aside, in the place of 3 older rows"]
 
 
 def test_a_replacement_in_waves_gives_the_same(parsed: UnpackBed):

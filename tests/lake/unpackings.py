@@ -120,6 +120,10 @@ class UnpackBed(ReplaceBed):
         return sorted((int(r["sequence_number"]), r["sub_sequence_number"], r["data"]) for r in rows)
 
 
+def at_arrow(arrow: str, act: Callable[[], object]) -> Callable[[str], None]:
+    return lambda at: (act(), None)[1] if at == arrow else None
+
+
 def kept(folder: Path) -> UnpackBed:
     """Shard A in two waves, and shard B; records 2, 3, 4 and 10 are aggregates, and 3 is the last one of its range."""
     bed = UnpackBed(folder)

@@ -146,8 +146,10 @@ class KeptWatch:
             )
 
     def judge_end(self, process: Process) -> None:
-        """A run is over: it has released all rows. It doesn't know of a claim whose request arrived after it gave that claim up."""
-        rows = [row for row in self._world.leases.rows.values() if row.run_claim == process.claim]
+        """A run is over: it has released all rows. It doesn't know of a claim whose request arrived after it gave that claim up. A row of an ended
+        shard, whose release may have failed in an earlier wave, isn't read by any run."""
+        claimed = [row for row in self._world.leases.rows.values() if row.run_claim == process.claim]
+        rows = [row for row in claimed if not row.has_ended]
         left = sorted(row.key for row in rows if (process.claim, row.key) not in self._late)
         if process.claim and left and not self._is_disturbed(process, self._world.sim.now - 60.0):
             raise Violation("I36", f"{process} is over and has left its claim on {', '.join(left)}", left[0])

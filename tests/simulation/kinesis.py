@@ -29,10 +29,15 @@ class WatchedSource(MemorySource):
         """The shards and the names of streams that Kinesis denies, each with the time until which it does so."""
 
     def describe(self, name: str) -> StreamFacts:
+        facts = self.facts(name)
+        self.answers.setdefault(facts.stream, {})[facts.asked] = self._now()
+        return facts
+
+    def facts(self, name: str) -> StreamFacts:
+        """As `describe`, for an asker whose answers are none of the fleet's."""
         facts = super().describe(name)
         if self.denied and self._denies(facts.stream.name):
             raise Unknown(f"there is no stream {name} (denied for a while). Nothing was read")
-        self.answers.setdefault(facts.stream, {})[facts.asked] = self._now()
         return facts
 
     def is_gone(self, key: ShardKey) -> bool:
@@ -53,3 +58,21 @@ class WatchedSource(MemorySource):
             return False
         self._world.call_faults.happened["denied"] += 1
         return True
+
+
+class StreamOfWindows(MemorySource):
+    """The same streams, as windows ask for them: beside the fleet, and without a trace in what the judges of the fleet know."""
+
+    def __init__(self, source: WatchedSource) -> None:
+        super().__init__(source._clock)
+        self._streams, self._prefix = source._streams, source._prefix
+        self._fleets = source
+
+    def describe(self, name: str) -> StreamFacts:
+        return self._fleets.facts(name)
+
+    def is_gone(self, key: ShardKey) -> bool:
+        return self._fleets.is_gone(key)
+
+    def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
+        return self._fleets.records(key, at)

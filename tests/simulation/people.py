@@ -1,8 +1,9 @@
-"""What people do to the lake table, and the commands by which they repair it: `headrace repair` and `headrace
+"""What people do to the lake table, and the commands by which they do or repair it: `headrace skip`, `headrace repair` and `headrace
 reposition`.
 
 what a person or another engine does       what follows
 roll the table back to an older snapshot   shards whose rows are ahead stop with an error until they are repositioned
+give up records of a shard                 the next wave reads on after them (`headrace skip --to`)
 expire the snapshots that hold positions   nothing lands until the chain is repaired; then rows ahead as above
 """
 
@@ -19,6 +20,7 @@ from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.recover import Busy, Recovery
 from pipeline.errors import ChainBroken, HeadraceError
 from pipeline.wiring import NoDagster
+from tests.simulation.skips import Skips
 from tests.simulation.truth import Violation
 from tests.simulation.worker_watch import PERSON
 
@@ -40,6 +42,7 @@ class People:
         self._count = 0
         self._recoveries: dict[str, Recovery] = {}
         """The `headrace reposition` command of each row, by key."""
+        self.skips = Skips(world, self.a_recovery)
 
     def roll_back(self) -> None:
         world = self._world
@@ -128,12 +131,14 @@ class People:
             self._recoveries.pop(key).release(key)
         for key in ahead:
             if key not in self._recoveries:
-                self._count += 1
-                self._recoveries[key] = self._a_recovery(f"{PERSON}{self._count}/{self._count}")
+                self._recoveries[key] = self.a_recovery()
             self._to_table(self._recoveries[key], key)
 
-    def _a_recovery(self, claim: str) -> Recovery:
+    def a_recovery(self) -> Recovery:
+        """A command about one shard, of a person who has a claim for it."""
         world = self._world
+        self._count += 1
+        claim = f"{PERSON}{self._count}/{self._count}"
         settings = world.settings(("w1",))
         return Recovery(
             claim=claim,

@@ -85,6 +85,10 @@ class TypedPlan:
     """Between two windows whose rows are replaced in a typed table."""
     copies: float = 0.0
     """Between two windows that are copied into tables of their own."""
+    unpacks: float = 0.0
+    """Between two windows whose aggregates are taken apart in the lake table. The first one is made once the table keeps none any more."""
+    reads: float = 0.0
+    """Between two windows that are copied, and that read from the stream what the lake table lacks."""
     cut: float = 0.0
     """The share of the arrows at which a run is killed."""
 
@@ -126,6 +130,9 @@ class Plan:
     """Whether the lease table and the worker table hold a row each that Headrace doesn't understand."""
     aggregates: bool = False
     """Whether producers aggregate, as the Kinesis Producer Library does."""
+    keeps: float = 0.0
+    """Until this second the lake table gets one row for each aggregate, and from then on a row for each user record. Aggregates may have
+    aggregates inside, and some records only look like aggregates."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
     wave_every: float = 10.0
@@ -164,7 +171,7 @@ class Plan:
         return (
             f"seed {self.seed}: {self.hosts} hosts{' under one Dagster' if self.shared else ''}, {self.workers_each} workers each, "
             f"{self.shards} shards from {'what KCL left' if self.adopted else self.position}, heartbeat {self.heartbeat}"
-            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}; {self.mix}; {kinds or 'no other faults'}"
+            f"{f', {self.streams} streams' if self.streams > 1 else ''}{', rows that are not understood' if self.odd_rows else ''}{f', all hosts off for {self.hosts_off:.0f} s' if self.hosts_off else ''}{f', quiet for {self.quiet / 3600:.0f} h' if self.quiet else ''}{', kcl.mode 2.x' if self.mode is Mode.KCL_2 else ''}{', aggregates' if self.aggregates else ''}{f', whole until {self.keeps:.0f} s' if self.keeps else ''}{f', {self.typed.targets} typed tables' if self.typed.targets else ''}; {self.mix}; {kinds or 'no other faults'}"
         )
 
 
@@ -198,7 +205,8 @@ def a_plan(seed: int) -> Plan:
     plan = tidied(plan, Random(f"tidied {seed}"))
     plan = untold(plan, Random(f"untold {seed}"))
     plan = aggregated(plan, Random(f"aggregated {seed}"))
-    return typed(plan, Random(f"typed {seed}"))
+    plan = typed(plan, Random(f"typed {seed}"))
+    return windowed(plan, Random(f"windowed {seed}"))
 
 
 def widened(plan: Plan, rng: Random) -> Plan:
@@ -338,6 +346,23 @@ def parsed(rng: Random) -> TypedPlan:
         windows=rng.choice((0.0, rng.uniform(20.0, 150.0), rng.uniform(20.0, 150.0))),
         copies=rng.choice((0.0, 0.0, rng.uniform(60.0, 250.0))),
     )
+
+
+def windowed(plan: Plan, rng: Random) -> Plan:
+    """Add windows that take aggregates apart and windows that read from the stream, drawn from a random generator of their own. A fleet with
+    the first kind lands other rows than it would without."""
+    if not plan.typed.targets:
+        return plan
+    if rng.random() < 0.3:
+        plan = replace(plan, typed=replace(plan.typed, reads=rng.uniform(60.0, 250.0)))
+    return taking_apart(plan, rng) if rng.random() < 0.3 and not plan.adopted else plan
+
+
+def taking_apart(plan: Plan, rng: Random) -> Plan:
+    """The plan with a lake table that keeps aggregates whole at first, and with windows that take these apart later."""
+    keeps = rng.uniform(0.2, 0.7) * plan.fault_seconds
+    unpacks = rng.uniform(15.0, 80.0)
+    return replace(plan, aggregates=True, keeps=keeps, typed=replace(plan.typed, unpacks=unpacks))
 
 
 def _named_elsewhere(plan: Plan, rng: Random) -> Plan:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import end_of, key_of
 from pipeline.core.position import Position, is_forward
 from pipeline.core.redrive_chain import chain_of, is_chain
 from pipeline.core.stream import ShardKey
@@ -31,7 +30,8 @@ class ReplacementWatch:
         self._ends: dict[tuple[str, ShardKey], Position] = {}
         """By window and shard: up to where the window was replaced."""
 
-    def judge(self, made: Snapshot) -> None:
+    def judge(self, made: Snapshot, looked: int | None) -> None:
+        """`looked`: the snapshot of the lake table at which the process has looked."""
         watch = self._watch
         replays = {each.key: each for each in made.page.ranges if each.kind is Kind.REPLAY}
         raised = {each.key: read_accounting(each.why) for each in made.page.ranges if each.moves}
@@ -45,7 +45,7 @@ class ReplacementWatch:
         def split(rows: Iterable[TypedRow]) -> tuple[list[TypedRow], list[TypedRow]]:
             """The rows within the replaced ranges, and the others."""
             found = sorted(rows)
-            ours = [row for row in found if row.key in replays and self._is_in(replays[row.key], row)]
+            ours = [row for row in found if row.key in replays and watch.is_in(replays[row.key], row)]
             return ours, [row for row in found if row not in set(ours)]
 
         gone, gone_others = split(row for path in made.replaced for row in watch.typed_rows.of(path))
@@ -55,10 +55,16 @@ class ReplacementWatch:
         for before, after in ((gone_others, good_others), (taken_others, bad_others)):
             if differs := sorted((Counter(before) - Counter(after)) + (Counter(after) - Counter(before))):
                 raise self._broken(f"{differs[0]} is outside of the window, and changes", differs[0].key)
+        decided = [TypedRow(*row) for row in (*watch.done, *watch.aside)]
         for each in replays.values():
-            self._judge_range(each, gone, taken, good, bad)
+            there = watch.rows_at(looked, each.key)
+            self._judge_range(each, there, gone=gone, taken=taken, good=good, bad=bad)
+            watch.note_whole(there, [n for n in there if watch.is_in(each, there[n])])
+            decided += there.values()
         self._judge_kept(taken_others)
-        self._take_over(replays, good, bad)
+        self._take_over(
+            [row for row in decided if row.key in replays and watch.is_in(replays[row.key], row)], good, bad
+        )
         watch.require_typed()
 
     def _judge_once(self, each: Range) -> None:
@@ -85,33 +91,33 @@ class ReplacementWatch:
         watch = self._watch
         return [row for name in sorted(set(names)) for row in watch.aside_rows.of(watch.aside_path(name))]
 
-    def _is_in(self, each: Range, row: TypedRow) -> bool:
-        return key_of(each.after) < self._watch.landed_rows.sort_key(row) < end_of(each.upto)
-
-    def _judge_range(
-        self,
-        each: Range,
-        gone: list[TypedRow],
-        taken: list[TypedRow],
-        good: list[TypedRow],
-        bad: list[TypedRow],
-    ) -> None:
+    def _judge_range(self, each: Range, there: dict[int, TypedRow], **rows: list[TypedRow]) -> None:
+        """`there`: the shard's rows of the lake table when the wave looked."""
         watch, key, told = self._watch, each.key, read_accounting(each.why)
-        new = [row for row in (*good, *bad) if row.key == key]
+        new = [row for row in (*rows["good"], *rows["bad"]) if row.key == key]
         found = {row.number for row in new}
         if len(found) < len(new):
             raise self._broken(f"a row of {key} is twice in one commit", key)
-        if strange := sorted(n for n in found if not watch.is_told(key, n)):
-            raise self._broken(f"row {strange[0]} of {key} wasn't parsed before", key)
+        if strange := sorted(n for n in found if n not in there or not watch.is_told(key, n)):
+            raise self._broken(f"row {strange[0]} of {key} isn't there, or wasn't parsed before", key)
         decided = {n for k, n in (*watch.done, *watch.aside) if k == key}
-        wanted = {n for n in decided | watch.landed(key) if self._is_in(each, TypedRow(key, n))}
+        wanted = {
+            n
+            for n in decided | there.keys()
+            if watch.is_in(each, TypedRow(key, n)) and not self._is_whole_again(key, n, there)
+        }
         dropped = {n for n in wanted if watch.rules(told.version, TypedRow(key, n)) is None}
         if lost := sorted(wanted - found - dropped):
             raise self._broken(f"row {lost[0]} of {key} is lost", key)
         for row in new:
             if row.version != told.version or watch.rules(row.version, row) != row.reason:
                 raise self._broken(f"version {told.version} decides otherwise about {row}", key)
-        self._judge_account(each, told, gone=gone, taken=taken, good=good, bad=bad)
+        self._judge_account(each, told, **rows)
+
+    def _is_whole_again(self, key: ShardKey, number: int, there: dict[int, TypedRow]) -> bool:
+        """Whether the row was a part of an aggregate that is whole again, because the lake table was rolled back."""
+        first = there.get(number - self._watch.sub(key, number))
+        return number not in there and first is not None and first.users > 1
 
     def _judge_account(self, each: Range, told: Accounting, **rows: list[TypedRow]) -> None:
         counts = {name: sum(row.key == each.key for row in its) for name, its in rows.items()}
@@ -123,14 +129,12 @@ class ReplacementWatch:
         if gone := sorted(row for row in others if self._watch.aside.get(row[:2]) != row):
             raise self._broken(f"a replacement keeps {gone[0]}, which isn't in quarantine", gone[0].key)
 
-    def _take_over(self, replays: dict[ShardKey, Range], good: list[TypedRow], bad: list[TypedRow]) -> None:
-        """What the commit has decided is what holds from now on."""
+    def _take_over(self, decided: list[TypedRow], good: list[TypedRow], bad: list[TypedRow]) -> None:
+        """What the commit has decided is what holds from now on. `decided`: all rows about which it has decided."""
         watch = self._watch
-        for key, number in [*watch.done, *watch.aside]:
-            row = TypedRow(key, number)
-            if key in replays and self._is_in(replays[key], row):
-                watch.aside.pop(row[:2], None)
-                watch.done[row[:2]] = None
+        for row in decided:
+            watch.aside.pop(row[:2], None)
+            watch.done[row[:2]] = None
         watch.done.update((row[:2], row) for row in good)
         for row in bad:
             watch.done.pop(row[:2], None)

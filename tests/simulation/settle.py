@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from pipeline.core.stream import ShardKey
+from pipeline.memory.aggregates import numbers_of
 from tests.simulation.truth import ShardTruth, Violation
 from tests.simulation.world import World
 
@@ -102,9 +103,10 @@ def _unaccounted_records(world: World) -> Iterator[tuple[str, str]]:
     """I1, I13: each record of a stream that is still read is in the table once, or was trimmed and reported."""
     landed: dict[ShardKey, dict[int, int]] = {}
     for file in world.table.files_at(world.table.head):
-        for key, sequence in world.stage.rows[file.path]:
-            its = landed.setdefault(key, {})
-            its[sequence] = its.get(sequence, 0) + 1
+        for row in world.stage.rows[file.path]:
+            its = landed.setdefault(row[0], {})
+            for sequence in numbers_of(row):
+                its[sequence] = its.get(sequence, 0) + 1
     for shard in world.truth.shards.values():
         stream = shard.key.stream
         if (

@@ -13,7 +13,8 @@ from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Origin
 from pipeline.core.repair_plan import LastRow, TableEvidence
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake_ports import TableState
+from pipeline.lake_ports import StagingSpec, TableState
+from pipeline.memory.aggregates import numbers_of
 from pipeline.memory.clock import START
 from pipeline.memory.table import MemoryTable, Snapshot
 from pipeline.settings.choices import InitialPosition
@@ -41,6 +42,9 @@ class WatchedTable(MemoryTable):
         self._made: dict[int, tuple[datetime, float]] = {}
         """By snapshot: when it was made, and when its process had last loaded the table."""
 
+    def staging_spec(self) -> StagingSpec:
+        return replace(super().staging_spec(), unpack=self._world.sim.now >= self._world.plan.keeps)
+
     def _swap(self, made: Snapshot) -> bool:
         world = self._world
         task = world.sim.current
@@ -54,7 +58,8 @@ class WatchedTable(MemoryTable):
             if world.script is not None:
                 world.script(process, "table.swap", (made,))
 
-        return world.call_faults.at_swap(process, lambda: self.swap_now(made, process.name), script)
+        faults = world.typed.faults if process in world.typed.processes else world.call_faults
+        return faults.at_swap(process, lambda: self.swap_now(made, process.name), script)
 
     def swap_now(self, made: Snapshot, by: str) -> bool:
         base = self.head
@@ -117,7 +122,9 @@ class WatchedTable(MemoryTable):
                 self._judge_origin(stream, origin, made)
             self._world.losses.decided[stream] = origin
         if made.replaced:
-            self._judge_rewrite(made, by)
+            rewritten = all(each.kind is not Kind.UNPACKED for each in made.page.ranges)
+            (self._judge_rewrite if rewritten else self._world.typed.unpackings.judge)(made, by)
+            self._judge_positions(made)
             return
         self._before[made.id] = {
             each.key: (shard.token, shard.read, shard.gaps)
@@ -131,8 +138,8 @@ class WatchedTable(MemoryTable):
             return
         rows: dict[ShardKey, list[int]] = {}
         for file in made.files:
-            for key, sequence in self._world.stage.rows[file.path]:
-                rows.setdefault(key, []).append(sequence)
+            for row in self._world.stage.rows[file.path]:
+                rows.setdefault(row[0], []).extend(numbers_of(row))
         for each in made.page.ranges:
             if each.moves:
                 self._judge_range(each, rows.pop(each.key, []), by, made)
@@ -172,7 +179,6 @@ class WatchedTable(MemoryTable):
         if made.positions != self._state(made.parent).positions:
             raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
         self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
-        self._judge_positions(made)
 
     def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
         """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
@@ -240,7 +246,7 @@ class WatchedTable(MemoryTable):
             raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
         if shard.ended:
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
-        stop = shard.read if upto[0] is None else bisect_right(shard.sequences, number_of(upto))
+        stop = shard.read if upto[0] is None else self._read_up_to(shard, number_of(upto))
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._world.kept.judge_commit(each)
@@ -249,9 +255,7 @@ class WatchedTable(MemoryTable):
         elif each.kind is Kind.ADOPT:
             self._judge_adopted(shard, each, stop)
         elif each.kind is Kind.SKIPPED:
-            made_at, planned = self._made.get(made.id, (self._world.clock.now(), 0.0))
-            shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
-            shard.unread_until = losses.unread_until(shard, losses.read_at(each))
+            stop = self._judge_skipped(shard, each, stop, made)
         self._judge_end(shard, each, stop)
         self.landed += len(rows)
         if each.upto.ended:
@@ -259,12 +263,30 @@ class WatchedTable(MemoryTable):
         shard.token, shard.read = upto, max(stop, shard.read)
         self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
 
+    def _read_up_to(self, shard: ShardTruth, number: int) -> int:
+        """How many user records of the shard are in the table where this is its last row."""
+        keeps = self._world.plan.keeps
+        return shard.read_up_to(number) if keeps else bisect_right(shard.sequences, number)
+
+    def _judge_skipped(self, shard: ShardTruth, each: Range, stop: int, made: Snapshot) -> int:
+        """How many user records of the shard are behind the table's position now."""
+        losses = self._world.losses
+        if each.first_arrival is None:
+            # A person gives up whole records (`skips.py`).
+            stop = shard.read_up_to(number_of(each.upto.token))
+            shard.left_out.update(shard.sequences[shard.read : stop])
+            return stop
+        made_at, planned = self._made.get(made.id, (self._world.clock.now(), 0.0))
+        shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
+        shard.unread_until = losses.unread_until(shard, losses.read_at(each))
+        return stop
+
     def _judge_repair(self, made: Snapshot) -> None:
         """A repaired position must agree with the last landed row of its shard. A shard without a position is read
         from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
         landed: dict[ShardKey, int] = {}
         for file in self.files_at(made.parent):
-            for key, sequence in self._world.stage.rows[file.path]:
+            for key, sequence, *_ in self._world.stage.rows[file.path]:
                 landed[key] = max(sequence, landed.get(key, 0))
         for key, shard in self._world.truth.shards.items():
             at = made.positions.shards.get(key)
@@ -279,7 +301,7 @@ class WatchedTable(MemoryTable):
             if at is not None and at.ended and not shard.ended and not vanished:
                 raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
             over = at.ended if at is not None else self._counts_as_end(shard, made)
-            read = len(shard.sequences) if over else bisect_right(shard.sequences, last or 0)
+            read = len(shard.sequences) if over else self._read_up_to(shard, last or 0)
             shard.goes_back()
             shard.proofs = ()
             shard.token, shard.read = token, read

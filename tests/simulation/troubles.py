@@ -247,6 +247,9 @@ class Troubles:
     def expire(self) -> None:
         self.world.people.expire()
 
+    def skip(self) -> None:
+        self.world.people.skips.begin()
+
     def compact(self) -> None:
         self.world.table.compact()
 

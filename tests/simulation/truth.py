@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +36,8 @@ class ShardTruth:
     """For each user record, its sequence number + sub-sequence number (see `MemoryRecord.users`)."""
     subs: dict[int, int] = field(default_factory=dict)
     """The sub-sequence number of each of them, where it isn't 0."""
+    users: dict[int, int] = field(default_factory=dict)
+    """How many user records a record has, by its sequence number, where these are several."""
     arrivals: list[datetime] = field(default_factory=list)
     closed: datetime | None = None
     children: tuple[str, ...] = ()
@@ -63,6 +65,11 @@ class ShardTruth:
         """At this one of `sequences`."""
         sub = self.subs.get(number, 0)
         return Checkpoint(str(number - sub), sub)
+
+    def read_up_to(self, number: int) -> int:
+        """How many of `sequences` a table has that has the row with this number. A row at the beginning of an aggregate stands for all of it:
+        no landing ends after the first of several user records."""
+        return bisect_right(self.sequences, number + self.users.get(number, 1) - 1)
 
     def goes_back(self) -> None:
         if self.was is None or (self.token is not None and _order(self.token) > _order(self.was)):
@@ -127,6 +134,7 @@ class Truth:
         shard.sequences += range(sequence, sequence + users)
         shard.arrivals += [at] * users
         shard.subs |= {sequence + sub: sub for sub in range(1, users)}
+        shard.users |= {sequence: users} if users > 1 else {}
 
     def closed(self, key: ShardKey, at: datetime, children: tuple[str, ...]) -> None:
         """Note that a shard was closed."""

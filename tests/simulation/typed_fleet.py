@@ -20,13 +20,16 @@ from pipeline.core.settling_plan import is_settled
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.compacting import Compacting
 from pipeline.errors import HeadraceError, WrongShape
-from pipeline.memory.parse import TypedRow
+from pipeline.memory.parse import MemoryRows, TypedRow
 from pipeline.settings.parse_block import ParseSettings
 from tests.simulation.call_faults import CallFaults
+from tests.simulation.kinesis import StreamOfWindows
+from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.truth import Violation
 from tests.simulation.typed_job import FINAL, Job
 from tests.simulation.typed_watch import TypedWatch
+from tests.simulation.unpack_watch import UnpackWatch
 from tests.simulation.window_fleet import WindowFleet
 
 if TYPE_CHECKING:
@@ -76,7 +79,17 @@ class TypedFleet:
         # Where the lake's storage is away, it is away for both.
         self.faults = CallFaults(world.sim, self.rng, mix, world.note, down=world.call_faults.down)
         self.faults.happened = world.call_faults.happened
+        self.landed = MemoryRows(
+            world.clock, world.stage.rows, lambda key, n: world.truth.shards[key].subs.get(n, 0)
+        )
+        """The rows of the lake table."""
+        self.stream = StreamOfWindows(world.source)
+        self.processes: set[Process] = set()
+        """Those that work on a typed table or a window."""
+        self.looks: dict[Process, int | None] = {}
+        """The snapshot of the lake table that each process looked at last."""
         self.windows = WindowFleet(self)
+        self.unpackings = UnpackWatch(self)
         self.targets = [self._target(number) for number in range(plan.typed.targets)]
         self._ids = 0
         self.is_over = False
@@ -199,6 +212,7 @@ class TypedFleet:
         self._ids += 1
         host = self.rng.choice(hosts)
         process = self.world.a_process(f"{kind}{self._ids}", host)
+        self.processes.add(process)
         job = Job(self, target, process)
 
         def run() -> None:
@@ -244,3 +258,5 @@ class TypedFleet:
         for target in self.targets:
             target.watch.require_accounted(target.takes)
         self.windows.require_done()
+        if self.plan.unpacks:
+            self.unpackings.require_proved()

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 from pipeline.core.duplicates import Comparison
 from pipeline.core.parse_values import Parsed, WavePlan, Wishes
 from pipeline.errors import Unreachable
-from pipeline.lake_ports import KeptTable, ParsePorts, ReplayPorts, Thinned, WindowStore
+from pipeline.lake_ports import (
+    KeptTable,
+    ParsePorts,
+    ReplayPorts,
+    SourceLook,
+    Thinned,
+    UnpackPorts,
+    WindowStore,
+)
 from pipeline.memory.lineage import MemoryLineage
 from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.parse import MemoryParser, MemoryRows, MemorySourceTable, MemoryTyped
+from pipeline.memory.unpack import MemoryUnpacker
 from pipeline.memory.windows import MemoryCopier
 from pipeline.settings.parse_block import ParseSettings
 from pipeline.wiring import Wiring
@@ -33,7 +42,7 @@ _DROPPED_AS = "filter"
 
 @dataclass
 class Job:
-    """A process that parses, redrives, replaces, copies or tidies, with the code of the time when it started."""
+    """A process that parses, redrives, replaces, copies, takes apart or tidies, with the code of the time when it started."""
 
     fleet: TypedFleet
     target: Target
@@ -74,6 +83,9 @@ class _JobPorts(ProcessPorts):
     def lineage(self, writer: str) -> Any:
         return _LakePort(self._its_calls, self._world.lineage)
 
+    def source(self, user: str) -> Any:
+        return _StreamPort(self._its_calls, self._job.fleet.stream)
+
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         if self._parts is None:
             self._parts = _parts_of(self._world, self._job, self._its_calls)
@@ -87,8 +99,9 @@ class _JobPorts(ProcessPorts):
     def replaying(self, window: str, run: str) -> ReplayPorts:
         job, watch = self._job, self._job.fleet.windows.copy_of(window)
         landed = job.target.watch.landed_rows
-        source: Any = _LakePort(self._its_calls, MemorySourceTable(self._world.table, landed))
+        source: Any = _LakePort(self._its_calls, _LakeLook(job))
         table: Any = _LakePort(self._its_calls, watch.table)
+        stage: Any = _Spark(job, watch.stage)
         copier: Any = _Spark(
             job, MemoryCopier(source=landed, copies=watch.rows, table=watch.table, piece=_PIECE)
         )
@@ -98,7 +111,19 @@ class _JobPorts(ProcessPorts):
             copier=copier,
             lineage=watch.lineage,
             landed=self.lineage("window"),
-            stage=lambda: self._world.stage,
+            stage=lambda: stage,
+        )
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        job, table = self._job, self._world.table
+        source: Any = _LakePort(self._its_calls, _LakeLook(job))
+        port: Any = _LakePort(self._its_calls, table)
+        unpacker: Any = _Spark(job, MemoryUnpacker(source=job.fleet.landed, table=table, piece=_PIECE))
+        typed: dict[str, Any] = {
+            each.settings.name: _LakePort(self._its_calls, each.watch.table) for each in job.fleet.targets
+        }
+        return UnpackPorts(
+            source=source, table=port, unpacker=unpacker, lineage=self.lineage("window"), typed=typed
         )
 
 
@@ -116,7 +141,7 @@ def _parts_of(world: World, job: Job, calls: ServiceCalls) -> ParsePorts:
     )
     table: Any = _LakePort(calls, watch.table)
     quarantine: Any = _LakePort(calls, watch.quarantine)
-    source: Any = _LakePort(calls, MemorySourceTable(world.table, watch.landed_rows))
+    source: Any = _LakePort(calls, _LakeLook(job))
     set_aside: Any = _LakePort(calls, MemorySourceTable(watch.quarantine, watch.aside_rows))
     typed: Any = _LakePort(calls, MemorySourceTable(watch.table, watch.typed_rows))
     return ParsePorts(
@@ -156,6 +181,23 @@ class _LakePort(Port):
     service, name = "lake", "typed"
 
 
+class _StreamPort(Port):
+    service, name = "kinesis", "typed"
+
+
+class _LakeLook(MemorySourceTable):
+    """The lake table as the process reads it. The fleet remembers which snapshot the process looked at last."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.fleet.world.table, job.fleet.landed)
+        self._job = job
+
+    def look(self) -> SourceLook:
+        found = super().look()
+        self._job.fleet.looks[self._job.process] = self._job.fleet.world.table.head
+        return found
+
+
 class _Spark:
     """Spark works for a while, in which the fleet lands, and other runs commit. Sometimes it hangs or fails."""
 
@@ -175,6 +217,13 @@ class _Spark:
     def copy(self, plan: WavePlan) -> Parsed:
         copied: Parsed = self._after(5.0, self._server.copy, plan)
         return copied
+
+    def unpack(self, files: Any, selected: Any, streams: Any, shards: Any) -> Parsed:
+        made: Parsed = self._after(5.0, self._server.unpack, files, selected, streams, shards)
+        return made
+
+    def stage(self, batches: Any, spec: Any, limits: Any) -> Any:
+        return self._after(5.0, self._server.stage, batches, spec, limits)
 
     def copy_unselected(self, files: Any, selected: Any, streams: Any) -> Parsed:
         parsed: Parsed = self._after(2.0, self._server.copy_unselected, files, selected, streams)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import end_of, key_of
+from pipeline.core.parse_values import end_of, past
 from pipeline.core.position import Position, Positions
 from pipeline.core.redrive_chain import is_chain
 from pipeline.core.stream import ShardKey
@@ -63,7 +63,7 @@ class TypedWatch:
         self.rules = rules
         self._stop_above = stop_above
         clock, sub = self._world.clock, self.sub
-        self.landed_rows = MemoryRows(clock, self._world.stage.rows, sub)
+        self.landed_rows = fleet.landed
         self.typed_rows, self.aside_rows = MemoryRows(clock, sub=sub), MemoryRows(clock, sub=sub)
         self.table = WatchedTyped(self, clock, f"{name}/data")
         self.quarantine = WatchedQuarantine(self, clock, f"{name}_quarantine/data", self.aside_rows)
@@ -72,6 +72,8 @@ class TypedWatch:
         """The rows that commits have parsed, as the last one of them has written each. None: dropped."""
         self.aside: dict[_Row, TypedRow] = {}
         """The rows that commits have decided to be in quarantine."""
+        self.whole: set[_Row] = set()
+        """The rows with an aggregate that were decided about as one row."""
         self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
         """By the positions of the typed table: the number of the commit, and what belongs into the quarantine table then."""
         self._settled = 0
@@ -83,16 +85,21 @@ class TypedWatch:
         self.replacements = ReplacementWatch(self, fleet.windows.window)
 
     def swap(
-        self, made: Snapshot, swap: Callable[[Snapshot], bool], judge: Callable[[Snapshot, str], None]
+        self,
+        made: Snapshot,
+        swap: Callable[[Snapshot], bool],
+        judge: Callable[[Snapshot, str, int | None], None],
     ) -> bool:
         task = self._world.sim.current
+        # The process may have looked again before a late request arrives.
+        looked = None if task is None else self._fleet.looks.get(task.process)
 
         def now() -> bool:
             by = "a late request" if task is None else task.process.name
             if not swap(made):
                 self._world.note(by, f"swap of {self.name} refused")
                 return False
-            judge(made, by)
+            judge(made, by, looked)
             return True
 
         return now() if task is None else self._fleet.faults.at_swap(task.process, now, lambda: None)
@@ -105,13 +112,14 @@ class TypedWatch:
 
     # -- the typed table -----------------------------------------------------------------------------------------
 
-    def judge_typed(self, made: Snapshot, by: str) -> None:
+    def judge_typed(self, made: Snapshot, by: str, looked: int | None) -> None:
+        """`looked`: the snapshot of the lake table at which the process has looked."""
         self._judge_positions(self.table, made)
         if made.replaced and not made.page.ranges:
             self._judge_rewrite(self.typed_rows, made)
             return
         if any(each.kind is Kind.REPLAY for each in made.page.ranges):
-            self.replacements.judge(made)
+            self.replacements.judge(made, looked)
             self.judge_stop(read_accounting(each.why) for each in made.page.ranges if not each.moves)
             self._note_state(made, by)
             return
@@ -121,7 +129,8 @@ class TypedWatch:
         bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
         for each in parsed:
-            self._judge_parsed(each, told[each.key], good.pop(each.key, []), bad.pop(each.key, []))
+            there = self.rows_at(looked, each.key)
+            self._judge_parsed(each, told[each.key], there, good.pop(each.key, []), bad.pop(each.key, []))
         if len(parsed) < len(made.page.ranges):
             self._judge_redriven(list(told.values()), good, bad)
             good, bad = {}, {}
@@ -141,41 +150,47 @@ class TypedWatch:
     def aside_path(self, name: str) -> str:
         return f"{self.quarantine.staging_spec().location}/{name}"
 
-    def _judge_parsed(self, each: Range, told: Accounting, good: list[TypedRow], bad: list[TypedRow]) -> None:
+    def _judge_parsed(
+        self,
+        each: Range,
+        told: Accounting,
+        there: dict[int, TypedRow],
+        good: list[TypedRow],
+        bad: list[TypedRow],
+    ) -> None:
+        """`there`: the shard's rows of the lake table when the wave looked."""
         key, found = each.key, {row.number for row in chain(good, bad)}
-        low, high = key_of(each.after), end_of(each.upto)
-
-        def is_within(number: int) -> bool:
-            return low < self.key_of_row(key, number) < high
-
+        within = {number for number in there if self.is_in(each, TypedRow(key, number))}
         if len(found) < len(good) + len(bad):
             raise self._broken(f"a row of {key} is twice in one commit", key)
-        if strange := sorted(found - self.ever(key)) or [n for n in sorted(found) if not is_within(n)]:
+        if strange := sorted(found - within):
             raise self._broken(
                 f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key
             )
         if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
             raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
-        # The rest of an aggregate may land after the wave has looked, where the position was adopted inside of it.
-        stop, there = key_of(each.upto), self.landed(key)
-        rest = sorted(n for n in self.ever(key) - found if is_within(n) and self.key_of_row(key, n) <= stop)
-        dropped = [n for n in rest if self.rules(told.version, TypedRow(key, n)) is None]
-        if lost := sorted(there.intersection(rest).difference(dropped)):
+        dropped = [n for n in within - found if self.rules(told.version, TypedRow(key, n)) is None]
+        if lost := sorted(within - found - set(dropped)):
             raise self._broken(f"row {lost[0]} of {key} was passed over", key)
-        # A row that a rollback took from the lake table may have been there when the wave looked, or not.
-        least, most = len(there.intersection(dropped)), len(dropped)
-        counts = (told.parsed, told.quarantined) == (len(good), len(bad))
-        if not counts or not least <= sum(told.dropped.values()) <= most or not told.is_complete:
+        counts = (told.parsed, told.quarantined, sum(told.dropped.values()))
+        if counts != (len(good), len(bad), len(dropped)) or not told.is_complete:
             raise self._broken(f"the accounting of {key} is wrong: {told.text()}", key)
         for row in chain(good, bad):
             if row.version != told.version or self.rules(row.version, row) != row.reason:
                 raise self._broken(f"version {told.version} decides otherwise about {row}", key)
+        self.note_whole(there, within)
         self.done.update(((key, row.number), row) for row in good)
         self.done.update(((key, number), None) for number in dropped)
         self.aside.update(((key, row.number), row) for row in bad)
 
-    def key_of_row(self, key: ShardKey, number: int) -> str:
-        return self.landed_rows.sort_key(TypedRow(key, number))
+    def is_in(self, each: Range, row: TypedRow) -> bool:
+        return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
+
+    def note_whole(self, there: dict[int, TypedRow], numbers: Iterable[int]) -> None:
+        """Note which of the rows that a commit has decided about were aggregates."""
+        rows = [there[number] for number in numbers]
+        self.whole.difference_update(row[:2] for row in rows)
+        self.whole.update(row[:2] for row in rows if row.users > 1)
 
     def _judge_redriven(
         self,
@@ -243,7 +258,7 @@ class TypedWatch:
 
     # -- the quarantine table ------------------------------------------------------------------------------------
 
-    def judge_quarantine(self, made: Snapshot, by: str) -> None:
+    def judge_quarantine(self, made: Snapshot, by: str, _looked: int | None) -> None:
         self._judge_positions(self.quarantine, made)
         number, wanted = self._states.get(_tokens(made.positions), (-1, Counter()))
         if number < 0:
@@ -267,17 +282,26 @@ class TypedWatch:
     # -- all of it -----------------------------------------------------------------------------------------------
 
     def is_told(self, key: ShardKey, number: int) -> bool:
-        return (key, number) in self.done or (key, number) in self.aside
+        """Whether a commit has decided about the row, or about the aggregate that it was a part of: typed tables don't follow by themselves where
+        an aggregate is taken apart."""
+        first = key, number - self.sub(key, number)
+        return (key, number) in self.done or (key, number) in self.aside or first in self.whole
+
+    def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
+        """The rows of a shard that the lake table has at a snapshot."""
+        files = self._world.table.files_at(snapshot)
+        rows = (row for file in files for row in self.landed_rows.of(file.path))
+        return {row.number: row for row in rows if row.key == key}
 
     def landed(self, key: ShardKey) -> set[int]:
         table, rows = self._world.table, self._world.stage.rows
-        return {n for file in table.files_at(table.head) for k, n in rows[file.path] if k == key}
+        return {n for file in table.files_at(table.head) for k, n, *_ in rows[file.path] if k == key}
 
     def ever(self, key: ShardKey) -> set[int]:
         # In the order in which they were committed.
         for snapshot in list(self._world.table.snapshots.values())[self._seen :]:
             for file in snapshot.files:
-                for its, number in self._world.stage.rows[file.path]:
+                for its, number, *_ in self._world.stage.rows[file.path]:
                     self._ever.setdefault(its, set()).add(number)
             self._seen += 1
         return self._ever.get(key, set())
@@ -290,7 +314,7 @@ class TypedWatch:
         table = self._world.table
         lives = table.load().positions.origins
         for file in table.files_at(table.head):
-            for key, number in self._world.stage.rows[file.path]:
+            for key, number, *_ in self._world.stage.rows[file.path]:
                 if takes(key) and key.stream in lives and not self.is_told(key, number):
                     raise self._broken(f"row {number} of {key} is in neither table", key)
         self.require_typed()

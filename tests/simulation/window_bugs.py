@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tests.simulation.planted import a_bug
 from tests.simulation.typed_bugs import typed_fleet
+from tests.simulation.unpack_bugs import UNPACKINGS
 
 
 def _fleet(**typed: Any) -> dict[str, Any]:
@@ -83,4 +84,5 @@ WINDOWS: Final = (
         seeds=_SEEDS,
         among=_fleet(windows=0.0, copies=15.0),
     ),
+    *UNPACKINGS,
 )

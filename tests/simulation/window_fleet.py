@@ -1,11 +1,12 @@
-"""People who make windows beside the fleet, and the runs that replace or copy their rows: by one run or by two at once, killed, cancelled and
-resumed, with the code of the day."""
+"""People who make windows beside the fleet, and the runs that replace or copy their rows, read them from the stream, or take their aggregates
+apart: by one run or by two at once, killed, cancelled and resumed, with the code of the day."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from pipeline.core.lineage import LedgerEntry, Range
 from pipeline.core.proof import Window as Arrivals
 from pipeline.core.window import ReplayWindow, Word
 from pipeline.core.window_making import Asked, Numbers, OfRun, OfSnapshot
-from pipeline.errors import HeadraceError, Unknown, WrongShape
+from pipeline.errors import HeadraceError, Transient, Unknown, WrongShape
 from pipeline.memory.windows import MemoryWindows
 from tests.simulation.copy_watch import CopyWatch
 from tests.simulation.typed_job import Job
@@ -36,6 +37,17 @@ _BY_PEOPLE = (
 )
 """What a window is refused for after a person has rolled the lake table back, or has repaired it."""
 _NOT_YET = "parse these records first"
+_LIFE_IS_OVER = "can't be read on from the stream"
+_GONE_FROM_STREAM = "make a new window, which tells what is out of reach"
+
+
+class What(StrEnum):
+    """What a window is made for, and what became of one that is done."""
+
+    REPLACE = "replaced"
+    COPY = "copied"
+    READ = "read"
+    UNPACK = "unpacked"
 
 
 @dataclass
@@ -44,6 +56,7 @@ class _Made:
 
     window: ReplayWindow
     target: Target
+    what: What
     is_done: bool = False
     given_up: str = ""
 
@@ -72,15 +85,22 @@ class WindowFleet:
 
     def start(self, target: Target) -> None:
         plan = self._fleet.plan
-        self._fleet.now_and_then(plan.windows, partial(self._make, target, replaces=True))
-        self._fleet.now_and_then(plan.copies, partial(self._make, target, replaces=False))
+        self._fleet.now_and_then(plan.windows, partial(self._make, target, What.REPLACE))
+        self._fleet.now_and_then(plan.copies, partial(self._make, target, What.COPY))
+        if target is self._fleet.targets[0]:
+            self._fleet.now_and_then(plan.reads, partial(self._make, target, What.READ))
+            self._fleet.now_and_then(plan.unpacks, partial(self._unpack, target))
+
+    def _unpack(self, target: Target) -> None:
+        if self._world.table.staging_spec().unpack:
+            self._make(target, What.UNPACK)
 
     def end_faults(self) -> None:
         """Windows that were cancelled are resumed, so that all are done in the end."""
         for window in self._made:
             self.store.say(window, Word.RESUMED, by="a person")
 
-    def _make(self, target: Target, *, replaces: bool) -> None:
+    def _make(self, target: Target, what: What) -> None:
         def work(job: Job) -> Iterator[object]:
             asked = self._asked(target)
             if asked is None:
@@ -89,10 +109,12 @@ class WindowFleet:
             made = job.wiring.windowing("a person").create(
                 asked,
                 how=f"{asked}",
-                stream=named.stream if replaces else None,
-                target=named.name if replaces else "",
+                stream=named.stream if what is What.REPLACE else None,
+                target=named.name if what is What.REPLACE else "",
+                unpack=what is What.UNPACK,
+                from_stream=what is What.READ,
             )
-            self._made[made.id] = _Made(made, target)
+            self._made[made.id] = _Made(made, target, what)
             self._begin(self._made[made.id])
             yield f"window {made.id} of {made.how}: {made.cost()}"
 
@@ -171,23 +193,38 @@ class WindowFleet:
             try:
                 for wave in duty.waves():
                     if wave.is_last:
-                        made.is_done = True
-                        self._fleet.faults.happened["replaced" if window.target else "copied"] += 1
+                        self._end(made, wave.notes, self._fleet.looks.get(job.process))
                     yield f"window {window.id}: {wave}"
-            except WrongShape as error:
-                if self._is_by_people(error):
+            except (WrongShape, Transient) as error:
+                if self._is_by_people(error) or self._has_left(made, error):
                     made.given_up = str(error)
+                self._fleet.faults.happened["second_refused"] += "no row is lost or doubled" in str(error)
                 raise
             except Unknown as error:
                 # Cancelled, or made for a table into which nothing was parsed yet.
                 yield f"window {window.id}: {error}"
 
         def may_refuse(error: WrongShape) -> bool:
-            return _NOT_YET in str(error) or self._is_by_people(error)
+            is_denied = _LIFE_IS_OVER in str(error) and self._world.call_faults.happened["denied"]
+            is_not_yet = _NOT_YET in str(error) or bool(is_denied)
+            return is_not_yet or self._is_by_people(error) or self._has_left(made, error)
 
         self._fleet.run("redo", made.target, work, may_refuse=may_refuse)
 
-    def _is_by_people(self, error: WrongShape) -> bool:
+    def _end(self, made: _Made, notes: tuple[str, ...], looked: int | None) -> None:
+        made.is_done = True
+        self._fleet.faults.happened[made.what] += 1
+        if made.what is What.UNPACK:
+            self._fleet.unpackings.judge_done(made.window, notes, looked)
+
+    def _has_left(self, made: _Made, error: HeadraceError) -> bool:
+        """Whether records that the window reads are out of reach for ever: their stream's life is over, or Kinesis has forgotten the shard."""
+        reads = [each.key for each in made.window.ranges if each.stretches]
+        if any(not self._world.truth.lives(key.stream) for key in reads) and _LIFE_IS_OVER in str(error):
+            return True
+        return any(map(self._world.is_unlisted, reads)) and _GONE_FROM_STREAM in str(error)
+
+    def _is_by_people(self, error: HeadraceError) -> bool:
         happened = self._world.call_faults.happened
         is_changed = happened["rolled_back"] or happened["expired"] or happened["repaired"]
         return bool(is_changed) and any(why in str(error) for why in _BY_PEOPLE)
@@ -201,7 +238,7 @@ class WindowFleet:
 
     def require_done(self) -> None:
         for made in self._made.values():
-            if made.is_done and made.window.target:
+            if made.is_done and made.what is What.REPLACE:
                 made.target.watch.replacements.require_replaced(made.window)
-            elif made.is_done:
+            elif made.is_done and made.what is not What.UNPACK:
                 self.copy_of(made.window.id).require_copied()

@@ -253,7 +253,10 @@ class World:
     def put(self, shard: ShardTruth, count: int = 1) -> None:
         for _ in range(count):
             users = self.rng.choice((1, 1, 2, 5)) if self.plan.aggregates else 1
-            self.truth.put(shard.key, self.source.put(shard.key, users=users), self.clock.now(), users)
+            odd = len(shard.sequences) % 3 == 0 if self.plan.keeps else False
+            inner, is_broken = 2 if odd and users > 1 else None, odd and users == 1
+            number = self.source.put(shard.key, users=users, inner=inner, is_broken=is_broken)
+            self.truth.put(shard.key, number, self.clock.now(), users)
 
     def split(self, shard: ShardTruth) -> None:
         self.note("kinesis", f"{shard.key.shard_id} splits")
