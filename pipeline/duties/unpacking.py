@@ -154,9 +154,6 @@ class Unpacking:
         rows = sum(each.rows for _, each in told)
         return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)
 
-    def _entries(self, window: ReplayWindow) -> Iterable[LedgerEntry | Lost]:
-        return self.ports.lineage.entries(RangeFilter.of_window(window))
-
     def unpacked(self) -> int:
         """Aggregates that were taken apart for the window, by the ledgers of the lake table."""
         entries = self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW))
