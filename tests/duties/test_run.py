@@ -144,7 +144,7 @@ def test_a_run_looks_at_its_kept_rows_within_a_second_of_a_pause_once_it_has_to(
     assert [at - place.zero for at in place.attempt.looks] == [3.0, EVERY - 1, EVERY + 7]
 
 
-def test_in_a_pause_a_run_asks_each_second_whether_to_stop_and_after_each_wave_once() -> None:
+def test_in_a_pause_a_run_asks_each_half_second_whether_to_stop_and_after_each_wave_once() -> None:
     place, asked = Place(NOTHING), list[float]()
 
     def is_stopping() -> bool:
@@ -153,7 +153,7 @@ def test_in_a_pause_a_run_asks_each_second_whether_to_stop_and_after_each_wave_o
 
     place.run.is_stopping = is_stopping
     place.run.all_that_is_due()
-    assert asked == [float(second) for second in range(int(IDLE) + 1)]
+    assert asked == [half / 2 for half in range(int(2 * IDLE) + 1)]
 
 
 def test_a_run_that_cant_find_out_in_a_pause_whether_to_stop_goes_on() -> None:
