@@ -47,6 +47,7 @@ class AvroValues:
         try:
             walk.value(self.schema)
         except _CutOff:
+            # The decoder tells what is wrong with bytes that end too early; the values up to there are counted.
             pass
         except RecursionError:
             raise CantDecode(_DEEP) from None
