@@ -101,6 +101,14 @@ class Attempt:
             act(log)
         return tuple(log.problems)
 
+    def ask_for(self, keys: Iterable[str]) -> None:
+        """Called before the first wave of a run for named shards: the run that has claimed one of them releases it while this run
+        opens its stage. An error ends nothing, because the first wave meets the same trouble and tells of it."""
+        with suppress(HeadraceError):
+            self.beat()  # other runs go by the beat of a run that waits
+            if self.claims.want_claimed(keys):
+                self.ports.stage.open(self._hear_waiting)
+
     def wave(self, keys: Iterable[str] | None = None) -> WaveReport:
         """One wave: claim, read, land, checkpoint, release. `keys`: the shards to read; None for what is due of all leases that
         the worker owns."""
@@ -182,9 +190,11 @@ class Attempt:
         self.claims.note_progress()
 
     def _hear_waiting(self, sentence: str) -> None:
-        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard meanwhile (I41)."""
+        """A run that waits for Spark goes on beating for as long as the stage tells of the wait. It keeps no shard meanwhile (I41),
+        and no other run has to leave a shard to it."""
         self.claims.note_progress()
         self.kept.let_go(WaveLog())
+        self.claims.unwant_all()
         self.on_waiting(sentence)
 
     def _read_again(self, rows: Iterable[Lease]) -> list[Lease]:

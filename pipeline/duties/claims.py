@@ -159,6 +159,16 @@ class Claims:
             self._to_ask.add(row.holder)
         return isinstance(self.leases.apply(change.want(row, self.claim)), Applied)
 
+    def want_claimed(self, keys: Iterable[str]) -> bool:
+        """Wait for those of these shards that another run of this worker has claimed, and ask that run for them. Returns whether
+        this run waits for any."""
+        for row in self.leases.get_many(tuple(keys)).leases:
+            is_readable = row.holder == self.me and row.checkpoint_owner is None
+            if is_readable and row.run_claim not in {None, self.claim}:
+                self.want(row.key)
+        self.ask_holders()
+        return bool(self._waited_for)
+
     def is_free(self, key: str) -> bool:
         """Whether no other run has claimed the row or waits for it. False too where the row can't be read now: the next try tells."""
         with suppress(HeadraceError):

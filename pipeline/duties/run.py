@@ -105,6 +105,9 @@ class Run:
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
+            began = self.clock.monotonic()
+            self.attempt.ask_for(keys)
+            self._began += self.clock.monotonic() - began  # as the wait for Spark in a wave
             return self._until_none_waits()
         finally:
             self.attempt.claims.unwant_all()

@@ -22,6 +22,7 @@ class Scripted:
     def __init__(self, world: World, *reports: WaveReport | HeadraceError) -> None:
         real = world.a_run("w1", "asked")
         self.claims: Claims = real.claims
+        self.ask_for = real.ask_for
         self.ports = real.ports
         self.clock = world.clock
         self.failed: dict[str, str] = {}

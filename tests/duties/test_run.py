@@ -280,7 +280,7 @@ def test_a_run_waits_for_a_shard_that_another_run_reads_for_the_linger_time_and_
 
     place.attempt.wave = note_wanted_by  # type: ignore[method-assign]
     assert place.run.catch_up((place.key(),)) == {place.key(): "run other is reading it"}
-    assert wanted == [None] + [place.attempt.claims.claim] * (len(wanted) - 1)
+    assert wanted == [place.attempt.claims.claim] * len(wanted), "also before the first wave"
     assert place.elapsed() == LINGER + 2
     assert place.waves()[:3] == [0.0, 2.0, 4.0]
     assert place.wanted_by() is None, "the run has removed its wanted_by"
