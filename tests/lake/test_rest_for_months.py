@@ -57,7 +57,9 @@ def test_a_table_at_rest_stays_small_and_keeps_its_positions_for_four_months(tmp
         assert max(each[half:]) <= 1.2 * max(each[:half])
     assert lake.handle().load().positions == positions
     recorded = [entry for entry in IcebergLineage(lake.iceberg).entries() if isinstance(entry, LedgerEntry)]
-    assert [(each.after, each.upto) for entry in recorded for each in entry.ranges if each.key == A] == [(None, at(1))]
+    assert [(each.after, each.upto) for entry in recorded for each in entry.page.ranges if each.key == A] == [
+        (None, at(1))
+    ]
 
     # The stream flows again.
     lake.clock.at = staged_at
