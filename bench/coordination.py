@@ -5,7 +5,8 @@ request is counted. There is one deployment with one worker, alone in its tables
 that each shard gets a record every 5 s. The lake table has as many snapshots as after hours of work, so that expiries are in the bill.
 
 The exit code is 1 if 200 flowing shards cost more than 0.03 writes of lease rows a second and shard. Writes that don't grow with the
-shards (beats, the lock, passes) are printed apart.
+shards (beats, the lock, passes) are printed apart. KCL's requests were measured; its read units are computed from these requests and from
+the size of its rows, as if each Scan went through all lease rows.
 
     python bench/coordination.py                    10, 200, 1,000 and 10,000 shards
     python bench/coordination.py --shards 10 200    these numbers of shards
@@ -16,6 +17,7 @@ shards (beats, the lock, passes) are printed apart.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -44,6 +46,11 @@ READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 KCL_AT_REST, KCL_FLOWING, KCL_FIXED = 0.30, 0.95, 0.033 + 0.033
 """Writes a second of KCL 3.5.1: for each shard at rest, for each shard with a checkpoint for each batch, and for one worker and the
 leader's lock. Measured on fleets of 4, 50 and 200 shards with default settings."""
+KCL_QUERIES, KCL_SCANS = 0.10, 0.058
+"""Reads a second of KCL 3.5.1 with one worker at rest, measured on the same fleets: a Query of the index of owners for the worker's lease
+keys, and Scans."""
+KCL_ROW, KCL_KEY = 300, 60
+"""Bytes of a lease row of KCL 3.5.1 (tests/interop/rows), and of an entry of its index of owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,8 @@ def a_deployment(aws: LocalAws, name: str, shards: int) -> Deployment:
 def report(what: str, hour: Hour, prices: Prices, kcl: float) -> None:
     """Print an hour of Headrace and an hour of KCL."""
     kcl_writes = (kcl * hour.shards + KCL_FIXED) * HOUR
+    kcl_reads = (KCL_QUERIES + KCL_SCANS) * HOUR
+    kcl_units = (KCL_QUERIES * units(KCL_KEY * hour.shards) + KCL_SCANS * units(KCL_ROW * hour.shards)) * HOUR
     price = prices.of(writes=hour.bill.writes, reads=hour.bill.reads)
     of_writes = prices.of(writes=hour.bill.writes, reads=0)
     print(
@@ -175,9 +184,15 @@ def report(what: str, hour: Hour, prices: Prices, kcl: float) -> None:
         f"{'':>24} {hour.reads:>9,} read requests, {hour.bill.reads:>11,.0f} read units "
         f"({hour.bill.reads / hour.shards / HOUR:.3f} a second and shard)\n"
         f"{'':>24} {price:.4f} {prices.currency}, {of_writes:.4f} of it for writes\n"
-        f"{'':>24} KCL 3.5.1: {kcl_writes:>9,.0f} writes ({kcl:.2f} a second and shard), "
-        f"{prices.of(writes=kcl_writes, reads=0):.4f} {prices.currency} for these alone"
+        f"{'':>24} KCL 3.5.1: {kcl_writes:>9,.0f} writes ({kcl:.2f} a second and shard), {kcl_reads:,.0f} read requests, about "
+        f"{kcl_units:,.0f} read units; {prices.of(writes=kcl_writes, reads=kcl_units):.4f} {prices.currency}, "
+        f"{prices.of(writes=kcl_writes, reads=0):.4f} of it for writes"
     )
+
+
+def units(size: int) -> float:
+    """Read units of one request of KCL, whose queries and scans are eventually consistent."""
+    return max(1, math.ceil(size / 4096)) / 2
 
 
 if __name__ == "__main__":
