@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.errors import BadSetting
+from pipeline.settings.broken import Broken
 from pipeline.settings.model import LandingSettings, Settings
 from pipeline.settings.moved import with_current_names
 from pipeline.settings.names import PREFIX, complain_of_variable
@@ -20,7 +21,7 @@ from pipeline.settings.nodes import compose, is_null
 from pipeline.settings.parse_block import ParseSettings
 from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from pipeline.settings.reader import Reader
-from pipeline.settings.rules import Broken, broken_rules
+from pipeline.settings.rules import broken_rules
 from pipeline.settings.secrets import holds_secret, names_secret
 from pipeline.settings.values import leaves
 

@@ -4,15 +4,13 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from posixpath import normpath
-from typing import NamedTuple
 
+from pipeline.settings.broken import Broken, is_table_name
 from pipeline.settings.choices import (
-    ColumnsFrom,
     FormerStreams,
     Heartbeat,
     InitialPosition,
     Mode,
-    ParseFormat,
 )
 from pipeline.settings.model import (
     DiscoverySettings,
@@ -21,17 +19,8 @@ from pipeline.settings.model import (
     StreamSettings,
     WorkerSettings,
 )
-from pipeline.settings.parse_block import ParseSettings
+from pipeline.settings.target_rules import target_rules
 from pipeline.settings.values import show
-
-
-class Broken(NamedTuple):
-    key: str
-    why: str
-    """The rest of a sentence that begins with the key."""
-    also: tuple[str, ...] = ()
-    """Other keys that the rule looked at. While one of them has a mistake of its own, this rule isn't reported."""
-
 
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
 _STREAM = re.compile(  # Kinesis's rule for names
@@ -43,7 +32,6 @@ _WORKER = re.compile(r"[^\s,/]+")
 """Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/turns.py`)."""
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 """Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
-_IDENTIFIER = re.compile(r"\w[\w-]*")
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -59,7 +47,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         _shared,
         _landing,
         _upkeep,
-        _parse,
+        target_rules,
         _times,
     ):
         yield from rule(settings)
@@ -326,8 +314,7 @@ def _shared(settings: Settings) -> Iterator[Broken]:
 
 def _landing(settings: Settings) -> Iterator[Broken]:
     landing = settings.landing
-    parts = landing.table.split(".")
-    if len(parts) < 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
+    if not is_table_name(landing.table):
         yield Broken(
             "landing.table",
             f"is {landing.table!r}; allowed: a namespace and a name with a dot between them (lake.records), each of "
@@ -385,140 +372,6 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
             "upkeep.retention",
             f"is {show(retention)}; allowed: {show(_LEAST_RETENTION)} or more, because only whole days are removed",
         )
-
-
-_MOST_INFLATED = 256 * 1024 * 1024
-"""A Spark task holds a few such payloads at once."""
-_MOST_RATIO = 1_000_000
-_MOST_VALUES = 100_000_000
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Dagster's rule for names."""
-
-
-_MOST_COLUMNS = 10_000
-
-
-def _parse(settings: Settings) -> Iterator[Broken]:
-    tables = {settings.landing.table, f"{settings.landing.table}_lineage"}
-    names: list[str] = []
-    for n, target in enumerate(settings.parse):
-        key = f"parse.{n}"
-        if not _TARGET.fullmatch(target.name) or target.name in names:
-            yield Broken(f"{key}.name", f"is {target.name!r}; allowed: letters, digits and _, each name once")
-        own = {f"{table}{end}" for table in (target.table, target.quarantine) for end in ("", "_lineage")}
-        if taken := sorted(own & tables):
-            yield Broken(
-                f"{key}.table",
-                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: a table of its own for each target",
-                also=("landing.table",),
-            )
-        parts = target.table.split(".")
-        if len(parts) < 2 or not all(_IDENTIFIER.fullmatch(part) for part in parts):
-            yield Broken(
-                f"{key}.table", f"is {target.table!r}; allowed: a namespace and a name (lake.orders)"
-            )
-        names.append(target.name)
-        tables |= own
-        yield from _target(target, key)
-
-
-def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
-    needs_function = target.format is ParseFormat.CALLABLE
-    if needs_function and not _FUNCTION.fullmatch(target.callable or ""):
-        yield Broken(
-            f"{key}.callable",
-            f"is {target.callable!r}; allowed with format: callable: package.module:function",
-            also=(f"{key}.format",),
-        )
-    if target.callable is not None and not needs_function:
-        yield Broken(
-            f"{key}.callable",
-            f"is given, but format is {target.format}: remove it, or say format: callable",
-            also=(f"{key}.format",),
-        )
-    is_protobuf = target.format in (ParseFormat.PROTOBUF, ParseFormat.PROTOBUF_CONFLUENT)
-    if is_protobuf != bool(target.message):
-        yield Broken(
-            f"{key}.message",
-            "is missing; needed with format: protobuf: the message's full name (shop.Order)"
-            if is_protobuf
-            else f"is given, but format is {target.format}: remove it, or say format: protobuf",
-            also=(f"{key}.format",),
-        )
-    yield from _columns(target, key)
-    if wrong := _wrong_schema(target):
-        yield Broken(f"{key}.schema", wrong, also=(f"{key}.format",))
-    for limit, most in (("bytes", _MOST_INFLATED), ("ratio", _MOST_RATIO)):
-        value = getattr(target.inflated, limit)
-        if not 0 < value <= most:
-            yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
-    if not 0 < target.most_values <= _MOST_VALUES:
-        yield Broken(f"{key}.most_values", f"is {target.most_values}; allowed: 1 to {_MOST_VALUES}")
-    yield from _unique(target, f"{key}.unique")
-    if not 0 < target.stop_above <= 1:
-        yield Broken(
-            f"{key}.stop_above",
-            f"is {target.stop_above}; allowed: a fraction, more than 0 and at most 1 (1: never stops)",
-        )
-
-
-def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
-    is_registry = target.format in (ParseFormat.AVRO_CONFLUENT, ParseFormat.AVRO_GLUE)
-    if is_registry != bool(target.schemas):
-        yield Broken(
-            f"{key}.schemas",
-            f"is missing; needed with format: {target.format}: a folder with the registry's schemas (42.avsc)"
-            if is_registry
-            else f"is given, but format is {target.format}: remove it, or say format: avro-confluent or avro-glue",
-            also=(f"{key}.format",),
-        )
-    if target.columns is not ColumnsFrom.GIVEN and target.format is not ParseFormat.JSON:
-        yield Broken(
-            f"{key}.columns",
-            f"is {target.columns}, and format is {target.format}; allowed: given. Only JSON payloads tell their columns",
-            also=(f"{key}.format",),
-        )
-    if not 0 < target.most_columns <= _MOST_COLUMNS:
-        yield Broken(f"{key}.most_columns", f"is {target.most_columns}; allowed: 1 to {_MOST_COLUMNS}")
-
-
-def _unique(target: ParseSettings, key: str) -> Iterator[Broken]:
-    unique, columns = target.unique, target.key_columns
-    if unique.by and unique.within is None:
-        yield Broken(
-            f"{key}.within", "is missing; needed with unique.by: how far apart the same event may arrive (1h)"
-        )
-    if unique.within is not None and not unique.by:
-        yield Broken(f"{key}.by", "is missing; needed with unique.within: columns of the schema (order_id)")
-    if len(set(columns)) < len(columns) or not all(columns):
-        yield Broken(
-            f"{key}.by", f"is {unique.by!r}; allowed: columns of the schema, each once (order_id, customer)"
-        )
-
-
-def _wrong_schema(target: ParseSettings) -> str | None:
-    if not target.schema:
-        return "is missing; needed with columns: given" if target.columns is ColumnsFrom.GIVEN else None
-    is_json = target.schema.lstrip().startswith("{")
-    match target.format:
-        case (
-            ParseFormat.AVRO
-            | ParseFormat.AVRO_SINGLE_OBJECT
-            | ParseFormat.AVRO_CONFLUENT
-            | ParseFormat.AVRO_GLUE
-        ):
-            is_good = is_json or target.schema.endswith(".avsc")
-            allowed = "a schema in JSON, or a file with one that ends in .avsc"
-        case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
-            is_good = target.schema.endswith(".desc")
-            allowed = "a file that ends in .desc, made by protoc --include_imports --descriptor_set_out"
-        case ParseFormat.JSON | ParseFormat.CALLABLE:
-            is_good = not is_json and not target.schema.endswith((".avsc", ".desc"))
-            allowed = (
-                "columns as Spark writes them (id BIGINT, name STRING), or a file with them that ends in .ddl"
-            )
-    return None if is_good else f"doesn't fit format: {target.format}; allowed: {allowed}"
 
 
 def _times(settings: Settings) -> Iterator[Broken]:

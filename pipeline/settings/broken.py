@@ -1,0 +1,20 @@
+"""A rule that the settings break."""
+
+import re
+from typing import NamedTuple
+
+_IDENTIFIER = re.compile(r"\w[\w-]*")
+
+
+class Broken(NamedTuple):
+    key: str
+    why: str
+    """The rest of a sentence that begins with the key."""
+    also: tuple[str, ...] = ()
+    """Other keys that the rule looked at. While one of them has a mistake of its own, this rule isn't reported."""
+
+
+def is_table_name(name: str) -> bool:
+    """Whether this is a namespace and a name, such as lake.orders."""
+    parts = name.split(".")
+    return len(parts) >= 2 and all(_IDENTIFIER.fullmatch(part) for part in parts)
