@@ -33,7 +33,7 @@ class Proposal:
     below: Mapping[ShardKey, frozenset[str]] = field(default_factory=dict)
     """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them (D19)."""
     whole: bool = False
-    """All ranges land, or none does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
+    """Everything of the proposal lands, or nothing does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
     """Staged files of another table, of which the ranges tell: they have to be there, and aren't added to this table."""
     taken: tuple[TakenFile, ...] = ()
@@ -114,6 +114,8 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
     if proposal.whole and refused:
         why = f"it lands together with {min(refused).shard_id}, which is refused"
         refused |= {r.key: RangeRefused(r, r.after, why) for r in proposal.ranges if r.key not in refused}
+        # Nor an origin, an END that goes, or a statement: with any of them there would be a commit, which would remove the files in `gone`.
+        return Landing(LedgerPage(), (), tuple(refused.values()), base, stated)
     # From here on, a refused shard leaves nothing in the commit: no range, no file, no position (I10 of docs/protocol.md).
     landed = tuple(r for r in proposal.ranges if r.key not in refused)
     files = tuple(f for f in proposal.files if not f.shards & refused.keys())
@@ -139,6 +141,8 @@ def _check_proposal(proposal: Proposal) -> None:
         raise ValueError("a proposal holds at most one range of a shard")
     if len(apart) != len(set(apart)):
         raise ValueError("a proposal takes the aggregates of a range apart twice")
+    if proposal.gone and not proposal.whole:
+        raise ValueError("files are removed only by a proposal that lands as a whole or not at all")
     if not proposal.gone and any(r.kind is Kind.UNPACKED for r in proposal.ranges):
         # Of two commits that take the same aggregates apart, the second one is refused because the first has removed the files.
         raise ValueError(

@@ -105,17 +105,38 @@ def test_a_commit_may_remove_files_and_lands_nothing_where_one_is_not_there(lake
     spec = lake.table.staging_spec()
     first = a_landing(spec, A, after=None, numbers=[1, 2])
     lake.table.commit(first)
-    second = replace(a_landing(spec, A, after=2, numbers=[3]), gone=(first.files[0].path,))
+    second = replace(a_landing(spec, A, after=2, numbers=[3]), whole=True, gone=(first.files[0].path,))
     lake.lose("answer")
     assert lake.table.commit(second).landing.page.ranges == second.ranges
     assert lake.numbers() == {A.shard_id: [3]}
-    third = replace(a_landing(spec, A, after=3, numbers=[4]), gone=second.gone)
+    third = replace(a_landing(spec, A, after=3, numbers=[4]), whole=True, gone=second.gone)
     committed = lake.table.commit(third)
     assert [each.range for each in committed.landing.refused] == list(third.ranges)
     assert "another commit has removed a file" in committed.landing.refused[0].why
     assert lake.numbers() == {A.shard_id: [3]}
     assert lake.handle().load().positions == lake.table.load().positions
     assert len(chain_of(lake, A)) == 2
+
+
+def test_a_refused_commit_that_lands_as_a_whole_removes_no_file_although_it_has_an_origin(lake: Lake):
+    """The origin is that of the stream's next life, which the table doesn't know yet."""
+    lake.table.commit(ORIGIN)
+    spec = lake.table.staging_spec()
+    first = a_landing(spec, A, after=None, numbers=[1, 2])
+    lake.table.commit(first)
+    before = lake.table.load()
+    next_life = replace(STREAM, epoch=STREAM.epoch + 1)
+    late = replace(
+        a_landing(spec, A, after=1, numbers=[2]),
+        origins=((next_life, ORIGIN.origins[0][1]),),
+        whole=True,
+        gone=(first.files[0].path,),
+    )
+    committed = lake.table.commit(late)
+    assert [each.range for each in committed.landing.refused] == list(late.ranges)
+    assert committed.snapshot is None
+    assert lake.table.load() == before
+    assert lake.numbers() == {A.shard_id: [1, 2]}
 
 
 def test_a_staged_file_that_was_deleted_lands_nothing(landed: Lake):

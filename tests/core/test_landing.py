@@ -84,7 +84,8 @@ def test_a_proposal_that_lands_as_a_whole_or_not_at_all(wave: tuple[Positions, P
     base, proposal = wave
     landing = decide_landing(base, replace(proposal, whole=True))
     if decide_landing(base, proposal).refused:
-        assert (landing.page.ranges, landing.files) == ((), ())
+        assert landing.is_empty
+        assert (landing.files, landing.positions) == ((), base)
         assert len(landing.refused) == len(proposal.ranges)
     else:
         assert landing == decide_landing(base, proposal)

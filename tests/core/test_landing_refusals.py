@@ -36,6 +36,25 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     }
 
 
+def test_of_a_refused_proposal_that_lands_as_a_whole_nothing_is_left_that_would_be_a_commit():
+    """A commit without ranges would still remove the files that the proposal removes."""
+    wrong = landed(A, Position(4), Position(6))
+    base = base_of({A: Position(5)})
+    proofs = ((STREAM, frozenset({A.shard_id})),)
+    proposal = Proposal((wrong,), (), ((LATER_LIFE, ORIGIN),), proofs=proofs, whole=True, gone=("f",))
+    landing = decide_landing(base, proposal)
+    assert landing.is_empty
+    assert landing.positions == base
+    assert decide_landing(base, replace(proposal, whole=False, gone=())).page.origins == (
+        (LATER_LIFE, ORIGIN),
+    )
+
+
+def test_files_are_removed_only_by_a_proposal_that_lands_as_a_whole():
+    with pytest.raises(ValueError, match=r"^files are removed only by a proposal that lands as a whole"):
+        decide_landing(base_of({A: Position(5)}), Proposal(gone=("f",)))
+
+
 def test_a_range_from_the_start_of_a_shard_is_refused_once_a_descendant_has_a_position():
     """Another run has read the shard to its end since, and the END was removed after Kinesis had forgotten the shard (D19)."""
     first = landed(A, None, Position(6))
@@ -286,7 +305,7 @@ def test_nothing_of_a_proposal_lands_where_a_file_that_it_would_remove_has_chang
 def test_aggregates_are_taken_apart_only_where_files_are_removed():
     apart = replace(landed(A, Position(1), Position(3)), kind=Kind.UNPACKED)
     base = base_of({A: Position(5)})
-    assert decide_landing(base, Proposal((apart,), gone=("f",))).page.ranges == (apart,)
+    assert decide_landing(base, Proposal((apart,), whole=True, gone=("f",))).page.ranges == (apart,)
     with pytest.raises(
         ValueError, match=r"^aggregates are taken apart only together with the removal of the files"
     ):

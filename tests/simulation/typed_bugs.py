@@ -94,4 +94,14 @@ TYPED: Final = (
         ),
         among=typed_fleet(redrives=6.0),
     ),
+    a_bug(
+        "refused-and-removed",
+        "a refused commit of the quarantine table is made all the same where it has an origin, and removes rows that another one has added",
+        (
+            "core.landing",
+            "        return Landing(LedgerPage(), (), tuple(refused.values()), base, stated)\n",
+            "",
+        ),
+        among=typed_fleet(redrives=6.0, every=5.0) | {"troubles": {"recreate": 60.0}},
+    ),
 )
