@@ -5,12 +5,11 @@ python -m tests.lake.parsing_process FOLDER wave|unique|redrive|replace PLACE VE
 unique: a wave of a target that lands each event once, by its id.
 """
 
-import os
-import signal
 import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.core.batch_context import BatchContext
 from pipeline.duties.parsing import Parsing
@@ -18,16 +17,16 @@ from pipeline.duties.redriving import Redriving
 from pipeline.duties.replacing import Replacing
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.redrive import SparkRedriver
-from pipeline.lake.session import spark_session
-from pipeline.settings.model import SparkSettings
 from pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from tests.killed import Cut, a_session
 from tests.lake.parsings import Bed, good
 from tests.lake.replacements import ReplaceBed
-from tests.lake.tables import after_next_swap, before_next_swap
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PLACES = ("planned", "staged", "deciding", "decided", "committed", "settling", "settled")
 """deciding, decided: just before and after the catalog takes the typed table's commit. settling, settled: the same of the quarantine table."""
-NOWHERE = "nowhere"
 WRONG = b'{"id": "two", "name": "n2"}'
 """Its id is no number: a schema without the column parses it."""
 
@@ -48,7 +47,7 @@ def once(settings: ParseSettings) -> ParseSettings:
 
 
 def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
-    bed = bed_of(Path(folder), version)
+    bed, cut = bed_of(Path(folder), version), Cut(place)
     if kind == "unique":
         bed.settings = once(bed.settings)
     duty: Parsing | Redriving | Replacing
@@ -56,24 +55,20 @@ def run(folder: str, kind: str, place: str, version: str, engine: str) -> None:
         duty = bed.replacing(bed.windowing().windows.all()[-1].window)
     else:
         duty = bed.redriving() if kind == "redrive" else bed.parsing()
-    duty = _on_spark(bed, duty) if engine == "spark" else duty
-    duty = replace(duty, on_arrow=lambda arrow: _die() if arrow == place else None)
-    table = duty.ports.table if isinstance(duty, Replacing) else duty.table
-    catalog = (table if place in {"deciding", "decided"} else duty.settling.quarantine).catalog  # type: ignore[attr-defined]
-    if place in {"deciding", "settling"}:
-        before_next_swap(catalog, _die)
-    if place in {"decided", "settled"}:
-        after_next_swap(catalog, _die)
-    for done in duty.portions() if isinstance(duty, Redriving) else duty.waves():
-        print(done, flush=True)
+    with a_session(engine) as session:
+        duty = duty if session is None else _on_spark(bed, duty, session)
+        duty = replace(duty, on_arrow=cut.at)
+        table = duty.ports.table if isinstance(duty, Replacing) else duty.table
+        cut.around_next_commit(table.catalog, before="deciding", after="decided")  # type: ignore[attr-defined]
+        quarantine = duty.settling.quarantine.catalog  # type: ignore[attr-defined]
+        cut.around_next_commit(quarantine, before="settling", after="settled")
+        for done in duty.portions() if isinstance(duty, Redriving) else duty.waves():
+            print(done, flush=True)
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _on_spark(bed: Bed, duty: Parsing | Redriving | Replacing) -> Parsing | Redriving | Replacing:
-    session = spark_session(SparkSettings(), "headrace-test")
+def _on_spark(
+    bed: Bed, duty: Parsing | Redriving | Replacing, session: "SparkSession"
+) -> Parsing | Redriving | Replacing:
     parser = SparkRedriver(
         session=lambda _: session,
         frames=Frames(bed.settings, BatchContext("orders", bed.settings.version, duty.run)),

@@ -1,9 +1,5 @@
 """Compaction through a real Spark Connect server, and processes that are killed in it."""
 
-import os
-import signal
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +10,8 @@ from pipeline.duties.compacting import Compacting
 from pipeline.errors import Unreachable
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.rewrite import SparkRewriter
-from pipeline.lake.session import DISCOVERY
 from pipeline.lake.table_files import IcebergFiles
+from tests.killed import killed
 from tests.lake.compactions import SETTINGS, Small
 from tests.lake.files import NOON
 from tests.spark import SparkServer
@@ -83,22 +79,9 @@ def test_a_spark_that_fails_is_told_and_changes_nothing(tmp_path: Path):
 def test_an_upkeep_that_is_killed_before_its_commit_leaves_orphans_and_nothing_else(
     spark_server: SparkServer, tmp_path: Path
 ):
-    """The process stops by itself between Spark's answer and the commit, and is killed there."""
     small = Small(tmp_path)
     rows, files, head = small.rows(), small.parquet(), small.table.load().snapshot
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, DISCOVERY: str(spark_server.discovery), "PYTHONPATH": str(root)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.lake.compaction_process", str(tmp_path), small.clock.at.isoformat()],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "written\n"
-        finally:
-            process.send_signal(signal.SIGKILL)
+    killed("tests.lake.compaction_process", tmp_path, small.clock.at.isoformat(), server=spark_server)
     orphans = small.parquet() - files
     assert len(orphans) == 1
     assert small.table.load().snapshot == head

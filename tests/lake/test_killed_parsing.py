@@ -1,9 +1,5 @@
 """Processes that parse die by SIGKILL, and processes with other code go on. The tables alone are judged."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,23 +8,17 @@ from pipeline.core.accounting import read_accounting
 from pipeline.core.lineage import Kind
 from pipeline.core.window_making import Numbers
 from pipeline.lake import read
-from pipeline.lake.session import DISCOVERY
-from tests.lake.parsing_process import NOWHERE, PLACES, WRONG, bed_of, once
+from tests.killed import NOWHERE, finished, killed
+from tests.lake.parsing_process import PLACES, WRONG, bed_of, once
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.replacements import ReplaceBed
 from tests.spark import SparkServer
 
-ROOT = Path(__file__).parents[2]
+PROCESS = "tests.lake.parsing_process"
 
 
-def process(folder: Path, kind: str, place: str, version: str, server: SparkServer | None = None) -> int:
-    """Run a process to its end, and return how it ended."""
-    engine = "python" if server is None else "spark"
-    discovery = {} if server is None else {DISCOVERY: str(server.discovery)}
-    words = [sys.executable, "-m", "tests.lake.parsing_process", str(folder), kind, place, version, engine]
-    return subprocess.run(
-        words, env={**os.environ, **discovery, "PYTHONPATH": str(ROOT)}, check=False
-    ).returncode
+def engine_of(server: SparkServer | None) -> str:
+    return "python" if server is None else "spark"
 
 
 def landed(folder: Path) -> ReplaceBed:
@@ -64,10 +54,10 @@ def killed_and_carried_on(folder: Path, kind: str, place: str, server: SparkServ
         bed.catch_up()
     before = {row["sequence_number"]: row["version"] for row in read.rows(bed.quarantine()).to_pylist()}
 
-    assert process(folder, kind, place, "2", server) == -signal.SIGKILL
+    killed(PROCESS, folder, kind, place, "2", engine_of(server), server=server)
 
     # Another version carries out what was decided. Where nothing was decided, it decides by itself.
-    assert process(folder, "wave", NOWHERE, "3") == 0
+    finished(PROCESS, folder, "wave", NOWHERE, "3", "python")
     check(bed)
     is_decided = PLACES.index(place) >= PLACES.index("decided")
     aside = {row["sequence_number"]: row["version"] for row in read.rows(bed.quarantine()).to_pylist()}
@@ -78,7 +68,7 @@ def killed_and_carried_on(folder: Path, kind: str, place: str, server: SparkServ
         new = {"6": "2"} if is_decided else {"5": "3", "6": "3", "11": "3"}
         assert aside == {**before, **new}
 
-    assert process(folder, "redrive", NOWHERE, "2", server) == 0
+    finished(PROCESS, folder, "redrive", NOWHERE, "2", engine_of(server), server=server)
     check(bed)
     assert {number for _, number, _ in bed.set_aside()} == {3, 6}
 
@@ -117,18 +107,18 @@ def test_a_replacement_that_is_killed_anywhere_leaves_the_old_rows_or_the_new_on
     bed.window(Numbers(A.shard_id, 2, 5))
     typed, aside = bed.parsed(), bed.aside()
 
-    assert process(tmp_path, "replace", place, "2", server) == -signal.SIGKILL
+    killed(PROCESS, tmp_path, "replace", place, "2", engine_of(server), server=server)
 
     is_decided = PLACES.index(place) >= PLACES.index("decided")
     if not is_decided:
         assert (bed.parsed(), bed.aside()) == (typed, aside)
     # Another version carries out what was decided, and decides nothing itself: there is no new record.
-    assert process(tmp_path, "wave", NOWHERE, "3") == 0
+    finished(PROCESS, tmp_path, "wave", NOWHERE, "3", "python")
     bed.check()
     versions = {number: version for number, (_, version) in bed.aside().items()}
     assert versions == ({3: "2", 6: "1", 10: "1", 11: "1"} if is_decided else dict.fromkeys(aside, "1"))
 
-    assert process(tmp_path, "replace", NOWHERE, "2", server) == 0
+    finished(PROCESS, tmp_path, "replace", NOWHERE, "2", engine_of(server), server=server)
     bed.check()
     assert set(bed.aside()) == {3, 6, 10, 11}
     assert {number for number, (_, version) in bed.aside().items() if version == "2"} == {3}
@@ -152,13 +142,13 @@ def test_a_process_that_lands_each_event_once_and_is_killed_leaves_out_no_event_
     bed.land(A, {4: good(3), 5: good(4), 6: good(4)})
     before = bed.parsed(), bed.set_aside()
 
-    assert process(tmp_path, "unique", place, "1", server) == -signal.SIGKILL
+    killed(PROCESS, tmp_path, "unique", place, "1", engine_of(server), server=server)
 
     if PLACES.index(place) < PLACES.index("decided"):
         assert (bed.parsed(), bed.set_aside()) == before
     # Event 4 comes once more, by the other shard, before another process goes on.
     bed.land(B, {13: good(4), 14: good(5)})
-    assert process(tmp_path, "unique", NOWHERE, "1", server) == 0
+    finished(PROCESS, tmp_path, "unique", NOWHERE, "1", engine_of(server), server=server)
 
     ids = sorted(row["id"] for row in read.rows(bed.typed(), ("id",)).to_pylist())
     assert ids == [1, 2, 3, 4, 5]

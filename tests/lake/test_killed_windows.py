@@ -1,32 +1,18 @@
 """Processes that run a window die by SIGKILL, and other processes go on. The tables alone are judged."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline.core.window_making import Numbers
-from pipeline.lake.session import DISCOVERY
+from tests.killed import NOWHERE, finished, killed
 from tests.lake.parsings import A, B, good
 from tests.lake.unpackings import UnpackBed, packed
-from tests.lake.window_process import NOWHERE, PLACES
+from tests.lake.window_process import PLACES
 from tests.spark import SparkServer
 
-ROOT = Path(__file__).parents[2]
+PROCESS = "tests.lake.window_process"
 ENGINES = [*((place, "python") for place in PLACES), ("staged", "spark"), ("committed", "spark")]
-
-
-def process(folder: Path, kind: str, place: str, server: SparkServer | None) -> int:
-    """Run a process to its end, and return how it ended."""
-    engine = "python" if server is None else "spark"
-    discovery = {} if server is None else {DISCOVERY: str(server.discovery)}
-    words = [sys.executable, "-m", "tests.lake.window_process", str(folder), kind, place, engine]
-    return subprocess.run(
-        words, env={**os.environ, **discovery, "PYTHONPATH": str(ROOT)}, check=False
-    ).returncode
 
 
 def server_of(request: pytest.FixtureRequest, engine: str) -> SparkServer | None:
@@ -57,11 +43,11 @@ def test_a_killed_unpacking_leaves_the_aggregates_or_their_user_records(
     ]
     bed.to_unpack(Numbers(A.shard_id, None, 3))
 
-    assert process(tmp_path, "unpack", place, server) == -signal.SIGKILL
+    killed(PROCESS, tmp_path, "unpack", place, engine, server=server)
 
     is_decided = PLACES.index(place) >= PLACES.index("decided")
     assert bed.payloads() == (after if is_decided else before)
-    assert process(tmp_path, "unpack", NOWHERE, server) == 0
+    finished(PROCESS, tmp_path, "unpack", NOWHERE, engine, server=server)
     assert bed.payloads() == after
     assert bed.lake.handle().load().positions == positions
 
@@ -76,10 +62,10 @@ def test_a_killed_copy_of_a_window_has_each_row_once_after_the_next_run(
     window = bed.window(Numbers(A.shard_id, 2, 4))
     expected = [row for row in bed.lake_rows() if row[0] == A.shard_id and 2 <= row[2] <= 4]
 
-    assert process(tmp_path, "copy", place, server) == -signal.SIGKILL
+    killed(PROCESS, tmp_path, "copy", place, engine, server=server)
 
     is_decided = PLACES.index(place) >= PLACES.index("decided")
     assert bed.copied(window) == (expected if is_decided else [])
-    assert process(tmp_path, "copy", NOWHERE, server) == 0
+    finished(PROCESS, tmp_path, "copy", NOWHERE, engine, server=server)
     assert bed.copied(window) == expected
     assert bed.lake.handle().load().positions == positions
