@@ -2,7 +2,6 @@
 drives it."""
 
 import json
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from resources.runs import WORKER_TAG
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.processes import CUT, Cuts, Processes
 from tests.eventually import eventually
+from tests.killed import KILLED
 
 ROOT = Path(__file__).parents[2]
 _HASHES = 2**128
@@ -59,6 +59,8 @@ class App:
     workers: tuple[str, ...] = ("w1",)
     times: Mapping[str, str] = field(default_factory=dict)
     wave: Mapping[str, Any] = field(default_factory=dict)
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    landing: Mapping[str, Any] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
     """More lines of the settings file."""
     put: list[str] = field(default_factory=list)
@@ -80,9 +82,9 @@ class App:
     def _document(self) -> dict[str, Any]:
         return {
             "application": self.name,
-            "streams": [{"name": self.name}],
+            "streams": [{"name": self.name, **self.stream}],
             "workers": [{"id": worker} for worker in self.workers],
-            "landing": {"home": str(self.home / "lake")},
+            "landing": {"home": str(self.home / "lake"), **self.landing},
             "aws": {"region": self.aws.region, "endpoint": self.aws.endpoint},
             "times": {**TIMES, **self.times},
             "wave": {"every": "100ms", **self.wave},
@@ -236,12 +238,17 @@ class App:
 
     def start_run(self, request: dg.RunRequest) -> subprocess.Popen[str]:
         """Start the requested run in a process of its own that stops or dies at the steps which `Cuts` names."""
+        return self.start_job(self.job_name, request.run_config, request.tags)
+
+    def start_job(
+        self, job: str, run_config: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        """Start a run of any job in such a process."""
         config = self.home / "run.yaml"
-        config.write_text(yaml.safe_dump(dict(request.run_config)))
+        config.write_text(yaml.safe_dump(dict(run_config)))
         module = ("-m", "tests.e2e.cut_definitions")
-        tags = json.dumps(dict(request.tags))
         return self.processes.start(
-            "job", "execute", *module, "-j", self.job_name, "-c", str(config), "--tags", tags
+            "job", "execute", *module, "-j", job, "-c", str(config), "--tags", json.dumps(dict(tags))
         )
 
     def killed_run(self, arrow: str, worker: str = "w1") -> dg.DagsterRun:
@@ -250,7 +257,7 @@ class App:
         self.cuts.kill(arrow)
         with self.start_run(request) as process:
             code = process.wait(120)
-        assert code == -signal.SIGKILL, self.processes.logs()
+        assert code == KILLED, self.processes.logs()
         self.cuts.await_killed()
         return self.latest_run(worker)
 

@@ -35,7 +35,7 @@ def _environment(aws: LocalAws, spark_server: SparkServer) -> Iterator[None]:
 def make_app(
     aws: LocalAws, _environment: None, definitions_module: None, tmp_path: Path
 ) -> Iterator[MakeApp]:
-    with _apps(aws, tmp_path) as make:
+    with apps(aws, tmp_path) as make:
         yield make
 
 
@@ -44,14 +44,14 @@ def shared_app(
     aws: LocalAws, _environment: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[App]:
     """One application for tests that each add to its stream and check all that is there."""
-    with _apps(aws, tmp_path_factory.mktemp("shared")) as make:
+    with apps(aws, tmp_path_factory.mktemp("shared")) as make:
         app = make()
         app.settle()
         yield app
 
 
 @contextmanager
-def _apps(aws: LocalAws, folder: Path) -> Iterator[MakeApp]:
+def apps(aws: LocalAws, folder: Path) -> Iterator[MakeApp]:
     with ExitStack() as stack:
 
         def make(**how: Any) -> App:

@@ -3,35 +3,100 @@ loads this module).
 
 A test writes files into the folder that E2E_CUT names:
 
-kill    the name of a step: the next process that comes to it dies by SIGKILL, once
+kill    the name of a step: the next process that comes to it dies by SIGKILL, once. The steps of a window's run begin with
+        `window` and end with a number: `window staged 2` is the second time that the run has staged. Before and after a commit of rows are
+        `window deciding 1` and `window decided 1`; before and after the window counts as done, `window noting` and `window noted`
 
 hold    the name of a step: the process that comes to it writes `holding` and waits until `hold` is deleted
 """
 
 import os
-import signal
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
+from pipeline.core.window import KeptWindow, ReplayWindow, Word
 from pipeline.definitions import build_definitions
+from pipeline.duties.replacing import Replacing
+from pipeline.duties.replaying import Replaying
+from pipeline.duties.unpacking import Unpacking
 from pipeline.duties.wave import Arrow
+from pipeline.lake_ports import WindowStore
 from pipeline.settings.file import read_settings
+from pipeline.wiring import Wiring
 from tests.e2e.processes import CUT
+from tests.killed import Cut, die
+from tests.lake.tables import patch
 
 
 def _on_arrow(arrow: Arrow, keys: tuple[str, ...]) -> None:
     folder = Path(os.environ[CUT])
-    if keys and _content_of(folder / "kill") == arrow:
-        (folder / "kill").rename(folder / "killed")
-        os.kill(os.getpid(), signal.SIGKILL)
+    if keys:
+        _cut().at(arrow)
     if keys and _content_of(folder / "hold") == arrow:
         (folder / "holding").write_text(str(os.getpid()))
         while (folder / "hold").exists():
             Event().wait(0.05)
 
 
+def _cut() -> Cut:
+    return Cut(_content_of(Path(os.environ[CUT]) / "kill") or "", act=_die_once)
+
+
+def _die_once() -> None:
+    folder = Path(os.environ[CUT])
+    (folder / "kill").rename(folder / "killed")
+    die()
+
+
 def _content_of(file: Path) -> str | None:
     return file.read_text().strip() if file.exists() else None
 
 
+@dataclass(frozen=True, slots=True)
+class _CutStore(WindowStore):
+    """The window store of a run that may die when the window counts as done."""
+
+    store: WindowStore
+
+    def all(self) -> tuple[KeptWindow, ...]:
+        return self.store.all()
+
+    def keep(self, window: ReplayWindow) -> None:
+        self.store.keep(window)
+
+    def say(self, window: str, word: Word, *, by: str) -> None:
+        _cut().at("window noting")
+        self.store.say(window, word, by=by)
+        _cut().at("window noted")
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowArrows:
+    duty: Replaying | Replacing | Unpacking
+    _times: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, arrow: str) -> None:
+        self._times[arrow] += 1
+        number = self._times[arrow]
+        _cut().at(f"window {arrow} {number}")
+        if arrow == "staged":
+            # From here on, the next commit is that of the wave's rows.
+            _cut().around_next_commit(
+                self.duty.ports.table.catalog,  # type: ignore[attr-defined]
+                before=f"window deciding {number}",
+                after=f"window decided {number}",
+            )
+
+
+_redoing = Wiring.redoing
+
+
+def _cut_redoing(wiring: Wiring, window: ReplayWindow, run_id: str) -> Replaying | Replacing | Unpacking:
+    duty = _redoing(wiring, window, run_id)
+    return replace(duty, windows=_CutStore(duty.windows), on_arrow=_WindowArrows(duty))
+
+
+patch(Wiring, "redoing", _cut_redoing)
 defs = build_definitions(read_settings(None, os.environ).settings, on_arrow=_on_arrow)
