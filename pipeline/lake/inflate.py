@@ -20,6 +20,9 @@ _ALWAYS_ALLOWED = 1024 * 1024
 _AT_ONCE = 1024 * 1024
 _FEW = 1000
 """Payloads that are copied out of Arrow at once."""
+_FIRST_PIECE = 4 * 1024
+"""Bytes of a stream of zlib that are given to it first. It copies what follows its end, so that a payload of very many streams would be copied as
+often. Each further piece of the same stream is twice as long."""
 _BATCH = 16 * 1024 * 1024
 """Inflated bytes that are held at once, with one payload more."""
 
@@ -118,19 +121,21 @@ def _within(found: bytes | None, limit: int, how: Inflation) -> bytes:
 def _unzipped(payload: bytes, limit: int, form: int) -> bytes | None:
     """None where there is more than the limit. A payload may be several streams, one after the other."""
     name = "gzip" if form == _AS_GZIP else "zlib"
-    parts, size = [], 0
-    while payload:
-        stream = zlib.decompressobj(form)
-        try:
-            parts.append(stream.decompress(payload, limit - size + 1))
-        except zlib.error as error:
-            raise CantInflate(f"the payload is damaged {name}: {error}") from None
-        size += len(parts[-1])
-        if size > limit:
-            return None
-        if not stream.eof:
-            raise CantInflate(f"the payload is damaged {name}: its end is missing")
-        payload = stream.unused_data
+    parts, size, place = list[bytes](), 0, 0
+    while place < len(payload):
+        stream, piece = zlib.decompressobj(form), _FIRST_PIECE
+        while not stream.eof:
+            if place == len(payload):
+                raise CantInflate(f"the payload is damaged {name}: its end is missing")
+            given = payload[place : place + piece]
+            try:
+                parts.append(stream.decompress(given, limit - size + 1))
+            except zlib.error as error:
+                raise CantInflate(f"the payload is damaged {name}: {error}") from None
+            size += len(parts[-1])
+            if size > limit:
+                return None
+            place, piece = place + len(given) - len(stream.unused_data), 2 * piece
     return b"".join(parts)
 
 
