@@ -318,8 +318,12 @@ def _bad_names(
     if name is not None and (why := _why_no_name(name, beside, limits if len(path) == 1 else None)):
         yield path, why
     elif isinstance(value, dict):
+        # Only names that are alike in small letters are compared: each with each would take hours for a hundred thousand of them.
+        alike: dict[str, list[str]] = {}
+        for inner in value:
+            alike.setdefault(inner.lower(), []).append(inner)
         for inner, each in value.items():
-            yield from _bad_names(each, (*path, inner), value, limits)
+            yield from _bad_names(each, (*path, inner), alike[inner.lower()], limits)
     elif isinstance(value, list):
         for each in value:
             yield from _bad_names(each, (*path, None), (), limits)
