@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import BadSetting
+from pipeline.lake.avro_decimal import bounded
 from pipeline.lake.avro_values import AvroValues, contains_itself
 from pipeline.lake.decode import CantDecode, Decode
 from pipeline.lake.registry_header import Header, NoHeader
@@ -60,7 +61,7 @@ class AvroDecoder:
         from fastavro import schemaless_reader
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-        schema, named = _parsed(self.schema)
+        schema, named = _to_read(self.schema)
         share = AvroValues(schema, named).limit(self.most_values).share
         header = b""
         if self.is_single_object:
@@ -103,11 +104,11 @@ class RegistryAvroDecoder:
         return self.reader.columns()
 
     def reading(self) -> Decode:
-        reader, known = _parsed(self.reader.schema)
+        reader, known = _to_read(self.reader.schema)
         writers: dict[str, tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]] = {}
 
         def writer_of(schema_id: str) -> tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]:
-            schema, named = _parsed(self.writers[schema_id])
+            schema, named = _to_read(self.writers[schema_id])
             return _resolving(schema, named, reader), AvroValues(schema, named, known).limit(
                 self.most_values
             ).share
@@ -155,6 +156,14 @@ def _parsed(schema: str) -> tuple[Any, dict[str, Any]]:
 
     named: dict[str, Any] = {}
     return parse_schema(_known_logical_only(json.loads(schema)), named_schemas=named), named
+
+
+def _to_read(schema: str) -> tuple[Any, dict[str, Any]]:
+    """As `_parsed`, for reading payloads."""
+    from fastavro import parse_schema
+
+    named: dict[str, Any] = {}
+    return parse_schema(bounded(_known_logical_only(json.loads(schema))), named_schemas=named), named
 
 
 def _resolving(writer: Any, named: Mapping[str, Any], reader: Any) -> Callable[[BytesIO], dict[str, Any]]:
