@@ -4,13 +4,14 @@ CPU than a second look by Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from pipeline.core.json_columns import Judge
+from pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
 from pipeline.lake.json_values import JsonValues
 from pipeline.lake.value_limit import too_many
 
@@ -29,6 +30,10 @@ class JsonRules:
     values: JsonValues
     judge: Judge | None = None
     """By the table's columns, where payloads make them."""
+    _decimals: JsonDecimals = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_decimals", JsonDecimals(self.values.columns))
 
     def why_not(self, payload: Any) -> str | None:
         """Why a payload isn't JSON, or may not become a row."""
@@ -36,6 +41,8 @@ class JsonRules:
             return why
         if self.values.are_too_many(payload):
             return too_many(self.values.most)
+        if self._decimals.have_too_long(payload):
+            return TOO_LONG
         if self.judge is None:
             return None
         content = object_in(payload)
