@@ -43,7 +43,9 @@ def _reader_of(read: Any) -> Any:
     def read_bounded(content: bytes, writer: Mapping[str, Any], reader: Any = None) -> Decimal:
         precision = writer["precision"]
         if abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
-            raise CantDecode(f"a decimal of the payload has more than the {precision} digits of its type")
+            raise CantDecode(
+                f"a decimal of the payload doesn't fit its type: it has more than {precision} digits"
+            )
         found: Decimal = read(content, writer, reader)
         return found
 
