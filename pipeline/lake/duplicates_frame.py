@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names, small_columns
-from pipeline.lake.parse_read import RECORD_DDL
+from pipeline.lake.parse_read import RECORD_FIELDS
 from pipeline.lake.parse_write import own_columns
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ def rows_type(columns: pa.Schema) -> StructType:
     from pyspark.sql.types import StructType
 
     row = _spark_type(pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)]))
-    made = StructType().add("record", StructType.fromDDL(RECORD_DDL)).add("row", row)
+    record = StructType()
+    # Not by StructType.fromDDL: it asks the active session of the process, and a run's session needn't be that.
+    for name, kind in RECORD_FIELDS:
+        record = record.add(name, kind)
+    made = StructType().add("record", record).add("row", row)
     return made.add("reason", "string").add("data", "binary")
 
 

@@ -63,10 +63,12 @@ _BATCH = 16 * 1024 * 1024
 """Bytes that go to Spark at once."""
 _MOST_ROWS = 10_000
 
-RECORD_DDL = (
-    "STRUCT<stream: STRING, stream_epoch: BIGINT, shard_id: STRING, sequence_number: STRING, sub_sequence_number: BIGINT, "
-    "arrival_ts: TIMESTAMP, number: BIGINT, partition_key: STRING, explicit_hash_key: STRING, decode_error: STRING>"
+RECORD_FIELDS = (
+    *(("stream", "string"), ("stream_epoch", "long"), ("shard_id", "string"), ("sequence_number", "string")),
+    *(("sub_sequence_number", "long"), ("arrival_ts", "timestamp"), ("number", "long")),
+    *(("partition_key", "string"), ("explicit_hash_key", "string"), ("decode_error", "string")),
 )
+RECORD_DDL = f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in RECORD_FIELDS)}>"
 ROWS_DDL = f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, json_error STRING"
 """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
 isn't JSON, where that was asked."""

@@ -174,8 +174,9 @@ def test_the_same_event_stays_once_by_keys_of_every_type(
         parsing(bed, spark, unique=UniqueSettings(by="sku", within=timedelta(hours=1))).wave()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [ParseFormat.AVRO, ParseFormat.PROTOBUF])
+@pytest.mark.parametrize(
+    "kind", [ParseFormat.AVRO, pytest.param(ParseFormat.PROTOBUF, marks=pytest.mark.slow)]
+)
 def test_the_same_event_stays_once_where_python_tasks_decode(
     spark: "SparkSession", tmp_path: Path, kind: ParseFormat
 ):
