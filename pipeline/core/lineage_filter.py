@@ -9,6 +9,25 @@ from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow
 
 
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so that a reader of a long
+    history needn't hold each of them. Only ranges about which a reader would have nothing to say come so: of the kind `landed`, `parsed` or
+    `copied`, forward, not at the end of the shard, and with a complete accounting of their rows.
+
+    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead to. Ranges with rows
+    and ranges without any are never joined to each other. A table needn't join anything.
+    """
+
+    below: int
+    """Only ranges of snapshots before the one with this sequence number are joined."""
+    by_day: bool = False
+    """Whether only ranges are joined whose first records arrived on one day (UTC)."""
+    is_aside: bool = False
+    """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has: it may have none, and
+    the accounting in it is the typed table's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFilter:
     """None: without this condition. A range is asked for if it meets all conditions.
@@ -27,6 +46,8 @@ class RangeFilter:
     """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
     upto: int | None = None
     """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
+    joining: Joining | None = None
+    """Which ranges may come as one; not together with other conditions than `upto`."""
 
     @property
     def has_all_ranges(self) -> bool:

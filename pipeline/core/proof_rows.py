@@ -130,6 +130,8 @@ class CountPlan:
     clusters: tuple[Cluster, ...]
     derived: int = 0
     """Records of derived ranges."""
+    is_mixed: bool = False
+    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only together."""
 
     def days(self) -> tuple[date, date] | None:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
@@ -167,6 +169,7 @@ def plan_rows(
     retention keeps."""
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
+    is_mixed = False
     for key in story.keys:
         steps = story.of(key)
         ends = _ends(steps)
@@ -174,6 +177,7 @@ def plan_rows(
         for group in _overlapping(steps):
             is_derived = any(step in story.derived.get(key, ()) for step in group)
             is_asked = not is_derived and _is_asked(group, window, proved)
+            is_mixed |= is_asked and proved is not None and any(step.sequence <= proved for step in group)
             _mark(wanted, ends, group, is_asked=is_asked)
             if is_asked and (rows := sum(step.range.rows for step in group)):
                 spread = [spans_of(ends, step) for step in group]
@@ -183,7 +187,7 @@ def plan_rows(
         _mark_repaired(wanted, ends, steps)
         spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
     derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
-    return CountPlan(tuple(spans), tuple(clusters), derived)
+    return CountPlan(tuple(spans), tuple(clusters), derived, is_mixed)
 
 
 def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], *, is_asked: bool) -> None:

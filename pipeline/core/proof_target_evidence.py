@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind
-from pipeline.core.position import Positions, reaches
-from pipeline.core.proof_chains import Step, Story
+from pipeline.core.position import Position, Positions, reaches
+from pipeline.core.proof_chains import Step, Story, counted_ranges
 from pipeline.core.proof_rows import CountPlan, FileCount
 from pipeline.core.redrive_chain import is_chain, shard_of
 from pipeline.core.rewriting import LiveFiles
@@ -16,6 +16,9 @@ from pipeline.core.row_patterns import Pattern
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow
 from pipeline.errors import WrongShape
+
+_AT_ONCE = 100_000
+"""Ranges that are in memory together, unless a single shard has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,40 @@ def rows_not_parsed(seen: TargetEvidence) -> int:
         for step in steps
         if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
     )
+
+
+def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[str], ...]:
+    """Ids of the shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into memory."""
+    groups: list[set[str]] = []
+    ranges = _AT_ONCE
+    for key, steps in landed.steps.items():
+        at = positions.of(key)
+        if at is not None and any(_is_inside(at, step) for step in steps):
+            ranges += (its := counted_ranges(steps))
+            if ranges > _AT_ONCE:
+                groups.append(set())
+                ranges = its
+            groups[-1].add(key.shard_id)
+    return tuple(map(frozenset, groups))
+
+
+def _is_inside(at: Position, step: Step) -> bool:
+    after = step.range.after
+    return (
+        step.range.joined > 1
+        and not reaches(at, step.range.upto)
+        and after is not None
+        and not reaches(after, at)
+    )
+
+
+def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
+    """The ranges that the position hasn't reached the end of, as one."""
+    rest = [step for step in steps if at is None or not reaches(at, step.range.upto)]
+    if not rest:
+        return ()
+    rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
+    return (replace(rest[-1], range=replace(rest[-1].range, rows=rows, joined=joined)),)
 
 
 def accounting_of(step: Step) -> Accounting | None:

@@ -8,22 +8,28 @@ The quarantine table is looked at first: then it can only be behind the typed ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.parse_values import SourceFile
 from pipeline.core.proof import TableProof, Window
-from pipeline.core.proof_chains import Step, Story, story_of
+from pipeline.core.proof_chains import Step, Story
 from pipeline.core.proof_counts import changed_days
 from pipeline.core.proof_rows import CountPlan, FileCount, plan_rows
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view, unsettled_steps
+from pipeline.core.proof_target_evidence import (
+    TableLook,
+    TargetEvidence,
+    cut_shards,
+    rest_of,
+    source_view,
+    unsettled_steps,
+)
 from pipeline.core.proof_targets import target_proof
 from pipeline.core.rewriting import LiveFile
 from pipeline.core.row_patterns import Comparing, comparing, patterns_by_sums
 from pipeline.core.stream import ShardKey
-from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
+from pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import Proved, ProvedTable, TargetPorts
 
@@ -34,8 +40,18 @@ class _Side:
 
     ports: ProvedTable
     look: TableLook
-    entries: Entries
+    ledgers: Ledgers
     before: Proved | None
+    sequence: int = 0
+    """The sequence number of the table's newest snapshot."""
+
+    @property
+    def whole(self) -> _Side:
+        """With each range of the ledgers as it is."""
+        if not self.look.exists:
+            return self
+        ledgers = read_ledgers(self.ports.lineage, self.sequence, self.before)
+        return replace(self, ledgers=ledgers, look=replace(self.look, story=ledgers.story))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +64,29 @@ class ProvingTarget:
     kept_from: date | None
     """The first day that the retention of the lake table keeps."""
     landed: Story = field(default_factory=Story)
-    """The lake table's ranges."""
+    """The lake table's ranges, of which some may be joined."""
+    landed_of: Callable[[frozenset[str]], Story] = lambda _: Story()
+    """Each range of some shards of the lake table."""
 
     def run(self, window: Window, *, anew: bool) -> TableProof | None:
         """None where the table doesn't exist yet."""
         if not self.ports.table.exists():
             return None
-        aside = None if self.ports.aside is None else _looked(self.ports.aside)
-        table = _looked(self.ports.table)
-        late, _ = ((), ()) if aside is None else unsettled_steps(table.look.story, aside.look.positions)
-        view = source_view(table.look.story, late)
-        sides = (table,) if aside is None else (table, aside)
+        may_skip = not anew and window.is_all
+        aside = (
+            None if self.ports.aside is None else _looked(self.ports.aside, is_aside=True, joined=may_skip)
+        )
+        table = _looked(self.ports.table, joined=may_skip)
+        sides: tuple[_Side, ...] = (table,) if aside is None else (table, aside)
         apart = self._newest_apart()
-        may_skip = not anew and window.is_all and _may_skip(sides, apart)
-        seen = self._of_new_rows(view, sides) if may_skip else None
-        # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
+        seen = self._of_new_rows(sides) if may_skip and _may_skip(sides, apart) else None
+        # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together, and ranges may be joined.
         is_new = seen is not None and target_proof(seen[0]).holds
+        late = _late(sides)
         if seen is None or not is_new:
-            plan, read = self._all_rows(view, sides, window)
+            sides = tuple(each.whole for each in sides) if may_skip else sides
+            late = _late(sides)
+            plan, read = self._all_rows(source_view(sides[0].look.story, late), sides, window)
             seen = replace(self._compared(plan, read), is_whole=window.is_all and not late), read
         evidence, read = seen
         proof = target_proof(evidence)
@@ -85,10 +106,17 @@ class ProvingTarget:
         newest = max(steps, key=lambda step: step.sequence, default=None)
         return None if newest is None else newest.snapshot
 
-    def _of_new_rows(
-        self, view: Story, sides: tuple[_Side, ...]
-    ) -> tuple[TargetEvidence, tuple[_Side, ...]] | None:
-        found = self._new_rows(view, sides)
+    def _landed(self, table: TableLook) -> Story:
+        """The lake table's ranges, each as it is where the typed table stands inside of joined ones."""
+        cut = cut_shards(self.landed, table.positions)
+        steps = dict(self.landed.steps)
+        for shards in cut:
+            of_shards = self.landed_of(shards).steps
+            steps |= {key: rest_of(its, table.positions.of(key)) for key, its in of_shards.items()}
+        return replace(self.landed, steps=steps)
+
+    def _of_new_rows(self, sides: tuple[_Side, ...]) -> tuple[TargetEvidence, tuple[_Side, ...]] | None:
+        found = self._new_rows(source_view(sides[0].look.story, _late(sides)), sides)
         if found is None:
             return None
         plan, read = found
@@ -112,6 +140,8 @@ class ProvingTarget:
         """What came after an earlier proof; None where the files of that proof were replaced by others with other rows."""
         proved = next(each.before.sequence for each in sides if each.before is not None)
         plan = plan_rows(view, window=Window(), proved=proved, kept_from=self.kept_from)
+        if plan.is_mixed:
+            return None
         found: list[_Side] = []
         for each in sides:
             known = {} if each.before is None else each.before.files
@@ -142,19 +172,28 @@ class ProvingTarget:
             source_files=len(files),
             moved=self.moved,
             unpacked=self.unpacked,
-            landed=self.landed,
+            landed=self._landed(looks[0]) if len(looks) > 1 else self.landed,
             stream=self.ports.stream,
             window=self.ports.window,
         )
 
 
-def _looked(ports: ProvedTable) -> _Side:
+def _looked(ports: ProvedTable, *, joined: bool, is_aside: bool = False) -> _Side:
+    """`joined`: ranges that an earlier proof has found right needn't come one by one."""
     if not ports.exists():
-        return _Side(ports, TableLook(name=ports.name, exists=False), (), None)
-    look = ports.rows.look()
-    entries = list(ports.lineage.entries(RangeFilter(upto=look.sequence)))
-    told = TableLook(name=ports.name, story=story_of(entries), positions=look.state.positions, live=look.live)
-    return _Side(ports, told, entries, ports.rows.remembered())
+        return _Side(ports, TableLook(name=ports.name, exists=False), Ledgers(), None)
+    look, before = ports.rows.look(), ports.rows.remembered()
+    joining = joins(before, is_aside=is_aside) if joined else None
+    ledgers = read_ledgers(ports.lineage, look.sequence, before, joining)
+    told = TableLook(name=ports.name, story=ledgers.story, positions=look.state.positions, live=look.live)
+    return _Side(ports, told, ledgers, before, look.sequence)
+
+
+def _late(sides: tuple[_Side, ...]) -> tuple[Step, ...]:
+    """Ranges of the typed table up to which its quarantine table hasn't come yet."""
+    table, *asides = (each.look for each in sides)
+    late, _ = unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
+    return late
 
 
 def _may_skip(sides: Iterable[_Side], apart: int | None) -> bool:
@@ -162,9 +201,7 @@ def _may_skip(sides: Iterable[_Side], apart: int | None) -> bool:
     replacement all rows are read. Nothing in a table's own files tells that aggregates of the lake table were taken apart: `apart` is the
     newest snapshot in which they were."""
     return all(
-        each.before is not None
-        and each.before.apart == apart
-        and is_of(each.before, each.entries, each.look.story)
+        each.before is not None and each.before.apart == apart and each.ledgers.may_skip(each.before)
         for each in sides
     )
 
@@ -191,5 +228,5 @@ def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> 
 def _remember(sides: Iterable[_Side], *, is_new: bool, apart: int | None) -> None:
     for each in sides:
         before = each.before if is_new else None
-        if proved := proved_now(each.entries, each.look.live, each.look.counts, before, apart=apart):
+        if proved := proved_now(each.ledgers.newest, each.look.live, each.look.counts, before, apart=apart):
             each.ports.rows.remember(proved)
