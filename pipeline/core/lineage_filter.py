@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
 from pipeline.core.stream import ShardKey
@@ -22,7 +23,8 @@ class Joining:
     below: int
     """Only ranges of snapshots before the one with this sequence number are joined."""
     by_day: bool = False
-    """Whether only ranges are joined whose first records arrived on one day (UTC)."""
+    """Whether only ranges are joined whose first records arrived on one day (UTC), by `pipeline.core.proof_rows.first_day`. Of ranges with rows
+    these are only such that tell when their first record arrived."""
     is_aside: bool = False
     """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has: it may have none, and
     the accounting in it is the typed table's."""
@@ -44,6 +46,8 @@ class RangeFilter:
     """Of ranges that a ledger has. Ranges that were derived for a lost part are asked for whatever their kind is."""
     number: int | None = None
     """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
+    arrived: tuple[datetime, datetime] | None = None
+    """Only ranges whose first record arrived at the first of these moments or later, and before the second one."""
     upto: int | None = None
     """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
     joining: Joining | None = None
@@ -52,7 +56,8 @@ class RangeFilter:
     @property
     def has_all_ranges(self) -> bool:
         """Whether each range of the asked snapshots is asked for, and so each ledger, also one without any range."""
-        return (self.stream, self.shards, self.kinds, self.number) == (None, None, None, None)
+        asked = (self.stream, self.shards, self.kinds, self.number, self.arrived)
+        return all(each is None for each in asked)
 
     def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
         """What is asked for of this ledger or lost part; None where that is nothing."""
@@ -76,6 +81,8 @@ class RangeFilter:
         return self.kinds is None or each.kind in self.kinds
 
     def _has_place(self, each: Range) -> bool:
+        if self.arrived is not None and not _arrived(each, *self.arrived):
+            return False
         return self._has_shard(each.key) and (self.number is None or _may_have(each, self.number))
 
     def _has_shard(self, key: ShardKey) -> bool:
@@ -88,6 +95,10 @@ class RangeFilter:
 
 
 ALL_RANGES = RangeFilter()
+
+
+def _arrived(each: Range, since: datetime, before: datetime) -> bool:
+    return each.first_arrival is not None and since <= each.first_arrival < before
 
 
 def _may_have(each: Range, number: int) -> bool:

@@ -40,6 +40,10 @@ class ProofEvidence:
     plan: CountPlan
     counts: tuple[FileCount, ...]
     """Of the files that were read."""
+    compared: int = 0
+    """Ranges of which the rows were compared beside those of the plan."""
+    miscounts: tuple[Wrong, ...] = ()
+    """What was wrong with them."""
     unchanged: tuple[FileCount, ...] = ()
     """Files that an earlier proof has read, looked at again."""
     since: int | None = None
@@ -94,8 +98,8 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
     )
     yield checked(
         "each range has as many rows as its ledger states",
-        counted(len(seen.plan.clusters), "range"),
-        (*wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
+        counted(seen.compared + len(seen.plan.clusters), "range"),
+        (*seen.miscounts, *wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
     )
     yield checked(
         "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import RangeFilter
+from pipeline.core.lineage_filter import Joining, RangeFilter
 from pipeline.core.proof import ALL, Proof, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
@@ -23,6 +23,7 @@ from pipeline.core.proof_families import ListedShards
 from pipeline.core.proof_rows import CountPlan, first_kept_day, plan_rows
 from pipeline.core.stream import StreamId
 from pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
+from pipeline.duties.proving_rounds import MOST_RANGES, Rounds, all_rows
 from pipeline.duties.proving_target import ProvingTarget
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved, TargetPorts
@@ -39,18 +40,26 @@ class Proving:
     clock: Clock
     made: Callable[[], Iterable[TargetPorts]] = tuple
     """The tables that were made of the lake table."""
+    most_ranges: int = MOST_RANGES
+    """Ranges that are in memory one by one, unless a single day has more."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier proof."""
         look, before = self.table.look(), self.table.remembered()
         kept_from = self._kept_from(before)
         may_skip = not anew and window.is_all
-        ledgers = self._ledgers(look, before if may_skip else None, kept_from)
+        ledgers = Ledgers()
+        if not window.is_all or (may_skip and before is not None):
+            ledgers = self._ledgers(look, before if may_skip else None, kept_from)
         seen = self._without_rows(look, window, kept_from)
         with_rows = self._new_rows(seen, ledgers, before) if may_skip and before is not None else None
-        if with_rows is None:
-            ledgers = self._ledgers(look, None, kept_from) if may_skip and before is not None else ledgers
-            with_rows = self._all_rows(seen, ledgers.story)
+        if with_rows is None and window.is_all:
+            whole = Joining(look.sequence + 1, by_day=True)
+            ledgers = read_ledgers(self.lineage, look.sequence, before, whole)
+            rounds = Rounds(self.lineage, look.sequence, ledgers.story, kept_from)
+            with_rows = all_rows(replace(seen, story=ledgers.story), self.table, rounds, self.most_ranges)
+        elif with_rows is None:
+            with_rows = self._rows_of(seen, ledgers.story)
         proof, story = self._judged(with_rows, ledgers, before), ledgers.story
         moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
         tables = (
@@ -78,7 +87,8 @@ class Proving:
         return first_kept_day(self.clock.now(), self.settings.retention, known)
 
     def _judged(self, seen: ProofEvidence, ledgers: Ledgers, before: Proved | None) -> Proof:
-        seen = replace(seen, doubled=self.table.doubled(overlaps(seen.plan, seen.counts), seen.plan.spans))
+        doubled = self.table.doubled(overlaps(seen.plan, seen.counts), seen.plan.spans)
+        seen = replace(seen, doubled=(*seen.doubled, *doubled))
         proof = proof_of(seen)
         if not proof.holds or not seen.window.is_all:
             return proof
@@ -107,10 +117,11 @@ class Proving:
             kept_from=kept_from,
         )
 
-    def _all_rows(self, seen: ProofEvidence, story: Story) -> ProofEvidence:
+    def _rows_of(self, seen: ProofEvidence, story: Story) -> ProofEvidence:
+        """Those of the ranges that are asked for."""
         plan = plan_rows(story, window=seen.window, kept_from=seen.kept_from)
-        files = seen.live.files if seen.window.is_all else files_of_days(plan, seen.live)
-        return replace(seen, story=story, plan=plan, counts=self.table.count(files, plan.spans))
+        counts = self.table.count(files_of_days(plan, seen.live), plan.spans)
+        return replace(seen, story=story, plan=plan, counts=counts)
 
     def _new_rows(self, seen: ProofEvidence, ledgers: Ledgers, before: Proved) -> ProofEvidence | None:
         """What came after an earlier proof; None where all rows have to be read: main has another history since, or a person moved a position

@@ -90,12 +90,14 @@ def _moves(rows: pa.Table) -> _Column:
 
 def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
     """Of each row, whether it is joined to the row before."""
-    day = _days(steps) if joining.by_day else np.zeros(len(steps), dtype=np.int64)
-    plain = _plain(steps, joining)
+    has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
+    plain, day = _plain(steps, joining), np.zeros(len(steps), dtype=np.int64)
+    if joining.by_day:
+        day = _days(steps)
+        plain &= ~has_rows | _flags(steps["first_arrival"].is_valid())
     meets = _meets(steps)
     alike = np.ones(len(steps) - 1, dtype=bool)
     alike &= _flags(pc.equal(_later(steps["kind"]), _earlier(steps["kind"])))
-    has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
     for column in (day, has_rows):
         alike &= column[1:] == column[:-1]
     # The row before has to be plain, too, and to be reached by the row before it: else something is told about it alone.

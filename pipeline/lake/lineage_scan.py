@@ -86,7 +86,9 @@ def row_filter(asked: RangeFilter) -> BooleanExpression:
         return upto
     others = Not(_is("entry", RANGE, DERIVED, DROPPED, EMPTY))
     shards = _of_shards(asked)
-    ranges = And(_is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked))
+    ranges = And(
+        _is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked), _of_arrival(asked)
+    )
     return And(upto, Or(others, And(_is("entry", DROPPED), shards), ranges))
 
 
@@ -108,6 +110,14 @@ def _of_number(asked: RangeFilter) -> BooleanExpression:
     after = Reference("after.sort_key")
     begins_before = Or(IsNull(term=after), LessThan(term=after, value=literal(behind)))
     return And(GreaterThanOrEqual(term=Reference("upto.sort_key"), value=literal(first)), begins_before)
+
+
+def _of_arrival(asked: RangeFilter) -> BooleanExpression:
+    if asked.arrived is None:
+        return TRUE
+    first = Reference("first_arrival")
+    since, before = (literal(at.isoformat()) for at in asked.arrived)
+    return And(GreaterThanOrEqual(term=first, value=since), LessThan(term=first, value=before))
 
 
 def _is(column: str, *texts: str) -> BooleanExpression:
