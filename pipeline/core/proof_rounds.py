@@ -132,6 +132,11 @@ def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
     return [each for each in files if each.day is not None and days.has(date.fromisoformat(each.day))]
 
 
+def place_of(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
+    """Sorts as the ranges do in a plan of all days: each round has the same shards."""
+    return cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Counts of ranges that have records of later days, too."""

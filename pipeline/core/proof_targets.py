@@ -92,14 +92,15 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
     )
     yield checked(
         f"{of}: the tables have the rows of each range that its ledger states",
-        counted(len(seen.plan.clusters), "range"),
-        wrong_numbers(seen),
+        counted(seen.judged.ranges + len(seen.plan.clusters), "range"),
+        (*seen.judged.numbers, *wrong_numbers(seen)),
     )
     yield checked(
         f"{of}: each row is of the lake table, and in one place only",
         rows,
         (
             *(told for look in looks for told in strange_rows(look.counts, has_lost=bool(story.lost))),
+            *seen.judged.rows,
             *wrong_rows(seen),
         ),
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import Joining, RangeFilter
+from pipeline.core.lineage_filter import Joining
 from pipeline.core.proof import ALL, Proof, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
@@ -69,9 +69,8 @@ class Proving:
                 unpacked=story.replays,
                 kept_from=kept_from,
                 landed=story,
-                landed_of=lambda shards: story_of(
-                    self.lineage.entries(RangeFilter(shards=shards, upto=look.sequence))
-                ),
+                landed_of=lambda asked: story_of(self.lineage.entries(replace(asked, upto=look.sequence))),
+                most_ranges=self.most_ranges,
             ).run(window, anew=anew)
             for each in self.made()
         )

@@ -18,9 +18,11 @@ from pipeline.core.proof_rounds import (
     files_of,
     joined_again,
     one_by_one,
+    place_of,
     rounds_of,
 )
 from pipeline.core.proof_rows import EVER, CountPlan, Days, Doubled, FileCount, plan_rows
+from pipeline.core.rewriting import LiveFiles
 from pipeline.lake_ports import LineageTable, ProofTable
 
 MOST_RANGES = 200_000
@@ -59,11 +61,11 @@ def all_rows(seen: ProofEvidence, table: ProofTable, rounds: Rounds, most: int) 
     days = rounds_of(rounds.joined, most) if has_days else (EVER,)
     try:
         return _counted(seen, table, rounds, days)
-    except _OtherDayError:
+    except OtherDayError:
         return _counted(seen, table, rounds, (EVER,))
 
 
-class _OtherDayError(Exception):
+class OtherDayError(Exception):
     """A file has rows of ranges that tell of other days: all days have to be counted at once."""
 
 
@@ -77,27 +79,24 @@ def _counted(seen: ProofEvidence, table: ProofTable, rounds: Rounds, days: tuple
     for each in rounds.plans(days):
         counted = table.count(files_of(seen.live.files, each.days), each.plan.spans)
         if any(count.elsewhere for count in counted):
-            raise _OtherDayError
+            raise OtherDayError
         earlier = () if left is None else left.in_plan(each.plan)
         plan, ready, left = divided(each.plan, (*earlier, *counted), each.days)
-        wrong += (
-            ((cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]), told)
-            for cluster, told in wrong_clusters(plan, ready)
-        )
+        wrong += ((place_of(cluster, plan), told) for cluster, told in wrong_clusters(plan, ready))
         doubled += table.doubled(overlaps(plan, ready), plan.spans)
         ranges += len(plan.clusters)
         counts += (replace(count, parts=()) for count in counted)
     return replace(
         seen,
         plan=CountPlan((), (), plan.derived),
-        counts=_in_order(seen, counts),
+        counts=in_order(seen.live, counts),
         compared=ranges,
         miscounts=tuple(told for _, told in sorted(wrong, key=lambda each: each[0])),
         doubled=tuple(doubled),
     )
 
 
-def _in_order(seen: ProofEvidence, counts: list[FileCount]) -> tuple[FileCount, ...]:
+def in_order(live: LiveFiles, counts: Iterable[FileCount]) -> tuple[FileCount, ...]:
     """As the files of the table."""
     by_path = {each.path: each for each in counts}
-    return tuple(by_path[each.path] for each in seen.live.files)
+    return tuple(by_path[each.path] for each in live.files)
