@@ -108,7 +108,7 @@ class ProvingTarget:
     def _in_rounds(self, sides: Sides) -> _Seen | None:
         """All rows, counted in rounds of some days; None where each range has to be looked at by itself."""
         rounds = TargetRounds(self._evidence, TargetRows(self.ports), self.kept_from, self.most_ranges)
-        seen = rounds.run(tuple(each.joined() for each in sides))
+        seen = rounds.run(tuple(each.joined(self.most_ranges) for each in sides))
         return None if seen is None else (replace(seen[0], landed=self._landed(seen[1])), seen[1])
 
     def _at_once(self, sides: Sides, window: Window) -> _Seen:

@@ -40,10 +40,10 @@ class Side:
         """With the ranges that an earlier proof has found right joined."""
         return self.read(joins(self.before, is_aside=self.is_aside))
 
-    def joined(self) -> Side:
-        """With all ranges joined by the days of their first records, but for the newest ones."""
-        by_day = not self.is_aside
-        return self.read(Joining(self.sequence - _NEWEST, by_day=by_day, is_aside=self.is_aside))
+    def joined(self, most: int) -> Side:
+        """With all ranges joined by the days of their first records, but for those of the newest snapshots, at most so many."""
+        below, by_day = self.sequence - min(_NEWEST, most), not self.is_aside
+        return self.read(Joining(below, by_day=by_day, is_aside=self.is_aside))
 
     def counted(self, counts: tuple[FileCount, ...], unchanged: tuple[FileCount, ...] = ()) -> Side:
         return replace(self, look=replace(self.look, counts=counts, unchanged=unchanged))
