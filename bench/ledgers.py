@@ -4,8 +4,8 @@
     python bench/ledgers.py --quick               20,000 ranges
     python bench/ledgers.py --ranges 1000000
 
-The readers: all ledgers, as `headrace prove` reads them, with the spans that the proof makes of them; the ledgers of one shard; the ranges with one
-sequence number; the gaps; and all ledgers as they were read before, with a dictionary for each row.
+The readers: all ledgers; a proof of all rows, and the next proof with nothing new, both but for reading the data files, of which a stand-in tells
+the counts; the ledgers of one shard; the ranges with one sequence number; the gaps; and all ledgers with a dictionary for each row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,13 +25,18 @@ from pipeline.clock import SystemClock
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.lineage_rows import Row, entries_of, rows_of
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL
-from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, broken_chains, story_of
-from pipeline.core.proof_rows import plan_rows
+from pipeline.core.position import Position, Positions
+from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
+from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
+from pipeline.core.rewriting import LiveFile, LiveFiles
+from pipeline.duties.proving import Proving
+from pipeline.errors import Unreachable
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
+from pipeline.lake_ports import ProofLook, ProofTable, Proved, TableState
+from pipeline.ports import ShardSource
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_key
 
 _SHARDS, _COMMITS = 200, 500
@@ -97,7 +102,7 @@ def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
 
 
 def _position(shard: int, number: int) -> Position:
-    arrival = NOON + timedelta(seconds=10 * number, milliseconds=shard)
+    arrival = _arrival(number) + timedelta(milliseconds=shard)
     return Position(_FIRST + shard * 16 + number * _STEP, arrival=arrival)
 
 
@@ -113,10 +118,86 @@ def _all(lineage: IcebergLineage) -> int:
     return _count(entries)
 
 
-def _spans(lineage: IcebergLineage) -> int:
-    story = story_of(lineage.entries())
-    assert not list(broken_chains(story))
-    return sum(len(each.ends) for each in plan_rows(story, window=ALL).spans) - _SHARDS
+class _Counted(ProofTable):
+    """A lake table with one file for each day, of which each range has the rows that its ledger states."""
+
+    def __init__(self, commits: int, *, is_proved: bool) -> None:
+        last = {_KEYS[shard]: _position(shard, commits) for shard in range(_SHARDS)}
+        self._state = TableState(Positions(shards=last), None, origin_allowed=False)
+        self._commits, self._is_proved = commits, is_proved
+        days = sorted({_arrival(number).date() for number in range(commits + 1)})
+        rows = commits * _SHARDS * 40 // len(days)
+        self._files = tuple(LiveFile(f"{day}.parquet", f"{day}", rows, 1) for day in days)
+
+    def look(self) -> ProofLook:
+        return ProofLook(LiveFiles(self._files), self._state, 10**9)
+
+    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        return tuple(
+            FileCount(each.path, each.day, each.rows, each.rows, tuple(self._parts(each, spans)))
+            for each in files
+        )
+
+    def _parts(self, file: LiveFile, spans: Sequence[ShardSpans]) -> Iterator[Part]:
+        for shard, each in enumerate(spans):
+            for span, (end, wanted) in enumerate(zip(each.ends, each.wanted, strict=True)):
+                if wanted == 1 and f"{_arrival(_number_in(end)).date()}" == file.day:
+                    yield Part(shard, span, 40, end, end)
+
+    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
+        return tuple(FileCount(each.path, each.day, each.rows, each.rows) for each in files)
+
+    def doubled(self, overlaps: Sequence[Overlap], _spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
+        assert not overlaps
+        return ()
+
+    def remembered(self) -> Proved | None:
+        if not self._is_proved:
+            return None
+        files = {each.path: (each.day, Digest()) for each in self._files}
+        return Proved(10**18 + self._commits - 1, 10 + self._commits - 1, files)
+
+    def remember(self, proved: Proved) -> None: ...
+
+
+def _arrival(number: int) -> datetime:
+    return NOON + timedelta(seconds=10 * number)
+
+
+def _number_in(end: str) -> int:
+    return (int(end.split(":")[1].partition(";")[0]) - _FIRST) // _STEP
+
+
+def _nowhere() -> ShardSource:
+    raise Unreachable("this bench has no Kinesis")
+
+
+def _prove(lineage: IcebergLineage, *, is_proved: bool) -> int:
+    commits = _commits_in(lineage)
+    proof = Proving(
+        table=_Counted(commits, is_proved=is_proved),
+        lineage=lineage,
+        source=_nowhere,
+        settings=UpkeepSettings(),
+        clock=SystemClock(),
+    ).run()
+    assert proof.holds, proof
+    assert (proof.since is not None) is is_proved
+    return commits * _SHARDS
+
+
+def _commits_in(lineage: IcebergLineage) -> int:
+    table = lineage.find()
+    assert table is not None
+    return sum(task.file.record_count for task in table.scan().plan_files()) // _SHARDS
+
+
+def _proof(lineage: IcebergLineage) -> int:
+    return _prove(lineage, is_proved=False)
+
+
+def _next_proof(lineage: IcebergLineage) -> int:
+    return _prove(lineage, is_proved=True)
 
 
 def _shard(lineage: IcebergLineage) -> int:
@@ -140,7 +221,8 @@ def _by_rows(lineage: IcebergLineage) -> int:
 
 _READERS: dict[str, Callable[[IcebergLineage], int]] = {
     "all": _all,
-    "proof": _spans,
+    "proof": _proof,
+    "next": _next_proof,
     "shard": _shard,
     "number": _number,
     "gaps": _gaps,
