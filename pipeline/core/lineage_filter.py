@@ -48,10 +48,12 @@ class RangeFilter:
     """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
     arrived: tuple[datetime, datetime] | None = None
     """Only ranges whose first record arrived at the first of these moments or later, and before the second one."""
+    above: int | None = None
+    """Only snapshots after the one with this Iceberg sequence number."""
     upto: int | None = None
     """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
     joining: Joining | None = None
-    """Which ranges may come as one; not together with other conditions than `upto`."""
+    """Which ranges may come as one; not together with other conditions than `above` and `upto`."""
 
     @property
     def has_all_ranges(self) -> bool:
@@ -62,6 +64,8 @@ class RangeFilter:
     def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
         """What is asked for of this ledger or lost part; None where that is nothing."""
         if self.upto is not None and entry.sequence > self.upto:
+            return None
+        if self.above is not None and entry.sequence <= self.above:
             return None
         if self.has_all_ranges:
             return entry

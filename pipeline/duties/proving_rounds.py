@@ -30,7 +30,7 @@ MOST_RANGES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CountRound:
     days: Days
     plan: CountPlan
 
@@ -46,12 +46,12 @@ class Rounds:
     kept_from: date | None
     view: Callable[[Story], Story] = lambda story: story
 
-    def plans(self, days: Iterable[Days]) -> Iterator[Round]:
+    def plans(self, days: Iterable[Days]) -> Iterator[CountRound]:
         covered = self.view(self.joined)
         for each in days:
             asked = RangeFilter(upto=self.sequence, arrived=arrivals_of(each))
             now = one_by_one(covered, self.view(story_of(self.lineage.entries(asked))), each)
-            yield Round(each, plan_rows(now, window=ALL, kept_from=self.kept_from, days=each))
+            yield CountRound(each, plan_rows(now, window=ALL, kept_from=self.kept_from, days=each))
             covered = joined_again(now, each)
 
 

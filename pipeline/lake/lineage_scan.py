@@ -10,6 +10,7 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    GreaterThan,
     GreaterThanOrEqual,
     In,
     IsNull,
@@ -81,15 +82,17 @@ def _one_by_one(reader: ArrowScan, table: Table, tasks: Iterable[FileScanTask]) 
 
 def row_filter(asked: RangeFilter) -> BooleanExpression:
     sequence = Reference("snapshot_sequence")
-    upto = TRUE if asked.upto is None else LessThanOrEqual(term=sequence, value=literal(asked.upto))
+    snapshots = TRUE if asked.upto is None else LessThanOrEqual(term=sequence, value=literal(asked.upto))
+    if asked.above is not None:
+        snapshots = And(snapshots, GreaterThan(term=sequence, value=literal(asked.above)))
     if asked.has_all_ranges:
-        return upto
+        return snapshots
     others = Not(_is("entry", RANGE, DERIVED, DROPPED, EMPTY))
     shards = _of_shards(asked)
     ranges = And(
         _is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked), _of_arrival(asked)
     )
-    return And(upto, Or(others, And(_is("entry", DROPPED), shards), ranges))
+    return And(snapshots, Or(others, And(_is("entry", DROPPED), shards), ranges))
 
 
 def _of_shards(asked: RangeFilter) -> BooleanExpression:

@@ -1,18 +1,21 @@
 """What a reader of the lineage table asks for is what the reader gets, from each implementation."""
 
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Lost
-from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.lineage_filter import ALL_RANGES, Joining, RangeFilter
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
-from tests.lake.files import ORIGIN, a_key, a_landing, a_range
+from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in
 
+DAY = timedelta(days=1)
 A, B = a_key(0), a_key(1)
 OF_A, OF_B = frozenset({A.shard_id}), frozenset({B.shard_id})
 
@@ -90,6 +93,45 @@ def test_ledgers_up_to_a_snapshot(line: Lineage):
     for entry in entries:
         upto = [each for each in entries if each.sequence <= entry.sequence]
         assert list(line.table.entries(RangeFilter(upto=entry.sequence))) == upto
+
+
+def test_ledgers_after_a_snapshot(line: Lineage):
+    entries = list(line.table.entries())
+    for _ in range(2):
+        for entry in entries:
+            above = [each for each in entries if each.sequence > entry.sequence]
+            assert list(line.table.entries(RangeFilter(above=entry.sequence))) == above
+            asked = RangeFilter(above=entry.sequence - 1, upto=entry.sequence)
+            assert list(line.table.entries(asked)) == [entry]
+        line.table.record()
+
+
+def test_ranges_whose_first_record_arrived_in_some_time(line: Lineage):
+    second = timedelta(seconds=1)
+    assert ends(line, RangeFilter(arrived=(NOON - second, NOON + second))) == [10, 100, 20, 200]
+    assert ends(line, RangeFilter(arrived=(NOON - second, NOON), shards=OF_A)) == []
+    assert ends(line, RangeFilter(arrived=(NOON + second, NOON + DAY))) == []
+
+
+def test_joined_ranges_stand_for_all_of_a_shard(line: Lineage):
+    for number in range(21, 27):
+        land(line, A, number)
+    for _ in range(2):
+        whole = [*_ranges_of(line, RangeFilter(), A)]
+        joined = [*_ranges_of(line, RangeFilter(joining=Joining(10**9, by_day=True)), A)]
+        assert (joined[0], joined[-1]) == (whole[0], whole[-1])
+        assert sum(each.joined for each in joined) == len(whole)
+        assert sum(each.rows for each in joined) == sum(each.rows for each in whole)
+        assert [each.kind for each in joined].count(Kind.SKIPPED) == 1
+        below = [*_ranges_of(line, RangeFilter(joining=Joining(0)), A)]
+        assert below == whole
+        line.table.record()
+
+
+def _ranges_of(line: Lineage, asked: RangeFilter, key: ShardKey) -> Iterator[Range]:
+    for entry in line.handle().entries(asked):
+        if isinstance(entry, LedgerEntry):
+            yield from (each for each in entry.page.ranges if each.key == key)
 
 
 def test_origins_are_there_whatever_ranges_are_asked_for(line: Lineage):
