@@ -3,6 +3,7 @@
     python bench/ledgers.py                       100,000 ranges of 200 shards
     python bench/ledgers.py --quick               20,000 ranges
     python bench/ledgers.py --ranges 1000000
+    python bench/ledgers.py --ranges 1000000 --every 120      of 7 days, and not of 14 hours
 
 The readers: all ledgers; a proof of all rows, and the next proof with nothing new, both but for reading the data files, of which a stand-in tells
 the counts; the ledgers of one shard; the ranges with one sequence number; the gaps; and all ledgers with a dictionary for each row.
@@ -41,6 +42,8 @@ from tests.lake.files import NOON, ORIGIN, a_key
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""
+_EVERY = [10]
+"""Seconds from commit to commit."""
 _KEYS = [a_key(n) for n in range(_SHARDS)]
 _FIRST = 49590338271490256608559692538361571095921575989136588898
 """A sequence number of Kinesis. The shards of one stream have numbers of their own."""
@@ -76,7 +79,7 @@ def _append(lineage: IcebergLineage, rows: list[Row]) -> None:
 
 def _ledger(number: int) -> LedgerEntry:
     """A commit of five workers, each of which has written one file."""
-    at = NOON + timedelta(seconds=10 * number)
+    at = _arrival(number)
     run = f"{uuid4()}"
     files = [(f"arrival_ts_day={at:%Y-%m-%d}/{uuid4()}.parquet",) for _ in range(5)]
     ranges = tuple(_range(shard, number, run, files[shard % 5]) for shard in range(_SHARDS))
@@ -94,7 +97,7 @@ def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
         claim=f"{run}/{uuid4().hex[:8]}",
         rows=40,
         bytes=40_000,
-        first_arrival=NOON + timedelta(seconds=10 * number, milliseconds=shard),
+        first_arrival=_arrival(number) + timedelta(milliseconds=shard),
         last_arrival=upto.arrival,
         files=files,
         records=40,
@@ -161,7 +164,7 @@ class _Counted(ProofTable):
 
 
 def _arrival(number: int) -> datetime:
-    return NOON + timedelta(seconds=10 * number)
+    return NOON + timedelta(seconds=_EVERY[0] * number)
 
 
 def _number_in(end: str) -> int:
@@ -252,11 +255,13 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="20,000 ranges")
     parser.add_argument("--ranges", type=int, default=100_000)
+    parser.add_argument("--every", type=int, default=10, help="seconds from commit to commit")
     parser.add_argument("--readers", nargs="+", choices=_READERS, default=[*_READERS])
     parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     ranges = 20_000 if asked.quick else asked.ranges
+    _EVERY[0] = asked.every
     if asked.fill:
         fill(lineage_in(asked.fill), ranges)
         return
@@ -265,7 +270,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         # Each in a process of its own, so that its memory isn't counted for another.
-        again = [sys.executable, "-m", "bench.ledgers", "--ranges", str(ranges)]
+        again = [sys.executable, "-m", "bench.ledgers", "--ranges", f"{ranges}", "--every", f"{asked.every}"]
         subprocess.run([*again, "--fill", folder], check=True)
         for reader in asked.readers:
             subprocess.run([*again, "--folder", folder, "--readers", reader], check=True)
