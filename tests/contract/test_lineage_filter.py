@@ -1,6 +1,7 @@
 """What a reader of the lineage table asks for is what the reader gets, from each implementation."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in
 
-DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 A, B = a_key(0), a_key(1)
 OF_A, OF_B = frozenset({A.shard_id}), frozenset({B.shard_id})
 
@@ -107,10 +108,18 @@ def test_ledgers_after_a_snapshot(line: Lineage):
 
 
 def test_ranges_whose_first_record_arrived_in_some_time(line: Lineage):
-    second = timedelta(seconds=1)
-    assert ends(line, RangeFilter(arrived=(NOON - second, NOON + second))) == [10, 100, 20, 200]
-    assert ends(line, RangeFilter(arrived=(NOON - second, NOON), shards=OF_A)) == []
-    assert ends(line, RangeFilter(arrived=(NOON + second, NOON + DAY))) == []
+    for number, key in ((30, A), (300, B)):
+        at = line.lake.table.load().positions.of(key)
+        made = a_landing(
+            line.lake.table.staging_spec(), key, after=at.sequence if at else None, numbers=[number]
+        )
+        arrival = NOON + number * SECOND
+        ranges = tuple(replace(each, first_arrival=arrival, last_arrival=arrival) for each in made.ranges)
+        assert not line.lake.table.commit(replace(made, ranges=ranges)).landing.refused
+    # Of the others nothing tells when their records arrived.
+    assert ends(line, RangeFilter(arrived=(NOON, NOON + 301 * SECOND))) == [30, 300]
+    assert ends(line, RangeFilter(arrived=(NOON + 30 * SECOND, NOON + 300 * SECOND))) == [30]
+    assert ends(line, RangeFilter(arrived=(NOON, NOON + 301 * SECOND), shards=OF_B)) == [300]
 
 
 def test_joined_ranges_stand_for_all_of_a_shard(line: Lineage):
