@@ -3,9 +3,10 @@
     python bench/ledgers.py                       100,000 ranges of 200 shards
     python bench/ledgers.py --quick               20,000 ranges
     python bench/ledgers.py --ranges 1000000
+    python bench/ledgers.py --ranges 1000000 --every 120      of 7 days, and not of 14 hours
 
-The readers: all ledgers, as `headrace prove` reads them, with the spans that the proof makes of them; the ledgers of one shard; the ranges with one
-sequence number; the gaps; and all ledgers as they were read before, with a dictionary for each row.
+The readers: all ledgers; a proof of all rows, and the next proof with nothing new, both but for reading the data files, of which a stand-in tells
+the counts; the ledgers of one shard; the ranges with one sequence number; the gaps; and all ledgers with a dictionary for each row.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,17 +26,24 @@ from pipeline.clock import SystemClock
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.lineage_rows import Row, entries_of, rows_of
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL
-from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, broken_chains, story_of
-from pipeline.core.proof_rows import plan_rows
+from pipeline.core.position import Position, Positions
+from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
+from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
+from pipeline.core.rewriting import LiveFile, LiveFiles
+from pipeline.duties.proving import Proving
+from pipeline.errors import Unreachable
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
+from pipeline.lake_ports import ProofLook, ProofTable, Proved, TableState
+from pipeline.ports import ShardSource
+from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_key
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""
+_EVERY = [10]
+"""Seconds from commit to commit."""
 _KEYS = [a_key(n) for n in range(_SHARDS)]
 _FIRST = 49590338271490256608559692538361571095921575989136588898
 """A sequence number of Kinesis. The shards of one stream have numbers of their own."""
@@ -71,7 +79,7 @@ def _append(lineage: IcebergLineage, rows: list[Row]) -> None:
 
 def _ledger(number: int) -> LedgerEntry:
     """A commit of five workers, each of which has written one file."""
-    at = NOON + timedelta(seconds=10 * number)
+    at = _arrival(number)
     run = f"{uuid4()}"
     files = [(f"arrival_ts_day={at:%Y-%m-%d}/{uuid4()}.parquet",) for _ in range(5)]
     ranges = tuple(_range(shard, number, run, files[shard % 5]) for shard in range(_SHARDS))
@@ -89,7 +97,7 @@ def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
         claim=f"{run}/{uuid4().hex[:8]}",
         rows=40,
         bytes=40_000,
-        first_arrival=NOON + timedelta(seconds=10 * number, milliseconds=shard),
+        first_arrival=_arrival(number) + timedelta(milliseconds=shard),
         last_arrival=upto.arrival,
         files=files,
         records=40,
@@ -97,7 +105,7 @@ def _range(shard: int, number: int, run: str, files: tuple[str, ...]) -> Range:
 
 
 def _position(shard: int, number: int) -> Position:
-    arrival = NOON + timedelta(seconds=10 * number, milliseconds=shard)
+    arrival = _arrival(number) + timedelta(milliseconds=shard)
     return Position(_FIRST + shard * 16 + number * _STEP, arrival=arrival)
 
 
@@ -113,10 +121,86 @@ def _all(lineage: IcebergLineage) -> int:
     return _count(entries)
 
 
-def _spans(lineage: IcebergLineage) -> int:
-    story = story_of(lineage.entries())
-    assert not list(broken_chains(story))
-    return sum(len(each.ends) for each in plan_rows(story, window=ALL).spans) - _SHARDS
+class _Counted(ProofTable):
+    """A lake table with one file for each day, of which each range has the rows that its ledger states."""
+
+    def __init__(self, commits: int, *, is_proved: bool) -> None:
+        last = {_KEYS[shard]: _position(shard, commits) for shard in range(_SHARDS)}
+        self._state = TableState(Positions(shards=last), None, origin_allowed=False)
+        self._commits, self._is_proved = commits, is_proved
+        days = sorted({_arrival(number).date() for number in range(commits + 1)})
+        rows = commits * _SHARDS * 40 // len(days)
+        self._files = tuple(LiveFile(f"{day}.parquet", f"{day}", rows, 1) for day in days)
+
+    def look(self) -> ProofLook:
+        return ProofLook(LiveFiles(self._files), self._state, 10**9)
+
+    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        return tuple(
+            FileCount(each.path, each.day, each.rows, each.rows, tuple(self._parts(each, spans)))
+            for each in files
+        )
+
+    def _parts(self, file: LiveFile, spans: Sequence[ShardSpans]) -> Iterator[Part]:
+        for shard, each in enumerate(spans):
+            for span, (end, wanted) in enumerate(zip(each.ends, each.wanted, strict=True)):
+                if wanted == 1 and f"{_arrival(_number_in(end)).date()}" == file.day:
+                    yield Part(shard, span, 40, end, end)
+
+    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
+        return tuple(FileCount(each.path, each.day, each.rows, each.rows) for each in files)
+
+    def doubled(self, overlaps: Sequence[Overlap], _spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
+        assert not overlaps
+        return ()
+
+    def remembered(self) -> Proved | None:
+        if not self._is_proved:
+            return None
+        files = {each.path: (each.day, Digest()) for each in self._files}
+        return Proved(10**18 + self._commits - 1, 10 + self._commits - 1, files)
+
+    def remember(self, proved: Proved) -> None: ...
+
+
+def _arrival(number: int) -> datetime:
+    return NOON + timedelta(seconds=_EVERY[0] * number)
+
+
+def _number_in(end: str) -> int:
+    return (int(end.split(":")[1].partition(";")[0]) - _FIRST) // _STEP
+
+
+def _nowhere() -> ShardSource:
+    raise Unreachable("this bench has no Kinesis")
+
+
+def _prove(lineage: IcebergLineage, *, is_proved: bool) -> int:
+    commits = _commits_in(lineage)
+    proof = Proving(
+        table=_Counted(commits, is_proved=is_proved),
+        lineage=lineage,
+        source=_nowhere,
+        settings=UpkeepSettings(),
+        clock=SystemClock(),
+    ).run()
+    assert proof.holds, proof
+    assert (proof.since is not None) is is_proved
+    return commits * _SHARDS
+
+
+def _commits_in(lineage: IcebergLineage) -> int:
+    table = lineage.find()
+    assert table is not None
+    return sum(task.file.record_count for task in table.scan().plan_files()) // _SHARDS
+
+
+def _proof(lineage: IcebergLineage) -> int:
+    return _prove(lineage, is_proved=False)
+
+
+def _next_proof(lineage: IcebergLineage) -> int:
+    return _prove(lineage, is_proved=True)
 
 
 def _shard(lineage: IcebergLineage) -> int:
@@ -140,7 +224,8 @@ def _by_rows(lineage: IcebergLineage) -> int:
 
 _READERS: dict[str, Callable[[IcebergLineage], int]] = {
     "all": _all,
-    "proof": _spans,
+    "proof": _proof,
+    "next": _next_proof,
     "shard": _shard,
     "number": _number,
     "gaps": _gaps,
@@ -170,11 +255,13 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="20,000 ranges")
     parser.add_argument("--ranges", type=int, default=100_000)
+    parser.add_argument("--every", type=int, default=10, help="seconds from commit to commit")
     parser.add_argument("--readers", nargs="+", choices=_READERS, default=[*_READERS])
     parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     ranges = 20_000 if asked.quick else asked.ranges
+    _EVERY[0] = asked.every
     if asked.fill:
         fill(lineage_in(asked.fill), ranges)
         return
@@ -183,7 +270,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         # Each in a process of its own, so that its memory isn't counted for another.
-        again = [sys.executable, "-m", "bench.ledgers", "--ranges", str(ranges)]
+        again = [sys.executable, "-m", "bench.ledgers", "--ranges", f"{ranges}", "--every", f"{asked.every}"]
         subprocess.run([*again, "--fill", folder], check=True)
         for reader in asked.readers:
             subprocess.run([*again, "--folder", folder, "--readers", reader], check=True)

@@ -55,18 +55,29 @@ class StretchRows:
     """How many sequence numbers the rows have."""
 
 
-def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[Span, ...]]:
-    """For each shard, the spans in order, with no two that touch or overlap."""
-    found: dict[ShardKey, list[Span]] = {}
-    for entry in entries:
+class SpanCollector:
+    """The spans of each shard, as the ledgers come. Of a chain of ranges one span is in memory."""
+
+    def __init__(self) -> None:
+        self._found: dict[ShardKey, list[Span]] = {}
+
+    def add(self, entry: LedgerEntry | Lost) -> None:
         for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
             above = -1 if each.after is None or each.after.sequence is None else each.after.sequence
             upto = -1 if each.upto.sequence is None else each.upto.sequence
             # The rows of aggregates that were taken apart are those of the range by which the aggregates landed.
             if each.moves and upto > above:
-                span = Span(above, upto, each.after, each.upto, entry.sequence)
-                found.setdefault(each.key, []).append(span)
-    return {key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in found.items()}
+                spans = self._found.setdefault(each.key, [])
+                if spans and spans[-1].upto == above:
+                    spans[-1] = replace(spans[-1], upto=upto, last=each.upto, entered=entry.sequence)
+                else:
+                    spans.append(Span(above, upto, each.after, each.upto, entry.sequence))
+
+    def spans(self) -> Mapping[ShardKey, tuple[Span, ...]]:
+        """For each shard, the spans in order, with no two that touch or overlap."""
+        return {
+            key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in self._found.items()
+        }
 
 
 def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -91,7 +102,8 @@ def derived(
     spans: Mapping[ShardKey, tuple[Span, ...]],
     rows: Mapping[ShardKey, Iterable[StretchRows]],
 ) -> list[LedgerEntry | Lost]:
-    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first."""
+    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first; those that tell neither of a
+    lost part nor of aggregates that were taken apart may be left out."""
     lost = [entry for entry in entries if isinstance(entry, Lost)]
     if not lost:
         return list(entries)

@@ -95,6 +95,9 @@ class Range:
     """The Kinesis records of which the rows were made."""
     unpacked: bool = False
     """Whether aggregates were taken apart. Else each Kinesis record of the range is one row, also an aggregate."""
+    joined: int = 1
+    """How many ranges of the ledgers this one stands for. More than one only where a reader has asked for that
+    (`pipeline.core.lineage_filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
 
     @property
     def moves(self) -> bool:

@@ -44,6 +44,11 @@ class Story:
     """Shards whose END was removed from the positions, with the sequence number of the snapshot that did."""
 
     @property
+    def ranges(self) -> int:
+        """How many ranges of ledgers move the position."""
+        return counted_ranges(step for steps in self.steps.values() for step in steps)
+
+    @property
     def keys(self) -> tuple[ShardKey, ...]:
         return tuple(sorted(self.steps.keys() | self.derived.keys() | self.replays.keys()))
 
@@ -68,6 +73,11 @@ class Story:
         """The step that brought the shard's END, if the shard has ended and was not opened again by a person."""
         steps = self.steps.get(key)
         return steps[-1] if steps and steps[-1].range.upto.ended else None
+
+
+def counted_ranges(steps: Iterable[Step]) -> int:
+    """How many ranges of ledgers these are. A reader may have asked for joined ones."""
+    return sum(step.range.joined for step in steps)
 
 
 def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:

@@ -8,7 +8,14 @@ from datetime import date
 
 from pipeline.core.position import Positions
 from pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
-from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
+from pipeline.core.proof_chains import (
+    Step,
+    Story,
+    broken_chains,
+    counted_ranges,
+    ranges_without_rows,
+    wrong_positions,
+)
 from pipeline.core.proof_counts import strange_rows, wrong_counts, wrong_files
 from pipeline.core.proof_families import ListedShards, broken_families, early_children, uncovered_keys
 from pipeline.core.proof_rows import (
@@ -33,6 +40,10 @@ class ProofEvidence:
     plan: CountPlan
     counts: tuple[FileCount, ...]
     """Of the files that were read."""
+    compared: int = 0
+    """Ranges of which the rows were compared beside those of the plan."""
+    miscounts: tuple[Wrong, ...] = ()
+    """What was wrong with them."""
     unchanged: tuple[FileCount, ...] = ()
     """Files that an earlier proof has read, looked at again."""
     since: int | None = None
@@ -66,7 +77,7 @@ def proof_of(seen: ProofEvidence) -> Proof:
 
 def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
     story = seen.story
-    ranges = counted(sum(len(steps) for steps in story.steps.values()), "range")
+    ranges = counted(story.ranges, "range")
     shards = counted(len(story.steps), "shard")
     rows = counted(sum(each.rows for each in seen.counts), "row")
     yield checked(
@@ -87,8 +98,8 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
     )
     yield checked(
         "each range has as many rows as its ledger states",
-        counted(len(seen.plan.clusters), "range"),
-        (*wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
+        counted(seen.compared + len(seen.plan.clusters), "range"),
+        (*seen.miscounts, *wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
     )
     yield checked(
         "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
@@ -127,7 +138,7 @@ def hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
 def _dropped(steps: Sequence[Step]) -> Iterator[Unproved]:
     if steps:
         yield Unproved(
-            f"{counted(len(steps), 'range')} with records of days that upkeep.retention removes: how many of them should be left isn't known"
+            f"{counted(counted_ranges(steps), 'range')} with records of days that upkeep.retention removes: how many of them should be left isn't known"
         )
 
 

@@ -40,6 +40,11 @@ def _add(found: list[Overlap], shard: int, low: str, high: str, files: list[str]
 
 def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong]:
     """Ranges that have another number of rows than their ledger states."""
+    return (wrong for _, wrong in wrong_clusters(plan, counts))
+
+
+def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
+    """As `wrong_counts`, with the ranges."""
     places: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for count in counts:
         for part in count.parts:
@@ -48,7 +53,7 @@ def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong
         there = [place for span in cluster.spans for place in places.get((cluster.shard, span), ())]
         rows = sum(number for _, number in there)
         if rows > cluster.rows or (rows < cluster.rows and not cluster.is_dropped):
-            yield Wrong(_miscount(cluster, rows, there))
+            yield cluster, Wrong(_miscount(cluster, rows, there))
 
 
 def _miscount(cluster: Cluster, rows: int, there: Iterable[tuple[str, int]]) -> str:

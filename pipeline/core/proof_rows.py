@@ -24,6 +24,8 @@ from pipeline.core.valid_through import APPROXIMATE
 
 NOT_ASKED = -1
 """Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
+ELSEWHERE = -2
+"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by themselves."""
 EMPTY = 0
 """Of a span: no row may be in it."""
 
@@ -84,7 +86,9 @@ class FileCount:
     all: Digest = Digest()
     """Of all rows that are in a span in which rows may be."""
     known: Digest = Digest()
-    """Of the rows in spans that are NOT_ASKED."""
+    """Of the rows in spans that are NOT_ASKED or ELSEWHERE."""
+    elsewhere: int = 0
+    """Rows in spans that are ELSEWHERE."""
     strangers: tuple[str, ...] = ()
     """Rows in no range, as texts: the first of them."""
     strangers_count: int = 0
@@ -130,6 +134,8 @@ class CountPlan:
     clusters: tuple[Cluster, ...]
     derived: int = 0
     """Records of derived ranges."""
+    is_mixed: bool = False
+    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only together."""
 
     def days(self) -> tuple[date, date] | None:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
@@ -160,21 +166,49 @@ def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Arrival days (UTC) that are counted by themselves."""
+
+    first: date = date.min
+    last: date = date.max
+
+    def has(self, day: date) -> bool:
+        return self.first <= day <= self.last
+
+    def meet(self, steps: Iterable[Step]) -> bool:
+        """Whether these days may have a record of the ranges."""
+        steps = tuple(steps)
+        return min(map(first_day, steps)) <= self.last and self.first <= max(map(last_day, steps))
+
+
+EVER = Days()
+
+
 def plan_rows(
-    story: Story, *, window: Window, proved: int | None = None, kept_from: date | None = None
+    story: Story,
+    *,
+    window: Window,
+    proved: int | None = None,
+    kept_from: date | None = None,
+    days: Days = EVER,
 ) -> CountPlan:
     """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first day that the
-    retention keeps."""
+    retention keeps. `days`: only ranges that may have a record of these days are asked for."""
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
+    is_mixed = False
     for key in story.keys:
         steps = story.of(key)
         ends = _ends(steps)
         wanted = [EMPTY] * len(ends)
-        for group in _overlapping(steps):
+        for group in overlapping(steps):
             is_derived = any(step in story.derived.get(key, ()) for step in group)
             is_asked = not is_derived and _is_asked(group, window, proved)
-            _mark(wanted, ends, group, is_asked=is_asked)
+            is_mixed |= is_asked and proved is not None and any(step.sequence <= proved for step in group)
+            is_elsewhere = is_asked and not days.meet(group)
+            is_asked &= not is_elsewhere
+            _mark(wanted, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
             if is_asked and (rows := sum(step.range.rows for step in group)):
                 spread = [spans_of(ends, step) for step in group]
                 reach = range(min(each.start for each in spread), max(each.stop for each in spread))
@@ -183,15 +217,16 @@ def plan_rows(
         _mark_repaired(wanted, ends, steps)
         spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
     derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
-    return CountPlan(tuple(spans), tuple(clusters), derived)
+    return CountPlan(tuple(spans), tuple(clusters), derived, is_mixed)
 
 
-def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], *, is_asked: bool) -> None:
+def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
+    """`mark`: None for ranges that are asked for."""
     for step in group:
         # Rows of aggregates that were taken apart are in the range by which the aggregates landed.
         if step.range.rows and step.range.kind is not Kind.UNPACKED:
             for i in spans_of(ends, step):
-                wanted[i] = wanted[i] + 1 if is_asked else NOT_ASKED
+                wanted[i] = wanted[i] + 1 if mark is None else mark
 
 
 def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
@@ -235,7 +270,7 @@ def spans_of(ends: Sequence[str], step: Step) -> range:
     return range(bisect_left(ends, low_of(step)) + 1, bisect_left(ends, high_of(step)) + 1)
 
 
-def _overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
     """Groups of ranges of one shard that overlap. A range that only moves a position, and not forward, has no rows."""
     group: list[Step] = []
     reach = ""
@@ -265,6 +300,12 @@ def first_day(step: Step) -> date:
     """The first day (UTC) that may have records of the range."""
     first = step.range.first_arrival
     return date.min if first is None else (first - APPROXIMATE).date()
+
+
+def last_day(step: Step) -> date:
+    """The last day (UTC) that may have records of the range."""
+    last = step.range.last_arrival
+    return date.max if last is None else (last + APPROXIMATE).date()
 
 
 def must_read_all(story: Story, proved: int) -> bool:

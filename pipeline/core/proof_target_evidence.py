@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 from pipeline.core.accounting import Accounting, read_accounting
 from pipeline.core.lineage import Kind
-from pipeline.core.position import Positions, reaches
-from pipeline.core.proof_chains import Step, Story
+from pipeline.core.lineage_filter import RangeFilter
+from pipeline.core.position import Position, Positions, reaches
+from pipeline.core.proof import Told
+from pipeline.core.proof_chains import Step, Story, counted_ranges
 from pipeline.core.proof_rows import CountPlan, FileCount
 from pipeline.core.redrive_chain import is_chain, shard_of
 from pipeline.core.rewriting import LiveFiles
@@ -16,6 +19,12 @@ from pipeline.core.row_patterns import Pattern
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import ReplayWindow
 from pipeline.errors import WrongShape
+
+_OUT_OF_ORDER = timedelta(days=1)
+"""No record of a shard arrives so long before one with a lower sequence number."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_AT_ONCE = 100_000
+"""Ranges that are in memory together, unless a single shard has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,17 @@ class TableLook:
     """Of the files that were read."""
     unchanged: tuple[FileCount, ...] = ()
     exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found about ranges whose rows were compared beside those of the plan."""
+
+    ranges: int = 0
+    numbers: tuple[Told, ...] = ()
+    """What is wrong with the number of their rows."""
+    rows: tuple[Told, ...] = ()
+    """Rows that are there too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +75,7 @@ class TargetEvidence:
     is_whole: bool = True
     """Whether all ranges were compared, and not only new ones or those of some time."""
     window: ReplayWindow | None = None
+    judged: Judged = Judged()
     forgotten: str = ""
 
 
@@ -67,6 +88,51 @@ def rows_not_parsed(seen: TargetEvidence) -> int:
         for step in steps
         if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
     )
+
+
+def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey], ...]:
+    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into memory."""
+    groups: list[set[ShardKey]] = []
+    ranges = _AT_ONCE
+    for key, steps in landed.steps.items():
+        at = positions.of(key)
+        if at is not None and any(_is_inside(at, step) for step in steps):
+            ranges += (its := counted_ranges(steps))
+            if ranges > _AT_ONCE:
+                groups.append(set())
+                ranges = its
+            groups[-1].add(key)
+    return tuple(map(frozenset, groups))
+
+
+def _is_inside(at: Position, step: Step) -> bool:
+    after = step.range.after
+    return (
+        step.range.joined > 1
+        and not reaches(at, step.range.upto)
+        and after is not None
+        and not reaches(after, at)
+    )
+
+
+def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
+    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in their order."""
+    keys = frozenset(keys)
+    known = [None if (at := positions.of(key)) is None else at.arrival for key in keys]
+    arrivals = [at for at in known if at is not None]
+    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(known) else None
+    return RangeFilter(
+        shards=frozenset(key.shard_id for key in keys), arrived=None if since is None else (since, _NEVER)
+    )
+
+
+def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
+    """The ranges that the position hasn't reached the end of, as one."""
+    rest = [step for step in steps if at is None or not reaches(at, step.range.upto)]
+    if not rest:
+        return ()
+    rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
+    return (replace(rest[-1], range=replace(rest[-1].range, rows=rows, joined=joined)),)
 
 
 def accounting_of(step: Step) -> Accounting | None:

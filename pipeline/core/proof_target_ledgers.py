@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from pipeline.core.lineage import Kind
 from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.proof_chains import Story, broken_chains, ranges_without_rows, wrong_positions
+from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
 from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, accounting_of, unsettled_steps
 from pipeline.core.redrive_chain import is_chain, shard_of
 from pipeline.core.window import ReplayWindow
@@ -88,15 +88,26 @@ def wrong_settlings(seen: TargetEvidence) -> Iterator[Wrong]:
     if seen.aside is None or seen.table.story.lost:
         return
     for key, steps in seen.aside.story.steps.items():
-        decided = iter(seen.table.story.steps.get(key, ()))
-        for step in steps:
-            rows, has_end = 0, False
-            for each in decided:
-                account = accounting_of(each)
-                rows += 0 if account is None else account.quarantined
-                if has_end := each.range.upto.token == step.range.upto.token:
-                    break
-            if has_end and rows != step.range.rows:
+        for step, rows, stated in _settled(seen.table.story.steps.get(key, ()), steps):
+            if rows != stated:
                 yield Wrong(
-                    f"{seen.table.name} has set aside {counted(rows, 'row')} of {step}, and the ledger of {seen.aside.name} states {step.range.rows:,}"
+                    f"{seen.table.name} has set aside {counted(rows, 'row')} of {step}, and the ledger of {seen.aside.name} states {stated:,}"
                 )
+
+
+def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[Step, int, int]]:
+    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows that the quarantine
+    table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where one of each ends."""
+    has_joined = any(step.range.joined > 1 for step in decided)
+    at = stated = 0
+    for step in steps:
+        stated += step.range.rows
+        end = step.range.upto.token
+        place = next((n for n in range(at, len(decided)) if decided[n].range.upto.token == end), None)
+        if place is None:
+            if not has_joined:
+                return
+            continue
+        accounts = (accounting_of(each) for each in decided[at : place + 1])
+        yield step, sum(each.quarantined for each in accounts if each is not None), stated
+        at, stated = place + 1, 0

@@ -67,11 +67,21 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
     return stated_numbers(step for step in story.steps.get(chain_of(key), ()) if step.sequence > since)
 
 
+Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
+"""Of shards with redrives: the rows that the ledger states without them, and those that were counted."""
+
+
 def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
+    totals: Totals = {}
+    yield from (told for _, told in cluster_numbers(seen, totals))
+    yield from wrong_totals(seen, totals)
+
+
+def cluster_numbers(seen: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
+    """What is wrong with the ranges of the plan; `totals` gets their rows."""
     story, found = seen.table.story, by_span(seen.patterns)
     redrives = {shard_of(each.range.key) for each in story.all() if each.range.kind is Kind.REDRIVEN}
     apart = {key: _Apart.of(steps) for key, steps in seen.unpacked.items()}
-    totals: dict[ShardKey, tuple[_Numbers, _Numbers]] = {}
     for cluster in seen.plan.clusters:
         key = cluster.steps[0].range.key
         # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
@@ -79,24 +89,25 @@ def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
         since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
         if _is_off(stated, there, moved):
-            yield Wrong(_miscount(seen, cluster, stated, there, moved))
+            yield cluster, Wrong(_miscount(seen, cluster, stated, there, moved))
         elif 0 < there.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
             if there.rows - there.parsed - there.aside > _may_be_dropped(cluster, seen.plan):
-                yield Unproved(
-                    f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
-                    f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                yield (
+                    cluster,
+                    Unproved(
+                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
+                        f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                    ),
                 )
         elif there.rows != stated.rows and not (_may_lack(cluster) and there.rows < stated.rows):
             told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
-            yield Unproved(told) if key in seen.moved else Wrong(told)
+            yield cluster, Unproved(told) if key in seen.moved else Wrong(told)
         if key in redrives:
             sums = totals.setdefault(key, (_Numbers(), _Numbers()))
             for total, each in zip(sums, (stated, there), strict=True):
                 total.parsed += each.parsed
                 total.aside += each.aside
-    if seen.is_whole and not story.lost:
-        yield from _wrong_totals(story, totals)
 
 
 _ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
@@ -184,8 +195,11 @@ def _snapshots(replays: Sequence[Step]) -> str:
     return f"{', '.join(found[:3])}{f' and {len(found) - 3:,} more' if found[3:] else ''}"
 
 
-def _wrong_totals(story: Story, totals: Mapping[ShardKey, tuple[_Numbers, _Numbers]]) -> Iterator[Wrong]:
+def wrong_totals(seen: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
     """Where redrives have moved another number of a shard's rows than their ledgers state."""
+    story = seen.table.story
+    if not seen.is_whole or story.lost:
+        return
     for key, (stated, there) in totals.items():
         moved = _redriven(story, key, since=-1)
         parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside

@@ -63,7 +63,7 @@ def _told_counts(seen: TargetEvidence) -> str:
 def _checks(seen: TargetEvidence) -> Iterator[Check]:
     looks = _looks(seen)
     of, story = seen.table.name, seen.table.story
-    ranges = counted(sum(len(steps) for look in looks for steps in look.story.steps.values()), "range")
+    ranges = counted(sum(look.story.ranges for look in looks), "range")
     rows = counted(sum(each.rows for look in looks for each in look.counts), "row")
     files = counted(sum(len(look.counts) + len(look.unchanged) for look in looks), "file")
     yield checked(
@@ -79,7 +79,7 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
         f"{of}: each range's rows are parsed, set aside, or dropped for a reason, by its ledger"
         if seen.aside
         else f"{of}: each range has a ledger",
-        counted(sum(len(steps) for steps in story.steps.values()), "range"),
+        counted(story.ranges, "range"),
         (*wrong_accounts(story), *wrong_replacements(story), *wrong_settlings(seen)),
     )
     yield checked(
@@ -92,14 +92,15 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
     )
     yield checked(
         f"{of}: the tables have the rows of each range that its ledger states",
-        counted(len(seen.plan.clusters), "range"),
-        wrong_numbers(seen),
+        counted(seen.judged.ranges + len(seen.plan.clusters), "range"),
+        (*seen.judged.numbers, *wrong_numbers(seen)),
     )
     yield checked(
         f"{of}: each row is of the lake table, and in one place only",
         rows,
         (
             *(told for look in looks for told in strange_rows(look.counts, has_lost=bool(story.lost))),
+            *seen.judged.rows,
             *wrong_rows(seen),
         ),
     )

@@ -1,31 +1,62 @@
-"""What a proof needn't read again, because an earlier proof has read it."""
+"""What a proof needn't read again, because an earlier proof has read it, and the ledgers as a proof reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import date
 
 from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.proof_chains import Story
+from pipeline.core.lineage_filter import Joining, RangeFilter
+from pipeline.core.lineage_pages import SnapshotPlace
+from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_rows import CountPlan, FileCount, must_read_all
 from pipeline.core.rewriting import LiveFile, LiveFiles
-from pipeline.lake_ports import Proved
-
-Entries = Sequence[LedgerEntry | Lost]
+from pipeline.lake_ports import LineageTable, Proved
 
 
-def is_of(before: Proved, entries: Entries, story: Story) -> bool:
-    """Whether what an earlier proof has read needn't be read again. After a rollback of main it was about another history."""
-    is_of_main = any(
-        (each.snapshot, each.sequence) == (before.snapshot, before.sequence)
-        for each in entries
-        if isinstance(each, LedgerEntry)
-    )
-    return is_of_main and not must_read_all(story, before.sequence)
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """The ledgers up to one snapshot."""
+
+    story: Story = field(default_factory=Story)
+    newest: SnapshotPlace | None = None
+    """The newest snapshot with a ledger."""
+    has_proved: bool = False
+    """Whether the newest ledger of an earlier proof is among them. After a rollback of main that proof was about another history."""
+
+    def may_skip(self, before: Proved | None) -> bool:
+        """Whether what the earlier proof has read needn't be read again."""
+        return before is not None and self.has_proved and not must_read_all(self.story, before.sequence)
+
+
+def read_ledgers(
+    lineage: LineageTable, upto: int, before: Proved | None, joining: Joining | None = None
+) -> Ledgers:
+    """`upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one."""
+    newest: SnapshotPlace | None = None
+    has_proved = False
+
+    def noticed(entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
+        nonlocal newest, has_proved
+        for each in entries:
+            if isinstance(each, LedgerEntry):
+                newest = SnapshotPlace(each.sequence, each.snapshot)
+                has_proved |= before is not None and newest == (before.sequence, before.snapshot)
+            yield each
+
+    story = story_of(noticed(lineage.entries(RangeFilter(upto=upto, joining=joining))))
+    return Ledgers(story, newest, has_proved)
+
+
+def joins(before: Proved | None, *, by_day: bool = False, is_aside: bool = False) -> Joining | None:
+    """Of what an earlier proof has found right, only a break has to be found once more, so that its ranges may come joined. Those of its last
+    ledger come as they are, which shows that main still leads to it."""
+    return None if before is None else Joining(before.sequence, by_day, is_aside)
 
 
 def proved_now(
-    entries: Entries,
+    newest: SnapshotPlace | None,
     live: LiveFiles,
     counts: Iterable[FileCount],
     before: Proved | None,
@@ -33,8 +64,8 @@ def proved_now(
     kept_from: date | None = None,
     apart: int | None = None,
 ) -> Proved | None:
-    """What the next proof needn't read again. `before`: the earlier proof that had read the files that this one didn't read."""
-    newest = next((each for each in reversed(entries) if isinstance(each, LedgerEntry)), None)
+    """What the next proof needn't read again. `newest`: the newest snapshot with a ledger. `before`: the earlier proof that had read the files
+    that this one didn't read."""
     if newest is None:
         return None
     digests = {each.path: (each.day, each.all) for each in counts}

@@ -4,7 +4,8 @@ nothing, and can run beside everything else.
     look at the newest snapshot -> ledgers up to it -> rows, on Spark -> Kinesis's list -> judge -> remember what was read
 
 Rows that an earlier proof has read are not read again, as long as their files are the same, or were replaced by files with the same
-records of the same day. Otherwise all rows are read anew.
+records of the same day. Otherwise all rows are read anew. The ranges of these rows come joined: a chain of them is looked through, and isn't in
+memory.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import RangeFilter
+from pipeline.core.lineage_filter import Joining
 from pipeline.core.proof import ALL, Proof, Window
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_checks import ProofEvidence, proof_of
 from pipeline.core.proof_counts import changed_days, overlaps
 from pipeline.core.proof_families import ListedShards
-from pipeline.core.proof_rows import first_kept_day, plan_rows
+from pipeline.core.proof_rows import CountPlan, first_kept_day, plan_rows
 from pipeline.core.stream import StreamId
-from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
+from pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
+from pipeline.duties.proving_rounds import MOST_RANGES, Rounds, all_rows
 from pipeline.duties.proving_target import ProvingTarget
 from pipeline.errors import HeadraceError
 from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved, TargetPorts
@@ -38,55 +40,75 @@ class Proving:
     clock: Clock
     made: Callable[[], Iterable[TargetPorts]] = tuple
     """The tables that were made of the lake table."""
+    most_ranges: int = MOST_RANGES
+    """Ranges that are in memory one by one, unless a single day has more."""
 
     def run(self, window: Window = ALL, *, anew: bool = False) -> Proof:
         """`window`: prove only ranges with records that arrived then. `anew`: read all rows, also those of an earlier proof."""
-        look = self.table.look()
-        entries = list(self.lineage.entries(RangeFilter(upto=look.sequence)))
-        before, story = self.table.remembered(), story_of(entries)
-        proof = self._of_lake(self._without_rows(look, story, window, before), entries, before, anew=anew)
-        moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
+        look, before = self.table.look(), self.table.remembered()
         kept_from = self._kept_from(before)
+        may_skip = not anew and window.is_all
+        ledgers = Ledgers()
+        if not window.is_all or (may_skip and before is not None):
+            ledgers = self._ledgers(look, before if may_skip else None, kept_from)
+        seen = self._without_rows(look, window, kept_from)
+        with_rows = self._new_rows(seen, ledgers, before) if may_skip and before is not None else None
+        if with_rows is None and window.is_all:
+            whole = Joining(look.sequence + 1, by_day=True)
+            ledgers = read_ledgers(self.lineage, look.sequence, before, whole)
+            rounds = Rounds(self.lineage, look.sequence, ledgers.story, kept_from)
+            with_rows = all_rows(replace(seen, story=ledgers.story), self.table, rounds, self.most_ranges)
+        elif with_rows is None:
+            with_rows = self._rows_of(seen, ledgers.story)
+        proof, story = self._judged(with_rows, ledgers, before), ledgers.story
+        moved = frozenset(step.range.key for step in story.all() if step.range.may_go_back)
         tables = (
             ProvingTarget(
-                ports=each, moved=moved, unpacked=story.replays, kept_from=kept_from, landed=story
+                ports=each,
+                moved=moved,
+                unpacked=story.replays,
+                kept_from=kept_from,
+                landed=story,
+                landed_of=lambda asked: story_of(self.lineage.entries(replace(asked, upto=look.sequence))),
+                most_ranges=self.most_ranges,
             ).run(window, anew=anew)
             for each in self.made()
         )
         return replace(proof, tables=tuple(each for each in tables if each is not None))
+
+    def _ledgers(self, look: ProofLook, before: Proved | None, kept_from: date | None) -> Ledgers:
+        """`before`: what needn't be read again, as far as its ledgers are those of main."""
+        return read_ledgers(self.lineage, look.sequence, before, joins(before, by_day=kept_from is not None))
 
     def _kept_from(self, before: Proved | None) -> date | None:
         """The first day that the retention keeps."""
         known = None if before is None else before.kept_from
         return first_kept_day(self.clock.now(), self.settings.retention, known)
 
-    def _of_lake(self, seen: ProofEvidence, entries: Entries, before: Proved | None, *, anew: bool) -> Proof:
-        window = seen.window
-        may_skip = not anew and window.is_all and before is not None and is_of(before, entries, seen.story)
-        with_rows = self._new_rows(seen, before) if before is not None and may_skip else None
-        seen = with_rows or self._all_rows(seen)
-        seen = replace(seen, doubled=self.table.doubled(overlaps(seen.plan, seen.counts), seen.plan.spans))
+    def _judged(self, seen: ProofEvidence, ledgers: Ledgers, before: Proved | None) -> Proof:
+        doubled = self.table.doubled(overlaps(seen.plan, seen.counts), seen.plan.spans)
+        seen = replace(seen, doubled=(*seen.doubled, *doubled))
         proof = proof_of(seen)
-        if not proof.holds or not window.is_all:
+        if not proof.holds or not seen.window.is_all:
             return proof
+        known = None if seen.since is None else before
+        proved = proved_now(ledgers.newest, seen.live, seen.counts, known, kept_from=seen.kept_from)
         try:
-            self._remember(seen, entries, before)
+            if proved is not None:
+                self.table.remember(proved)
         except HeadraceError as error:
             # A role that may only read can prove all the same.
             return replace(proof, forgotten=str(error))
         return proof
 
-    def _without_rows(
-        self, look: ProofLook, story: Story, window: Window, before: Proved | None
-    ) -> ProofEvidence:
-        kept_from = self._kept_from(before)
+    def _without_rows(self, look: ProofLook, window: Window, kept_from: date | None) -> ProofEvidence:
         listed, unlisted = self._listed(look)
         return ProofEvidence(
             snapshot=look.state.snapshot,
-            story=story,
+            story=Story(),
             positions=look.state.positions,
             live=look.live,
-            plan=plan_rows(story, window=window, kept_from=kept_from),
+            plan=CountPlan((), ()),
             counts=(),
             listed=listed,
             unlisted=unlisted,
@@ -94,25 +116,29 @@ class Proving:
             kept_from=kept_from,
         )
 
-    def _all_rows(self, seen: ProofEvidence) -> ProofEvidence:
-        files = seen.live.files if seen.window.is_all else files_of_days(seen.plan, seen.live)
-        return replace(seen, counts=self.table.count(files, seen.plan.spans))
+    def _rows_of(self, seen: ProofEvidence, story: Story) -> ProofEvidence:
+        """Those of the ranges that are asked for."""
+        plan = plan_rows(story, window=seen.window, kept_from=seen.kept_from)
+        counts = self.table.count(files_of_days(plan, seen.live), plan.spans)
+        return replace(seen, story=story, plan=plan, counts=counts)
 
-    def _new_rows(self, seen: ProofEvidence, before: Proved) -> ProofEvidence | None:
-        """What came after an earlier proof; None where the files of that proof were replaced by others with other records."""
-        plan = plan_rows(seen.story, window=ALL, proved=before.sequence, kept_from=seen.kept_from)
+    def _new_rows(self, seen: ProofEvidence, ledgers: Ledgers, before: Proved) -> ProofEvidence | None:
+        """What came after an earlier proof; None where all rows have to be read: main has another history since, or a person moved a position
+        back, or the files of that proof were replaced by others with other records."""
+        if not ledgers.may_skip(before):
+            return None
+        plan = plan_rows(ledgers.story, window=ALL, proved=before.sequence, kept_from=seen.kept_from)
+        if plan.is_mixed:
+            return None
         files = seen.live.files
         counts = self.table.count([each for each in files if each.path not in before.files], plan.spans)
         live = frozenset(each.path for each in files)
         if changed_days(before.files, counts, live=live, kept_from=seen.kept_from):
             return None
         unchanged = self.table.look_again([each for each in files if each.path in before.files])
-        return replace(seen, plan=plan, counts=counts, unchanged=unchanged, since=before.snapshot)
-
-    def _remember(self, seen: ProofEvidence, entries: Entries, before: Proved | None) -> None:
-        known = None if seen.since is None else before
-        if proved := proved_now(entries, seen.live, seen.counts, known, kept_from=seen.kept_from):
-            self.table.remember(proved)
+        return replace(
+            seen, story=ledgers.story, plan=plan, counts=counts, unchanged=unchanged, since=before.snapshot
+        )
 
     def _listed(self, look: ProofLook) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:
         """What Kinesis lists of each stream, and the streams of which it lists nothing any more, with the reason."""

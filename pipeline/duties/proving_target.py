@@ -8,34 +8,34 @@ The quarantine table is looked at first: then it can only be behind the typed ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.parse_values import SourceFile
 from pipeline.core.proof import TableProof, Window
-from pipeline.core.proof_chains import Step, Story, story_of
+from pipeline.core.proof_chains import Step, Story
 from pipeline.core.proof_counts import changed_days
-from pipeline.core.proof_rows import CountPlan, FileCount, plan_rows
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view, unsettled_steps
+from pipeline.core.proof_rows import CountPlan, plan_rows
+from pipeline.core.proof_target_evidence import (
+    TargetEvidence,
+    cut_shards,
+    rest_asked,
+    rest_of,
+    source_view,
+)
 from pipeline.core.proof_targets import target_proof
-from pipeline.core.rewriting import LiveFile
-from pipeline.core.row_patterns import Comparing, comparing, patterns_by_sums
 from pipeline.core.stream import ShardKey
-from pipeline.duties.proof_memory import Entries, files_of_days, is_of, proved_now
+from pipeline.duties.proof_memory import files_of_days, proved_now
+from pipeline.duties.proving_rounds import MOST_RANGES
+from pipeline.duties.proving_target_rounds import TargetRounds
+from pipeline.duties.target_rows import TargetRows
+from pipeline.duties.target_sides import Side, Sides, late_steps, looked, may_skip
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import Proved, ProvedTable, TargetPorts
+from pipeline.lake_ports import TargetPorts
 
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """A table with what was read of it, and what an earlier proof had read."""
-
-    ports: ProvedTable
-    look: TableLook
-    entries: Entries
-    before: Proved | None
+_Seen = tuple[TargetEvidence, Sides]
+"""What a proof judges, and the tables as they were read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +48,28 @@ class ProvingTarget:
     kept_from: date | None
     """The first day that the retention of the lake table keeps."""
     landed: Story = field(default_factory=Story)
-    """The lake table's ranges."""
+    """The lake table's ranges, of which some may be joined."""
+    landed_of: Callable[[RangeFilter], Story] = lambda _: Story()
+    """Each range of the lake table that is asked for."""
+    most_ranges: int = MOST_RANGES
+    """As in Proving."""
 
     def run(self, window: Window, *, anew: bool) -> TableProof | None:
         """None where the table doesn't exist yet."""
         if not self.ports.table.exists():
             return None
-        aside = None if self.ports.aside is None else _looked(self.ports.aside)
-        table = _looked(self.ports.table)
-        late, _ = ((), ()) if aside is None else unsettled_steps(table.look.story, aside.look.positions)
-        view = source_view(table.look.story, late)
-        sides = (table,) if aside is None else (table, aside)
+        # The quarantine table is looked at first.
+        aside = () if self.ports.aside is None else (looked(self.ports.aside, is_aside=True),)
+        sides: Sides = (looked(self.ports.table), *aside)
         apart = self._newest_apart()
-        may_skip = not anew and window.is_all and _may_skip(sides, apart)
-        seen = self._of_new_rows(view, sides) if may_skip else None
+        seen = self._of_new_rows(sides, apart) if window.is_all and not anew else None
         # What is wrong is looked for anew: the memories of two proofs at the same time may not fit together.
         is_new = seen is not None and target_proof(seen[0]).holds
         if seen is None or not is_new:
-            plan, read = self._all_rows(view, sides, window)
-            seen = replace(self._compared(plan, read), is_whole=window.is_all and not late), read
+            seen = (self._in_rounds(sides) if window.is_all else None) or self._at_once(sides, window)
         evidence, read = seen
         proof = target_proof(evidence)
-        if not proof.holds or not window.is_all or late:
+        if not proof.holds or not window.is_all or late_steps(read)[0]:
             return proof
         try:
             # As long as the rows of aggregates that were taken apart haven't followed, each proof looks for them and says so.
@@ -85,34 +85,55 @@ class ProvingTarget:
         newest = max(steps, key=lambda step: step.sequence, default=None)
         return None if newest is None else newest.snapshot
 
-    def _of_new_rows(
-        self, view: Story, sides: tuple[_Side, ...]
-    ) -> tuple[TargetEvidence, tuple[_Side, ...]] | None:
-        found = self._new_rows(view, sides)
-        if found is None:
-            return None
-        plan, read = found
-        return replace(self._compared(plan, read), is_whole=False), read
+    def _landed(self, sides: Sides) -> Story:
+        """The lake table's ranges, in which each that the typed table hasn't reached the end of is told apart from those before."""
+        positions = sides[0].look.positions
+        steps = dict(self.landed.steps)
+        for keys in cut_shards(self.landed, positions) if len(sides) > 1 else ():
+            its = self.landed_of(rest_asked(keys, positions)).steps
+            steps |= {key: rest_of(its.get(key, ()), positions.of(key)) for key in keys}
+        return replace(self.landed, steps=steps)
 
-    def _all_rows(
-        self, view: Story, sides: tuple[_Side, ...], window: Window
-    ) -> tuple[CountPlan, tuple[_Side, ...]]:
+    def _of_new_rows(self, sides: Sides, apart: int | None) -> _Seen | None:
+        """What came after an earlier proof; None where all rows have to be read."""
+        if any(each.before is None for each in sides):
+            return None
+        sides = tuple(each.since_proved() for each in sides)
+        if not may_skip(sides, apart):
+            return None
+        late, _ = late_steps(sides)
+        found = self._new_rows(source_view(sides[0].look.story, late), sides)
+        return None if found is None else (self._compared(*found), found[1])
+
+    def _in_rounds(self, sides: Sides) -> _Seen | None:
+        """All rows, counted in rounds of some days; None where each range has to be looked at by itself."""
+        rounds = TargetRounds(self._evidence, TargetRows(self.ports), self.kept_from, self.most_ranges)
+        seen = rounds.run(tuple(each.joined(self.most_ranges) for each in sides))
+        return None if seen is None else (replace(seen[0], landed=self._landed(seen[1])), seen[1])
+
+    def _at_once(self, sides: Sides, window: Window) -> _Seen:
+        """The rows of the ranges that are asked for."""
+        sides = tuple(each.read() for each in sides)
+        late, _ = late_steps(sides)
+        view = source_view(sides[0].look.story, late)
         plan = plan_rows(view, window=window, kept_from=self.kept_from)
-        return plan, tuple(
-            _with(
-                each,
+        read = tuple(
+            each.counted(
                 each.ports.rows.count(
                     each.look.live.files if window.is_all else files_of_days(plan, each.look.live), plan.spans
-                ),
+                )
             )
             for each in sides
         )
+        return replace(self._compared(plan, read), is_whole=window.is_all and not late), read
 
-    def _new_rows(self, view: Story, sides: tuple[_Side, ...]) -> tuple[CountPlan, tuple[_Side, ...]] | None:
-        """What came after an earlier proof; None where the files of that proof were replaced by others with other rows."""
+    def _new_rows(self, view: Story, sides: Sides) -> tuple[CountPlan, Sides] | None:
+        """None where the files of the earlier proof were replaced by others with other rows."""
         proved = next(each.before.sequence for each in sides if each.before is not None)
         plan = plan_rows(view, window=Window(), proved=proved, kept_from=self.kept_from)
-        found: list[_Side] = []
+        if plan.is_mixed:
+            return None
+        found: list[Side] = []
         for each in sides:
             known = {} if each.before is None else each.before.files
             files = each.look.live.files
@@ -120,76 +141,38 @@ class ProvingTarget:
             if changed_days(known, counts, live=frozenset(file.path for file in files), kept_from=None):
                 return None
             unchanged = each.ports.rows.look_again([file for file in files if file.path in known])
-            found.append(_with(each, counts, unchanged))
+            found.append(each.counted(counts, unchanged))
         return plan, tuple(found)
 
-    def _compared(self, plan: CountPlan, sides: tuple[_Side, ...]) -> TargetEvidence:
+    def _compared(self, plan: CountPlan, sides: Sides) -> TargetEvidence:
+        rows = TargetRows(self.ports)
+        source = rows.source(plan)
+        patterns = rows.patterns(plan, (source, *(each.look.counts for each in sides)))
+        return replace(
+            self._evidence(plan, sides),
+            patterns=patterns,
+            source_rows=sum(each.stated for each in source),
+            source_files=len(source),
+            landed=self._landed(sides),
+        )
+
+    def _evidence(self, plan: CountPlan, sides: Sides) -> TargetEvidence:
         looks = [each.look for each in sides]
-        every = comparing(plan)
-        files = () if every.is_empty else _within(self.ports.source.look().files, plan, every)
-        source = self.ports.lake.count(files, plan.spans)
-        counts = (source, *(look.counts for look in looks))
-        alike = patterns_by_sums(plan, source, counts[1:])
-        wanted = comparing(plan, besides=alike)
-        paths = [_with_parts(each, wanted) for each in counts]
-        compared = () if wanted.is_empty else self.ports.comparer.compare(paths, wanted)
         return TargetEvidence(
             table=looks[0],
             aside=looks[1] if len(looks) > 1 else None,
             plan=plan,
-            patterns=(*(pattern for its in alike.values() for pattern in its), *compared),
-            source_rows=sum(each.rows for each in files),
-            source_files=len(files),
             moved=self.moved,
             unpacked=self.unpacked,
             landed=self.landed,
             stream=self.ports.stream,
+            is_whole=False,
             window=self.ports.window,
         )
 
 
-def _looked(ports: ProvedTable) -> _Side:
-    if not ports.exists():
-        return _Side(ports, TableLook(name=ports.name, exists=False), (), None)
-    look = ports.rows.look()
-    entries = list(ports.lineage.entries(RangeFilter(upto=look.sequence)))
-    told = TableLook(name=ports.name, story=story_of(entries), positions=look.state.positions, live=look.live)
-    return _Side(ports, told, entries, ports.rows.remembered())
-
-
-def _may_skip(sides: Iterable[_Side], apart: int | None) -> bool:
-    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell; after a
-    replacement all rows are read. Nothing in a table's own files tells that aggregates of the lake table were taken apart: `apart` is the
-    newest snapshot in which they were."""
-    return all(
-        each.before is not None
-        and each.before.apart == apart
-        and is_of(each.before, each.entries, each.look.story)
-        for each in sides
-    )
-
-
-def _with(side: _Side, counts: tuple[FileCount, ...], unchanged: tuple[FileCount, ...] = ()) -> _Side:
-    return replace(side, look=replace(side.look, counts=counts, unchanged=unchanged))
-
-
-def _with_parts(counts: Iterable[FileCount], wanted: Comparing) -> list[str]:
-    """The files that have rows of the spans that are compared."""
-    return [each.path for each in counts if any(wanted.has((part.shard, part.span)) for part in each.parts)]
-
-
-def _within(files: Iterable[SourceFile], plan: CountPlan, wanted: Comparing) -> list[LiveFile]:
-    """The files of the lake table that may have rows of the ranges that are compared."""
-    (low, high), may_have = wanted.reach(), plan.may_be_on()
-    return [
-        LiveFile(each.path, each.day, each.rows, 0)
-        for each in files
-        if (each.high is None or each.high > low) and each.low <= high and may_have(each.day)
-    ]
-
-
-def _remember(sides: Iterable[_Side], *, is_new: bool, apart: int | None) -> None:
+def _remember(sides: Sides, *, is_new: bool, apart: int | None) -> None:
     for each in sides:
         before = each.before if is_new else None
-        if proved := proved_now(each.entries, each.look.live, each.look.counts, before, apart=apart):
+        if proved := proved_now(each.ledgers.newest, each.look.live, each.look.counts, before, apart=apart):
             each.ports.rows.remember(proved)

@@ -105,16 +105,15 @@ class Run:
         """
         self.waiting = dict.fromkeys(keys, "its tip wasn't reached")
         try:
-            began = self.clock.monotonic()
+            # One moment for the whole run: if it moved on with each wave, the run would never be done with a busy shard.
+            since, began = self.clock.now(), self.clock.monotonic()
             self.attempt.ask_for(keys)
             self._began += self.clock.monotonic() - began  # as the wait for Spark in a wave
-            return self._until_none_waits()
+            return self._until_none_waits(since)
         finally:
             self.attempt.claims.unwant_all()
 
-    def _until_none_waits(self) -> dict[str, str]:
-        # One moment for the whole run: if it moved on with each wave, the run would never be done with a busy shard.
-        since = self.clock.now()
+    def _until_none_waits(self, since: datetime) -> dict[str, str]:
         vain_tries = 0
         while True:
             report = self._wave(tuple(self.waiting))

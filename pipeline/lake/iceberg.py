@@ -145,7 +145,7 @@ class IcebergTable(LakeTable):
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
         for _ in range(_TRIES):
             table = self.open()
-            check_shape(table, self.layout)
+            check_shape(table, self.layout, self.remedy)
             missing, only_if = missing_parts(table, self.layout, aggregates=self._aggregates)
             if not missing:
                 return
@@ -394,7 +394,7 @@ class IcebergTable(LakeTable):
     ) -> PreparedCommit:
         """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`, `operation`: as
         in `pipeline.lake.append.prepare`."""
-        check_shape(base.table, self.layout)
+        check_shape(base.table, self.layout, self.remedy)
         files = files or CommitFiles()
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
             added = files.entries(landing.files, base.table.metadata)

@@ -84,6 +84,7 @@ class LineageDecoder:
             why,
             records,
             apart,
+            joined,
         ) in zip(
             self._keys_of(batch),
             _values(batch, "kind"),
@@ -100,6 +101,7 @@ class LineageDecoder:
             self._shared(batch["why"]),
             _values(batch, "records"),
             _values(batch, "unpacked"),
+            _values(batch, "joined"),
             strict=True,
         ):
             yield Range(
@@ -119,6 +121,7 @@ class LineageDecoder:
                 # Null where an earlier version wrote the row: each Kinesis record was one row then.
                 records=count if records is None else records,
                 unpacked=bool(apart),
+                joined=joined or 1,
             )
 
     # --- positions ----------------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@ where their bounds tell enough (`pipeline.lake.lineage_content.sorted_rows`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
 from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    GreaterThan,
     GreaterThanOrEqual,
     In,
     IsNull,
@@ -19,14 +21,15 @@ from pyiceberg.expressions import (
     Reference,
 )
 from pyiceberg.expressions.literals import literal
-from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import StructType
 
 from pipeline.core.lineage import LedgerEntry, Lost
 from pipeline.core.lineage_filter import RangeFilter
 from pipeline.core.lineage_rows import DERIVED, DROPPED, EMPTY, RANGE, number_texts
 from pipeline.lake.lineage_decode import LineageDecoder
+from pipeline.lake.lineage_join import joined
 from pipeline.lake.lineage_schema import SCHEMA
 
 TRUE: BooleanExpression = AlwaysTrue()
@@ -41,6 +44,8 @@ _READ = tuple(
     and not isinstance(SCHEMA.find_field(name).field_type, StructType)
 )
 """The columns of which ledgers are made. Of a struct its fields are named one by one."""
+_AT_ONCE = 8_192
+"""Rows of which objects are made at once."""
 _FEW_SHARDS = 4
 """Up to this many shards count as few, whose ranges may be read from all files at once."""
 
@@ -54,6 +59,12 @@ def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Los
     reader = ArrowScan(table.metadata, table.io, columns, condition)
     tasks = list(table.scan(condition).plan_files())
     # pyiceberg reads all files that it is asked for at once, and has their rows in memory. Where these are few, that is faster.
+    if asked.joining is not None:
+        rows = joined(_one_by_one(reader, table, tasks), asked.joining)
+        if rows is not None:
+            for batch in rows.to_batches(_AT_ONCE):
+                decoder.add(batch)
+            return decoder.pages.entries()
     are_few = asked.shards is not None and len(asked.shards) <= _FEW_SHARDS
     for portion in [tasks] if are_few else [[task] for task in tasks]:
         for batch in reader.to_record_batches(portion):
@@ -61,15 +72,27 @@ def read_ledgers(table: Table, asked: RangeFilter) -> Iterator[LedgerEntry | Los
     return decoder.pages.entries()
 
 
+def _one_by_one(reader: ArrowScan, table: Table, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
+    """The rows of the files, of which some row groups at a time are in memory."""
+    for task in tasks:
+        deletes = _read_all_delete_files(table.io, [task])
+        # What `to_record_batches` collects for each file as a whole.
+        yield from reader._record_batches_from_scan_tasks_and_deletes([task], deletes)  # noqa: SLF001
+
+
 def row_filter(asked: RangeFilter) -> BooleanExpression:
     sequence = Reference("snapshot_sequence")
-    upto = TRUE if asked.upto is None else LessThanOrEqual(term=sequence, value=literal(asked.upto))
+    snapshots = TRUE if asked.upto is None else LessThanOrEqual(term=sequence, value=literal(asked.upto))
+    if asked.above is not None:
+        snapshots = And(snapshots, GreaterThan(term=sequence, value=literal(asked.above)))
     if asked.has_all_ranges:
-        return upto
+        return snapshots
     others = Not(_is("entry", RANGE, DERIVED, DROPPED, EMPTY))
     shards = _of_shards(asked)
-    ranges = And(_is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked))
-    return And(upto, Or(others, And(_is("entry", DROPPED), shards), ranges))
+    ranges = And(
+        _is("entry", RANGE, DERIVED), shards, _of_kinds(asked), _of_number(asked), _of_arrival(asked)
+    )
+    return And(snapshots, Or(others, And(_is("entry", DROPPED), shards), ranges))
 
 
 def _of_shards(asked: RangeFilter) -> BooleanExpression:
@@ -90,6 +113,14 @@ def _of_number(asked: RangeFilter) -> BooleanExpression:
     after = Reference("after.sort_key")
     begins_before = Or(IsNull(term=after), LessThan(term=after, value=literal(behind)))
     return And(GreaterThanOrEqual(term=Reference("upto.sort_key"), value=literal(first)), begins_before)
+
+
+def _of_arrival(asked: RangeFilter) -> BooleanExpression:
+    if asked.arrived is None:
+        return TRUE
+    first = Reference("first_arrival")
+    since, before = (literal(at.isoformat()) for at in asked.arrived)
+    return And(GreaterThanOrEqual(term=first, value=since), LessThan(term=first, value=before))
 
 
 def _is(column: str, *texts: str) -> BooleanExpression:

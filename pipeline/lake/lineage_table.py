@@ -84,6 +84,8 @@ class Content:
     replaced: Collection[DataFile]
     """Files of the lineage table that the same commit removes."""
     recorded: Recorded
+    files: tuple[DataFile, ...] = ()
+    """Files that are written already: of rows that are too many for the memory."""
 
 
 class IcebergLineage(LineageTable):
@@ -268,18 +270,24 @@ class IcebergLineage(LineageTable):
         )
         return Content(content, replaced, recorded)
 
+    def written(self, table: Table, rows: pa.Table) -> tuple[DataFile, ...]:
+        """Data files with these rows, which no commit has yet."""
+        if not rows.num_rows:
+            return ()
+        with asking(f"the storage of {self.identifier}"):
+            # The name of the file has this id, by which upkeep knows the file for Headrace's.
+            files = _dataframe_to_data_files(
+                with_small_groups(table.metadata), sorted_rows(rows), table.io, write_uuid=own_id()
+            )
+            return tuple(files)
+
     def _prepare(self, table: Table, content: Content) -> PreparedCommit:
-        rows, recorded = content.rows, content.recorded
+        files = (*content.files, *self.written(table, content.rows))
         with asking(f"the storage of {self.identifier}"):
             attempt = prepare(
                 table,
-                # The name of the file has this id, by which upkeep knows the file for Headrace's.
-                _dataframe_to_data_files(
-                    with_small_groups(table.metadata), sorted_rows(rows), table.io, write_uuid=own_id()
-                )
-                if rows.num_rows
-                else (),
-                {RECORDED: write_recorded(recorded), WRITER: self._writer},
+                files,
+                {RECORDED: write_recorded(content.recorded), WRITER: self._writer},
                 now_ms=int(self.lake.clock.now().timestamp() * 1000),
                 replaced=content.replaced,
             )

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.proof_rows import NOT_ASKED, Digest, Part, ShardSpans
+from pipeline.core.proof_rows import ELSEWHERE, NOT_ASKED, Digest, Part, ShardSpans
 from pipeline.lake.row_marks import marks
 from pipeline.lake.sort_key import sort_keys
 
@@ -35,6 +35,7 @@ class SpanCounter:
     parts: list[Part] = field(default_factory=list)
     all: Digest = field(default_factory=Digest)
     known: Digest = field(default_factory=Digest)
+    elsewhere: int = 0
     strangers: list[str] = field(default_factory=list)
     strangers_count: int = 0
 
@@ -86,8 +87,9 @@ class SpanCounter:
 
     def _counted(self, part: Part, wanted: int) -> None:
         self.all += part.digest
-        if wanted == NOT_ASKED:
+        if wanted in (NOT_ASKED, ELSEWHERE):
             self.known += part.digest
+            self.elsewhere += part.rows if wanted == ELSEWHERE else 0
             return
         before = self.parts[-1] if self.parts else None
         if before and (before.shard, before.span) == (part.shard, part.span) and before.last < part.first:

@@ -71,6 +71,7 @@ def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
         parts=tuple(counter.parts),
         all=counter.all,
         known=counter.known,
+        elsewhere=counter.elsewhere,
         strangers=tuple(counter.strangers),
         strangers_count=counter.strangers_count,
     )

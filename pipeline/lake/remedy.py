@@ -11,9 +11,19 @@ class Remedy:
     """What messages call the table."""
     way: str
     """What to do, as the end of a message."""
+    copied: str = ""
+    """What to do where the table has a form that Headrace can't write, if a copy of it is of use: else `way`."""
+
+    @property
+    def new_format(self) -> str:
+        return self.copied or self.way
 
 
-OF_THE_LAKE_TABLE = Remedy("the lake table", "run `headrace repair`, which takes the positions from the rows")
+OF_THE_LAKE_TABLE = Remedy(
+    "the lake table",
+    "run `headrace repair`, which takes the positions from the rows",
+    "let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see docs/operations.md)",
+)
 """A repair of positions from rows works on this table only: the others are made of it, and can be made again."""
 
 

@@ -23,6 +23,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
 from pipeline.errors import WrongShape
+from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.settings.choices import Aggregates
 
@@ -232,15 +233,16 @@ def using_properties_of(table: Table) -> Iterator[None]:
         ) from error
 
 
-def check_shape(table: Table, layout: TableLayout = RECORDS) -> None:
+def check_shape(table: Table, layout: TableLayout = RECORDS, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:
     """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed, and
-    columns that came later may be missing: `missing_parts` adds them."""
+    columns that came later may be missing: `missing_parts` adds them. `remedy`: what a person does about a table that can't be used."""
     name = ".".join(table.name())
+    called = f"{'the lake table' if remedy is OF_THE_LAKE_TABLE else 'the table'} {name}"
     schema = table.schema()
     for column in _names(table):
         if column.lower() in layout.came_later and column not in layout.came_later:
             raise WrongShape(
-                f"the lake table {name} has a column {column}, which other engines can't tell from Headrace's {column.lower()}. "
+                f"{called} has a column {column}, which other engines can't tell from Headrace's {column.lower()}. "
                 "Nothing was read from Kinesis, nothing was written, and no position moved; rename the column"
             )
     for column, kind, _ in layout.columns:
@@ -249,25 +251,24 @@ def check_shape(table: Table, layout: TableLayout = RECORDS) -> None:
             continue
         if found != kind:
             raise WrongShape(
-                f"the lake table {name} has {f'{column} as {found}' if found else f'no column {column}'}, "
+                f"{called} has {f'{column} as {found}' if found else f'no column {column}'}, "
                 f"and needs {column} as {kind}. Nothing was written; restore the column or name another table"
             )
     by_day = [(f.source_id, f.transform) for f in table.spec().fields]
     if by_day != [(schema.find_field("arrival_ts").field_id, DayTransform())]:
         raise WrongShape(
-            f"the lake table {name} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
+            f"{called} is partitioned by [{', '.join(map(str, table.spec().fields))}], "
             "and must be partitioned by [day(arrival_ts)]. Nothing was written; restore the partitioning or name another table"
         )
     if table.format_version < 2:
         raise WrongShape(
-            f"the lake table {name} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
+            f"{called} has Iceberg format version {table.format_version}, and needs version 2: snapshots of "
             "version 1 have no sequence numbers. Nothing was written; upgrade the table or name another one"
         )
     if table.format_version > 2:
         # pyiceberg 0.12 reads version 3, and writes neither its metadata files nor its manifests.
         raise WrongShape(
-            f"the lake table {name} has Iceberg format version {table.format_version}, and this version of Headrace can only write "
+            f"{called} has Iceberg format version {table.format_version}, and this version of Headrace can only write "
             "version 2. Nothing was read from Kinesis, nothing was written, and no position moved. Iceberg has no way back to "
-            "version 2: let another engine copy the table into one of version 2 and run `headrace repair` on the copy (see "
-            "docs/operations.md), or wait for a version of Headrace that writes this one"
+            f"version 2: {remedy.new_format}, or wait for a version of Headrace that writes this one"
         )

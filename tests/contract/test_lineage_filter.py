@@ -1,18 +1,22 @@
 """What a reader of the lineage table asks for is what the reader gets, from each implementation."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Lost
-from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from pipeline.core.lineage_filter import ALL_RANGES, Joining, RangeFilter
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
-from tests.lake.files import ORIGIN, a_key, a_landing, a_range
+from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in
 
+SECOND = timedelta(seconds=1)
 A, B = a_key(0), a_key(1)
 OF_A, OF_B = frozenset({A.shard_id}), frozenset({B.shard_id})
 
@@ -90,6 +94,53 @@ def test_ledgers_up_to_a_snapshot(line: Lineage):
     for entry in entries:
         upto = [each for each in entries if each.sequence <= entry.sequence]
         assert list(line.table.entries(RangeFilter(upto=entry.sequence))) == upto
+
+
+def test_ledgers_after_a_snapshot(line: Lineage):
+    entries = list(line.table.entries())
+    for _ in range(2):
+        for entry in entries:
+            above = [each for each in entries if each.sequence > entry.sequence]
+            assert list(line.table.entries(RangeFilter(above=entry.sequence))) == above
+            asked = RangeFilter(above=entry.sequence - 1, upto=entry.sequence)
+            assert list(line.table.entries(asked)) == [entry]
+        line.table.record()
+
+
+def test_ranges_whose_first_record_arrived_in_some_time(line: Lineage):
+    for number, key in ((30, A), (300, B)):
+        at = line.lake.table.load().positions.of(key)
+        made = a_landing(
+            line.lake.table.staging_spec(), key, after=at.sequence if at else None, numbers=[number]
+        )
+        arrival = NOON + number * SECOND
+        ranges = tuple(replace(each, first_arrival=arrival, last_arrival=arrival) for each in made.ranges)
+        assert not line.lake.table.commit(replace(made, ranges=ranges)).landing.refused
+    # Of the others nothing tells when their records arrived.
+    assert ends(line, RangeFilter(arrived=(NOON, NOON + 301 * SECOND))) == [30, 300]
+    assert ends(line, RangeFilter(arrived=(NOON + 30 * SECOND, NOON + 300 * SECOND))) == [30]
+    assert ends(line, RangeFilter(arrived=(NOON, NOON + 301 * SECOND), shards=OF_B)) == [300]
+
+
+def test_joined_ranges_stand_for_all_of_a_shard(line: Lineage):
+    for number in range(21, 27):
+        land(line, A, number)
+    for _ in range(2):
+        whole = [*_ranges_of(line, RangeFilter(), A)]
+        joined = [*_ranges_of(line, RangeFilter(joining=Joining(10**9, by_day=True)), A)]
+        assert (joined[0], joined[-1]) == (whole[0], whole[-1])
+        assert sum(each.joined for each in joined) == len(whole)
+        assert sum(each.rows for each in joined) == sum(each.rows for each in whole)
+        assert [each.kind for each in joined].count(Kind.SKIPPED) == 1
+        below = [*_ranges_of(line, RangeFilter(joining=Joining(0)), A)]
+        assert below == whole
+        line.table.record()
+
+
+def _ranges_of(line: Lineage, asked: RangeFilter, key: ShardKey) -> Iterator[Range]:
+    for entry in line.handle().entries(asked):
+        if isinstance(entry, LedgerEntry):
+            yield from (each for each in entry.page.ranges if each.key == key)
 
 
 def test_origins_are_there_whatever_ranges_are_asked_for(line: Lineage):

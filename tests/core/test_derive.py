@@ -1,14 +1,16 @@
 """Ranges derived from rows that no ledger accounts for."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.derive import Span, StretchRows, derived, spans_of, stretch_of
+from pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
 from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from pipeline.core.position import Position
+from pipeline.core.stream import ShardKey
 from tests.lake.files import NOON, a_key
 
 A, B = a_key(0), a_key(1)
@@ -29,6 +31,13 @@ def lost(sequence: int) -> Lost:
 
 def bounds(spans: tuple[Span, ...]) -> list[tuple[int, int]]:
     return [(span.above, span.upto) for span in spans]
+
+
+def spans_of(entries: Iterable[LedgerEntry | Lost]) -> Mapping[ShardKey, tuple[Span, ...]]:
+    found = SpanCollector()
+    for entry in entries:
+        found.add(entry)
+    return found.spans()
 
 
 def test_ranges_that_touch_or_overlap_are_one_span():

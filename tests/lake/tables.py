@@ -242,24 +242,27 @@ def commit_nothing(table: Table) -> None:
         pass
 
 
-def rewrite_metadata(lake: IcebergLake, change: Callable[[dict[str, Any]], object]) -> None:
-    """Commit a metadata file that pyiceberg wouldn't write, as an engine in another language may."""
-    table = lake.iceberg.open()
+def rewrite_metadata(
+    lake: IcebergLake, change: Callable[[dict[str, Any]], object], of: IcebergTable | None = None
+) -> None:
+    """Commit a metadata file that pyiceberg wouldn't write, as an engine in another language may. `of`: a table beside the lake table."""
+    table = (of or lake.iceberg).open()
     content = json.loads(Path(table.metadata_location).read_text())
     change(content)
     path = Path(table.metadata_location).parent / f"90000-{uuid4()}.metadata.json"
     path.write_text(json.dumps(content))
-    move_metadata(lake, str(path))
+    move_metadata(lake, str(path), table.name()[-1])
 
 
-def move_metadata(lake: IcebergLake, path: str) -> None:
+def move_metadata(lake: IcebergLake, path: str, table: str = "records") -> None:
     """Point the catalog's row of the table to another metadata file, by SQL."""
     with create_engine(f"sqlite:///{lake.folder / 'catalog.db'}").begin() as database:
         database.execute(
             text(
-                "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, metadata_location = :path"
+                "UPDATE iceberg_tables SET previous_metadata_location = metadata_location, metadata_location = :path "
+                "WHERE table_name = :table"
             ),
-            {"path": path},
+            {"path": path, "table": table},
         )
 
 

@@ -15,6 +15,7 @@ from pipeline.lake.data_files import data_files
 from pipeline.lake.lineage_rebuild import rebuild
 from pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
+from tests.lake.parsings import BAD, Bed, good
 from tests.lake.tables import IcebergLake, rewrite_metadata
 
 A = a_key(0)
@@ -65,6 +66,38 @@ def test_a_table_of_format_version_3_is_refused_before_anything_is_staged(lake: 
     with pytest.raises(WrongShape, match="format version 3"):
         lake.iceberg.commit(proposal)
     assert lake.numbers() == {A.shard_id: [1]}
+
+
+@pytest.mark.parametrize("is_aside", [False, True], ids=["typed table", "quarantine table"])
+def test_of_a_typed_table_of_format_version_3_the_message_says_to_make_it_anew(
+    tmp_path: Path, *, is_aside: bool
+):
+    bed = Bed(tmp_path)
+    bed.land(A, {1: good(1), 2: BAD})
+    bed.catch_up()
+    table = bed.quarantine() if is_aside else bed.typed()
+    rewrite_metadata(
+        bed.lake, lambda metadata: metadata.update({"format-version": 3, "next-row-id": 0}), table
+    )
+    told = (
+        rf"^the table {table.identifier} has Iceberg format version 3.*no way back to version 2: stop the parsing of this target, "
+        r"drop lake\.orders together with lake\.orders_quarantine, and all records that the lake table has are parsed again"
+    )
+    with pytest.raises(WrongShape, match=told):
+        (bed.quarantine() if is_aside else bed.typed()).ensure(create=False)
+
+
+def test_typed_tables_that_were_dropped_as_the_message_says_have_all_rows_again(tmp_path: Path):
+    bed = Bed(tmp_path)
+    bed.land(A, {1: good(1), 2: BAD})
+    bed.catch_up()
+    for table in (bed.typed(), bed.quarantine()):
+        table.catalog.drop_table(table.identifier)
+    bed.catch_up()
+    assert (len(bed.typed().open().scan().to_arrow()), len(bed.quarantine().open().scan().to_arrow())) == (
+        1,
+        1,
+    )
 
 
 # --- sort orders --------------------------------------------------------------------------------------------

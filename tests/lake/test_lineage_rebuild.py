@@ -71,6 +71,27 @@ def test_a_rebuild_keeps_ledgers_of_expired_snapshots_that_only_the_lineage_tabl
     assert pages_in(line.table) == before
 
 
+def test_a_rebuild_of_a_history_that_is_too_long_for_one_file_makes_the_same_table(line: IcebergLines):
+    line.table.record()
+    for number in range(4, 12):
+        land(line.ice, [number])
+    line.table.record()
+    append_as_others(line.ice.iceberg.open())
+    line.table.record()
+    forget(line)
+    before = pages_in(line.table)
+    assert len(before) > 8
+    for at_once in (1, 3, 100):
+        recorded = rebuild(lineage_of(line), at_once=at_once)
+        assert (recorded.snapshots, recorded.gaps) == (len(before), 0)
+        assert pages_in(line.table) == before
+    found = lineage_of(line).find()
+    assert found is not None
+    rebuild(lineage_of(line), at_once=3)
+    files = [task.file.record_count for task in found.refresh().scan().plan_files()]
+    assert max(files) <= 3 < sum(files)
+
+
 def test_of_a_lost_part_ranges_are_derived_from_the_rows(line: IcebergLines):
     line.table.record()
     land(line.ice, [4, 5, 6])

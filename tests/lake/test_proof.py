@@ -430,6 +430,24 @@ def test_after_a_reposition_all_rows_are_read(family: Family):
     assert (proof.since, proof.rows) == (None, 57)
 
 
+def test_records_that_land_again_after_a_proof_of_a_reposition_are_compared_with_the_older_ones(
+    family: Family,
+):
+    family.move(LEFT, 32, Kind.REPOSITION)
+    assert family.prove().holds
+    family.land((LEFT, 34))
+    proof = family.prove()
+    assert proof.holds, proof
+    # The older records are in files that the proof before has read.
+    assert (proof.since, proof.rows) == (None, 55)
+    family.land((LEFT, 35))
+    family.change_rows(LEFT, 35, lambda _: [])
+    assert any(
+        "2 ranges that it overlaps with: the ledger states 8 rows, and 7 are" in text
+        for text in family.wrong()
+    )
+
+
 # --- a window -----------------------------------------------------------------------------------------------
 
 
