@@ -10,6 +10,7 @@ import pytest
 from pipeline.core.change import Applied, claim
 from pipeline.core.lease import Lease
 from pipeline.duties.run import Run
+from pipeline.duties.wave import WaveReport
 from pipeline.errors import Unreachable
 from pipeline.lake_ports import OnWaiting
 from tests.duties.reading import an_attempt
@@ -21,8 +22,8 @@ SECOND = timedelta(seconds=1)
 class Claimed:
     """A world whose first shard is claimed by another run, which keeps its claim between two waves."""
 
-    def __init__(self) -> None:
-        self.world = world = World(shards=2)
+    def __init__(self, *, wave_records: int = 1_000) -> None:
+        self.world = world = World(shards=2, wave_records=wave_records)
         world.settle()
         world.produce(0, 3)
         self.key = world.shard(0).shard_id
@@ -37,13 +38,18 @@ class Claimed:
         world.runs.launch("named", "w1")
         world.runs.start("named")
         self.attempt = an_attempt(world, "named")
+        self.rows: list[int] = []
+        """How many rows each wave of the run has landed."""
         self.run = Run(
             attempt=self.attempt,
             settings=world.settings,
             clock=world.clock,
-            on_wave=lambda _: None,
+            on_wave=self._note,
             is_stopping=lambda: False,
         )
+
+    def _note(self, report: WaveReport) -> None:
+        self.rows.append(report.rows)
 
     def row(self) -> Lease:
         row = self.world.leases.get(self.key)
@@ -117,6 +123,22 @@ def test_the_time_in_which_the_stage_opens_is_no_reading_time_of_the_run() -> No
     scene.release_in_a_pause()
     assert scene.run.catch_up((scene.key,)) == {}
     scene.world.check()
+
+
+def test_a_run_reads_up_to_the_moment_before_its_stage_opens() -> None:
+    """If the moment came after the opening, the run would read on in a busy shard for as long as Spark has taken to start."""
+    scene = Claimed(wave_records=2)
+
+    def start(_: OnWaiting) -> None:
+        for _ in range(5):
+            scene.world.clock.advance(SECOND)
+            scene.world.produce(0, 1)
+        scene.world.rows.beat_run("w1", scene.keeper.claims.claim)
+        scene.release()
+
+    scene.world.stage.start = start
+    assert scene.run.catch_up((scene.key,)) == {}
+    assert scene.rows == [2, 2], "the second wave has a record that arrived later than the run began"
 
 
 def test_a_run_whose_shards_are_free_asks_nobody() -> None:
