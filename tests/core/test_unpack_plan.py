@@ -235,7 +235,7 @@ def test_a_wave_has_so_few_landings_that_its_ledger_stays_small():
 def test_it_lands_without_a_position_but_never_without_the_files_that_it_removes():
     base = Positions({STREAM: Origin(TRIM, NOON)}, {})
     apart = a_range(None, 10, kind=Kind.UNPACKED)
-    landing = decide_landing(base, Proposal((apart,), gone=("one",)))
+    landing = decide_landing(base, Proposal((apart,), whole=True, gone=("one",)))
     assert (landing.refused, landing.positions) == ((), base)
     with pytest.raises(ValueError, match="removal of the files"):
         decide_landing(base, Proposal((apart,)))
@@ -244,12 +244,12 @@ def test_it_lands_without_a_position_but_never_without_the_files_that_it_removes
 def test_one_commit_takes_several_landings_of_a_shard_apart_each_once_and_lands_nothing_else_of_it():
     base = Positions({STREAM: Origin(TRIM, NOON)}, {A: Position(20)})
     first, second = (a_range(after, upto, kind=Kind.UNPACKED) for after, upto in ((None, 10), (10, 20)))
-    landing = decide_landing(base, Proposal((first, second), gone=("one",)))
+    landing = decide_landing(base, Proposal((first, second), whole=True, gone=("one",)))
     assert (landing.page.ranges, landing.refused, landing.positions) == ((first, second), (), base)
     with pytest.raises(ValueError, match="apart twice"):
-        decide_landing(base, Proposal((first, first), gone=("one",)))
+        decide_landing(base, Proposal((first, first), whole=True, gone=("one",)))
     with pytest.raises(ValueError, match="at most one range"):
-        decide_landing(base, Proposal((first, a_range(20, 30)), gone=("one",)))
+        decide_landing(base, Proposal((first, a_range(20, 30)), whole=True, gone=("one",)))
 
 
 def test_a_proof_counts_the_new_rows_in_the_range_by_which_their_aggregate_landed():
@@ -274,7 +274,7 @@ def test_a_window_goes_by_what_landed_and_counts_the_rows_that_are_there_now():
 def test_taking_apart_what_an_ended_shard_has_withdraws_no_statement():
     known = Positions({STREAM: Origin(TRIM, NOON)}, {A: Position(10, arrival=NOON)})
     apart = replace(a_range(None, 10, kind=Kind.UNPACKED), upto=Position(10, ended=True))
-    landing = decide_landing(known, Proposal((apart,), gone=("one",)), {STREAM: NOON})
+    landing = decide_landing(known, Proposal((apart,), whole=True, gone=("one",)), {STREAM: NOON})
     assert landing.through == {STREAM: NOON}
 
 

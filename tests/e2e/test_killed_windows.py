@@ -1,6 +1,7 @@
 """The run of a window dies by SIGKILL, and another run finishes the window. Each record is there once, and no position has moved."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from pipeline.demo.aggregate import aggregated
 from pipeline.local.endpoint import LocalAws
 from tests.e2e.conftest import apps
 from tests.e2e.windows import Row, Windows
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
@@ -20,6 +22,10 @@ FROM_STREAM = ("begun 1", *(f"{each} {wave}" for wave in (1, 2) for each in WAVE
 UNPACK = (*(f"{each} 1" for each in WAVE), *DONE)
 QUICK = {"decided 1"}
 OLDER = [b"older-%d" % number for number in range(10)]
+
+
+def second_of(answer: Any) -> str:
+    return str(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
 
 
 def places(all_of_them: tuple[str, ...]) -> list[object]:
@@ -44,7 +50,11 @@ def from_latest(
     with apps(aws, tmp_path_factory.mktemp("latest")) as make:
         app = make(stream={"initial_position": "LATEST"})
         entries = [{"Data": each, "PartitionKey": each.decode()} for each in OLDER]
-        app.kinesis.put_records(StreamName=app.name, Records=entries)
+        second = second_of(app.kinesis.put_records(StreamName=app.name, Records=entries))
+        # LATEST is the second of Kinesis's clock in which the application begins: records of this second would land.
+        eventually(
+            lambda: second_of(app.kinesis.list_streams()) != second, "the second of the older records is over"
+        )
         app.settle()
         app.produce(10)
         windows = Windows(app)
