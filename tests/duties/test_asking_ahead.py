@@ -130,7 +130,7 @@ def test_a_run_reads_up_to_the_moment_before_its_stage_opens() -> None:
     scene = Claimed(wave_records=2)
 
     def start(_: OnWaiting) -> None:
-        for _ in range(5):
+        for _second in range(5):
             scene.world.clock.advance(SECOND)
             scene.world.produce(0, 1)
         scene.world.rows.beat_run("w1", scene.keeper.claims.claim)
