@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,8 @@ def run_batch(
 
 
 def _each(pieces: list[tuple[int, ...]], jobs: int, *, digest: bool) -> Iterator[list[Line]]:
-    with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
+    # Spawned, not forked: a fork would also have this process's garbage, and collecting a gRPC channel there aborts the process.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin) as pool:
         for done in as_completed([pool.submit(partial(_run, digest=digest), piece) for piece in pieces]):
             yield done.result()
 
