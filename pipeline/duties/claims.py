@@ -150,9 +150,12 @@ class Claims:
         """Write into the row that this run waits for the shard, which another run is reading. That run gives the shard up after
         its wave. Returns whether the row names this run now (D18)."""
         row = self.leases.get(key)
-        if row is None or self._other_living_run(row.wanted_by) is not None:
+        return row is not None and self._want(row)
+
+    def _want(self, row: Lease) -> bool:
+        if self._other_living_run(row.wanted_by) is not None:
             return False
-        self._waited_for.add(key)  # noted before the write, because the answer of the write may be lost
+        self._waited_for.add(row.key)  # noted before the write, because the answer of the write may be lost
         if row.wanted_by == self.claim:
             return True
         if row.holder is not None:
@@ -165,7 +168,7 @@ class Claims:
         for row in self.leases.get_many(tuple(keys)).leases:
             is_readable = row.holder == self.me and row.checkpoint_owner is None
             if is_readable and row.run_claim not in {None, self.claim}:
-                self.want(row.key)
+                self._want(row)
         self.ask_holders()
         return bool(self._waited_for)
 
