@@ -26,7 +26,7 @@ from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.prove import IcebergProof, RunTasks
-from pipeline.ports import StreamFacts
+from pipeline.ports import Clock, StreamFacts
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key
 from tests.lake.tables import IcebergLake
@@ -67,6 +67,19 @@ class ListedStream:
 
     def list_shards(self, _stream: StreamId) -> tuple[Shard, ...]:
         return tuple(self.shards.values())
+
+
+def proving_without_kinesis(
+    lake: IcebergTable, clock: Clock, settings: UpkeepSettings | None = None
+) -> Proving:
+    """A proof by the tables alone, in this process: Kinesis doesn't answer."""
+    return Proving(
+        table=IcebergProof(lake, InThisProcess()),
+        lineage=IcebergLineage(lake),
+        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
+        settings=settings or UpkeepSettings(),
+        clock=clock,
+    )
 
 
 class InThisProcess:

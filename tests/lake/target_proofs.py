@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from pipeline.core.accounting import read_accounting
 from pipeline.core.proof import ALL, Proof, TableProof, Window
 from pipeline.core.window import ReplayWindow
-from pipeline.duties.proving import Proving
 from pipeline.lake.compare import Judge, Read, ShufflingComparer
 from pipeline.lake.compare_task import SCHEMA, SideSpec
 from pipeline.lake.iceberg import IcebergTable
@@ -26,7 +25,7 @@ from pipeline.lake.prove import IcebergProof
 from pipeline.lake_ports import ProvedTable, TargetPorts
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.parsings import Bed
-from tests.lake.proofs import InThisProcess, ListedStream
+from tests.lake.proofs import InThisProcess, proving_without_kinesis
 from tests.lake.windows import WindowBed
 
 
@@ -81,14 +80,8 @@ def prove(
     settings: UpkeepSettings | None = None,
 ) -> tuple[Proof, TableProof]:
     """The proof of the lake table with one table that was made of it."""
-    lake = bed.lake.handle()
-    proof = Proving(
-        table=IcebergProof(lake, InThisProcess()),
-        lineage=IcebergLineage(lake),
-        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
-        settings=settings or UpkeepSettings(),
-        clock=bed.clock,
-        made=lambda: [ports()],
+    proof = replace(
+        proving_without_kinesis(bed.lake.handle(), bed.clock, settings), made=lambda: [ports()]
     ).run(window, anew=anew)
     (table,) = proof.tables
     return proof, table

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from pipeline.core.proof import Proof
-from pipeline.duties.proving import Proving
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.prove import IcebergProof
-from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON
 from tests.lake.parsings import BAD, A, B, Bed, good
-from tests.lake.proofs import InThisProcess, ListedStream
+from tests.lake.proofs import proving_without_kinesis
 from tests.lake.target_proofs import (
     beside,
     changed,
@@ -53,13 +49,8 @@ def proofs_of(bed: Bed) -> tuple[list[str], list[str]]:
 
 
 def _proof(bed: Bed, most: int, *, anew: bool = True) -> Proof:
-    lake = bed.lake.handle()
-    return Proving(
-        table=IcebergProof(lake, InThisProcess()),
-        lineage=IcebergLineage(lake),
-        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
-        settings=UpkeepSettings(),
-        clock=bed.clock,
+    return replace(
+        proving_without_kinesis(bed.lake.handle(), bed.clock),
         made=lambda: [typed_ports(bed)],
         most_ranges=most,
     ).run(anew=anew)

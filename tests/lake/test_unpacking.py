@@ -20,20 +20,18 @@ from pipeline.core.window import Word
 from pipeline.core.window_making import Numbers
 from pipeline.demo.aggregate import aggregated
 from pipeline.duties.compacting import Compacting
-from pipeline.duties.proving import Proving
 from pipeline.errors import Transient, Unknown, WrongShape
 from pipeline.kcl.deaggregate import MAGIC, NOT_AN_AGGREGATE, OUTSIDE
 from pipeline.lake import read
 from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.prove import IcebergProof
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.parsings import A, Killed, good
-from tests.lake.proofs import InThisProcess, ListedStream
+from tests.lake.proofs import ListedStream, proving_without_kinesis
 from tests.lake.target_proofs import wrong
 from tests.lake.unpackings import ALL_OF_A, APART_TO_THREE, KEPT, TO_THREE, UnpackBed, at_arrow, kept, packed
 from tests.lake.windows import WindowBed
@@ -52,14 +50,7 @@ def files_of(bed: UnpackBed) -> dict[str, bytes]:
 
 
 def prove(bed: UnpackBed, *, anew: bool = False) -> Proof:
-    lake = bed.lake.handle()
-    return Proving(
-        table=IcebergProof(lake, InThisProcess()),
-        lineage=IcebergLineage(lake),
-        source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
-        settings=UpkeepSettings(),
-        clock=bed.clock,
-    ).run(anew=anew)
+    return proving_without_kinesis(bed.lake.handle(), bed.clock).run(anew=anew)
 
 
 def replays(bed: UnpackBed) -> list[Range]:
