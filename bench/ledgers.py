@@ -35,8 +35,9 @@ from pipeline.errors import Unreachable
 from pipeline.lake.catalog import embedded_catalog
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
-from pipeline.lake_ports import ProofLook, ProofTable, Proved, TableState
+from pipeline.lake_ports import TableState
 from pipeline.ports import ShardSource
+from pipeline.proof_ports import ProofLook, ProofTable, Proved
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_key
 

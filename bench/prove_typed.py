@@ -53,7 +53,7 @@ from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from pipeline.lake.prove import IcebergProof, on_spark
 from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.lake_ports import ProvedTable, TargetPorts
+from pipeline.proof_ports import ProvedTable, TargetPorts
 from pipeline.settings.model import SparkSettings
 from tests.lake.files import NOON, ORIGIN
 

@@ -21,27 +21,13 @@ from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
 from pipeline.core.shadow import ConsumerRows
 from pipeline.core.window import ReplayWindow
-from pipeline.lake_ports import (
-    KeptTable,
-    LiveTable,
-    OtherSide,
-    Pages,
-    ParsePorts,
-    ProofTable,
-    ProvedTable,
-    ReplayPorts,
-    Rewriter,
-    Stage,
-    TableFiles,
-    TargetPorts,
-    Thinned,
-    UnpackPorts,
-    WindowStore,
-)
+from pipeline.lake_ports import LiveTable, Pages, Rewriter, Stage, TableFiles
 from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from pipeline.proof_ports import OtherSide, ProofTable, ProvedTable, TargetPorts
 from pipeline.settings.choices import ParseFormat
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import KeptTable, ParsePorts, ReplayPorts, Thinned, UnpackPorts, WindowStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -16,25 +16,19 @@ if TYPE_CHECKING:
     # Each new worker of Spark imports this module: what it needs only for types, it doesn't import.
     import pyarrow as pa
 
-    from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
+    from pipeline.core.batch import Batch, BatchLimits, Manifest
     from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
-    from pipeline.core.duplicates import Comparison
     from pipeline.core.expiry_plan import History
-    from pipeline.core.json_columns import Struct
     from pipeline.core.landing import Landing, Proposal
-    from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+    from pipeline.core.lineage import LedgerEntry, Lost
     from pipeline.core.lineage_filter import RangeFilter
-    from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
     from pipeline.core.position import Positions
-    from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
     from pipeline.core.recording import Recorded
     from pipeline.core.repair_plan import TableEvidence
     from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
-    from pipeline.core.row_patterns import Comparing, Pattern
-    from pipeline.core.shard import Child, HashRange
-    from pipeline.core.stream import ShardKey, StreamId
+    from pipeline.core.shard import Child
+    from pipeline.core.stream import StreamId
     from pipeline.core.valid_through import Through
-    from pipeline.core.window import KeptWindow, ReplayWindow, Word
 
 
 # --- the lake table -------------------------------------------------------------------------------------------
@@ -174,95 +168,6 @@ class Rewriter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProofLook:
-    """The newest snapshot of the lake table, as a proof looks at it: its files and its positions."""
-
-    live: LiveFiles
-    state: TableState
-    sequence: int
-    """The snapshot's sequence number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proved:
-    """What the last proof that found nothing wrong had read."""
-
-    snapshot: int
-    """The newest snapshot with a ledger at that time."""
-    sequence: int
-    files: Mapping[str, tuple[str | None, Digest]]
-    """Path -> the day of the file, and the digest of its rows."""
-    kept_from: date | None = None
-    """The first day that the retention has kept, in this proof or an earlier one."""
-    apart: int | None = None
-    """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
-    read its rows since, and they have all followed."""
-
-
-class ProofTable(Protocol):
-    """The lake table as `headrace prove` reads it. Nothing here changes the table."""
-
-    def look(self) -> ProofLook: ...
-
-    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        """Count the rows of each file in these spans, on Spark. A file that is gone or isn't Parquet has an error."""
-        ...
-
-    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
-        """Whether each of these files is still there with its size, without reading it."""
-        ...
-
-    def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
-        """Read the rows with these sort keys once more, and name those that are there twice."""
-        ...
-
-    def remembered(self) -> Proved | None:
-        """None before the first proof, and where the memory can't be read."""
-        ...
-
-    def remember(self, proved: Proved) -> None: ...
-
-
-class Comparer(Protocol):
-    """Tables as a proof compares them, row by row. Nothing here changes a table."""
-
-    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files. A file that is gone
-        or isn't Parquet has no rows."""
-        ...
-
-
-class OtherSide(Protocol):
-    """The output of another consumer of the same stream, and its rows beside those of the lake table."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        ...
-
-    @property
-    def has_payloads(self) -> bool:
-        """Whether payloads are compared."""
-        ...
-
-    def paths(self) -> tuple[str, ...]:
-        """Its data files. Raises BadSetting where there is none that can be read."""
-        ...
-
-    def check_columns(self, paths: Sequence[str]) -> None:
-        """Raise BadSetting where the first of these files lacks a column that was named."""
-        ...
-
-    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        """The rows of each file, and those of them that are in none of the spans."""
-        ...
-
-    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
-        """How the rows of these spans stand beside each other in the lake table's files and in those of the other side."""
-        ...
-
-
 class TableFiles(Protocol):
     """The files of a table, for upkeep. Nothing else deletes files."""
 
@@ -286,234 +191,6 @@ class TableFiles(Protocol):
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
         """Delete these files. Returns those that are gone, and an error where not all are."""
         ...
-
-
-# --- typed tables -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLook:
-    """The lake table at one snapshot, as a typed table reads it."""
-
-    positions: Positions
-    files: tuple[SourceFile, ...]
-    at: datetime
-    """When the look began."""
-    obstacle: str = ""
-    """Why no file can be read: a sentence for people."""
-
-
-class SourceTable(Protocol):
-    def exists(self) -> bool: ...
-
-    def look(self) -> SourceLook:
-        """Load the lake table anew."""
-        ...
-
-
-class ParsedTable(LandingTable, Protocol):
-    """A typed table or its quarantine table: a landing table with other columns."""
-
-    def pages(self) -> Iterator[LedgerPage]:
-        """The ledgers of main's snapshots, newest first. Raises ChainBroken where the history was cut."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """How rows leave the quarantine table in one commit."""
-
-    gone: tuple[str, ...] = ()
-    """Paths of the files that leave the table."""
-    added: tuple[StagedFile, ...] = ()
-    """Files with the rows of these files that stay in the table; no commit names them yet."""
-
-
-class QuarantineTable(ParsedTable, Protocol):
-    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
-        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
-        ...
-
-    def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
-        """A staged file that a typed table's ledger names. Raises WrongShape where it is gone."""
-        ...
-
-
-class Surveyor(Protocol):
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        """Which wanted rows are in these files. Only columns without payloads are read."""
-        ...
-
-
-class Parser(Surveyor, Protocol):
-    def parse(
-        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
-    ) -> tuple[Parsed, int]:
-        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
-        typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows in these files, and of each other, are
-        left out and counted."""
-        ...
-
-
-class Inferrer(Surveyor, Protocol):
-    def infer(self, plan: WavePlan) -> Struct:
-        """The columns that the table would have if the payloads of this wave added theirs. Nothing is written."""
-        ...
-
-
-class Leaver(Surveyor, Protocol):
-    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other rows come back."""
-
-    def copy_unselected(
-        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
-    ) -> Parsed:
-        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The report has them
-        among those that are set aside."""
-        ...
-
-
-class Redriver(Parser, Leaver, Protocol):
-    """A parser whose rows come from the quarantine table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thinned:
-    """A table of which a replacement removes rows."""
-
-    table: SourceTable
-    leaver: Leaver
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTable:
-    """What the upkeep of a typed table or of its quarantine table needs."""
-
-    name: str
-    table: LakeTable
-    files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
-    """The table's files, and those of its lineage table. Called with what carries out the commits of the typed table."""
-    live: LiveTable
-    rewriter: Callable[[], Rewriter]
-    lineage: Callable[[], LineageTable]
-
-
-@dataclass(frozen=True, slots=True)
-class ProvedTable:
-    """A typed table, its quarantine table or the table of a window, as a proof reads it."""
-
-    name: str
-    exists: Callable[[], bool]
-    rows: ProofTable
-    lineage: LineageTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetPorts:
-    """What the proof of a table needs that was made of the lake table."""
-
-    table: ProvedTable
-    aside: ProvedTable | None
-    """The quarantine table; None for the table of a window."""
-    source: SourceTable
-    """The lake table: which files may have the rows."""
-    lake: ProofTable
-    """The lake table: how many rows its files have."""
-    comparer: Comparer
-    """Of the lake table, the table, and its quarantine table."""
-    window: ReplayWindow | None = None
-    stream: str | None = None
-    """A typed table takes only records of the stream with this name; None: of all streams."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePorts:
-    """What the parsing of one target needs."""
-
-    source: SourceTable
-    table: ParsedTable
-    quarantine: QuarantineTable
-    parser: Parser
-    dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
-    set_aside: SourceTable
-    """The quarantine table, as a redrive reads it."""
-    redriver: Redriver
-    typed: Thinned
-    """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
-    lineage: LineageTable
-    """The ledgers of the typed table."""
-    inferrer: Inferrer | None = None
-    """None where payloads don't tell their columns."""
-    code: Callable[[], str] = str
-    """What parses the rows, with digests of the code and of the schema, for the ledger."""
-    kept: tuple[KeptTable, ...] = ()
-    """The typed table and its quarantine table, for upkeep."""
-
-
-# --- windows ----------------------------------------------------------------------------------------------------
-
-
-class WindowStore(Protocol):
-    """The windows of a lake table. A window that was kept never changes, and stays."""
-
-    def all(self) -> tuple[KeptWindow, ...]:
-        """The oldest first."""
-        ...
-
-    def keep(self, window: ReplayWindow) -> None: ...
-
-    def say(self, window: str, word: Word, *, by: str) -> None:
-        """Note a person's word about a window. The last word counts."""
-        ...
-
-
-class Copier(Surveyor, Protocol):
-    def copy(self, plan: WavePlan) -> Parsed:
-        """Copy the rows of the wave into files of the window's table that no commit names yet."""
-        ...
-
-
-class Unpacker(Surveyor, Protocol):
-    def unpack(
-        self,
-        files: Sequence[SourceFile],
-        selected: Sequence[Bound],
-        streams: Sequence[StreamId],
-        shards: Mapping[ShardKey, HashRange],
-    ) -> Parsed:
-        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
-        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
-        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnpackPorts:
-    """What taking aggregates of the lake table apart needs."""
-
-    source: SourceTable
-    table: LandingTable
-    """The lake table, too: it is read and written."""
-    unpacker: Unpacker
-    lineage: LineageTable
-    typed: Mapping[str, ParsedTable] = field(default_factory=dict)
-    """The typed tables that are made of the lake table, by the names of their targets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPorts:
-    """What the copying of one window needs."""
-
-    source: SourceTable
-    table: LandingTable
-    """The window's own table."""
-    copier: Copier
-    lineage: LineageTable
-    """The ledgers of the window's own table."""
-    stage: Callable[[], Stage]
-    """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
-    landed: LineageTable
-    """The ledgers of the lake table."""
 
 
 # --- the lineage table ------------------------------------------------------------------------------------------

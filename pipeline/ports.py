@@ -25,23 +25,10 @@ from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.worker import Metrics, Worker
 from pipeline.kcl.migration import ClientVersion
-from pipeline.lake_ports import (
-    LakeTable,
-    LineageTable,
-    LiveTable,
-    OtherSide,
-    Pages,
-    ParsePorts,
-    ProofTable,
-    ReplayPorts,
-    Rewriter,
-    Stage,
-    TableFiles,
-    TargetPorts,
-    UnpackPorts,
-    WindowStore,
-)
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
+from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
 
 
 class Clock(Protocol):

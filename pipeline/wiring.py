@@ -65,10 +65,11 @@ from pipeline.duties.windowing import Windowing
 from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
 from pipeline.errors import TablesMissing, Unknown
-from pipeline.lake_ports import KeptTable, OnWaiting, ParsePorts
+from pipeline.lake_ports import OnWaiting
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import KeptTable, ParsePorts
 
 _Memory = TypeVar("_Memory")
 

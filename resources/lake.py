@@ -2,9 +2,10 @@
 
 import dagster as dg
 
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles, WindowStore
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
 from pipeline.ports import Ports
 from pipeline.settings.model import Settings
+from pipeline.target_ports import WindowStore
 
 
 class LakeResource(dg.ConfigurableResource[LakeTable]):

@@ -5,24 +5,11 @@ from dataclasses import dataclass, field
 
 from pipeline.clock import SystemClock, SystemIds, SystemTimer
 from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_ports import (
-    LakeTable,
-    LineageTable,
-    LiveTable,
-    OtherSide,
-    Pages,
-    ParsePorts,
-    ProofTable,
-    ReplayPorts,
-    Rewriter,
-    Stage,
-    TableFiles,
-    TargetPorts,
-    UnpackPorts,
-    WindowStore,
-)
+from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
 from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
+from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
 from resources.lake import LakeResource
 from resources.lease_tables import LeaseTablesResource
 from resources.spark import SparkResource

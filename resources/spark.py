@@ -6,19 +6,12 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_ports import (
-    OtherSide,
-    ParsePorts,
-    ProofTable,
-    ReplayPorts,
-    Rewriter,
-    Stage,
-    TargetPorts,
-    UnpackPorts,
-)
+from pipeline.lake_ports import Rewriter, Stage
 from pipeline.ports import Ports
+from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
 from pipeline.settings.model import Settings
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts
 
 
 class SparkResource(LazyPySparkResource):

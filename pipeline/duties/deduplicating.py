@@ -8,7 +8,7 @@ from datetime import timedelta
 from pipeline.core.duplicates import Comparison, plan_comparison
 from pipeline.core.parse_values import WavePlan
 from pipeline.errors import WrongShape
-from pipeline.lake_ports import SourceTable
+from pipeline.target_ports import SourceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

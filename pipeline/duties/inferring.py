@@ -10,8 +10,8 @@ from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Positions
 from pipeline.duties.next_wave import plan_next
 from pipeline.errors import BadSetting
-from pipeline.lake_ports import Inferrer, SourceTable
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import Inferrer, SourceTable
 
 
 @dataclass(frozen=True, slots=True)

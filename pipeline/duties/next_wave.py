@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.core.parse_values import Bound, SurveyOrder, WaveLimits, WavePlan, Wishes
 from pipeline.core.parsing_plan import Portion, plan_portion, plan_wave
 from pipeline.errors import WrongShape
-from pipeline.lake_ports import SourceLook, Surveyor
+from pipeline.target_ports import SourceLook, Surveyor
 
 _GROWS = 4
 """How many times as many rows are looked at where a look found none that are wanted."""

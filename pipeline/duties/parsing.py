@@ -28,9 +28,9 @@ from pipeline.duties.expiring import Expiring
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
 from pipeline.errors import Overtaken, WrongShape
-from pipeline.lake_ports import ParsedTable, Parser, SourceTable
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsedTable, Parser, SourceTable
 
 _TRIES = 5
 """Waves in a row that other runs overtake, before a run gives up."""

@@ -12,7 +12,8 @@ from pipeline.core.lineage_pages import SnapshotPlace
 from pipeline.core.proof_chains import Story, story_of
 from pipeline.core.proof_rows import CountPlan, FileCount, must_read_all
 from pipeline.core.rewriting import LiveFile, LiveFiles
-from pipeline.lake_ports import LineageTable, Proved
+from pipeline.lake_ports import LineageTable
+from pipeline.proof_ports import Proved
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_n
 from pipeline.duties.proving_rounds import MOST_RANGES, Rounds, all_rows
 from pipeline.duties.proving_target import ProvingTarget
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LineageTable, ProofLook, ProofTable, Proved, TargetPorts
+from pipeline.lake_ports import LineageTable
 from pipeline.ports import Clock, ShardSource
+from pipeline.proof_ports import ProofLook, ProofTable, Proved, TargetPorts
 from pipeline.settings.upkeep_block import UpkeepSettings
 
 

@@ -23,7 +23,8 @@ from pipeline.core.proof_rounds import (
 )
 from pipeline.core.proof_rows import EVER, CountPlan, Days, Doubled, FileCount, plan_rows
 from pipeline.core.rewriting import LiveFiles
-from pipeline.lake_ports import LineageTable, ProofTable
+from pipeline.lake_ports import LineageTable
+from pipeline.proof_ports import ProofTable
 
 MOST_RANGES = 200_000
 """Ranges that are in memory one by one, unless a single day has more."""

@@ -32,7 +32,7 @@ from pipeline.duties.proving_target_rounds import TargetRounds
 from pipeline.duties.target_rows import TargetRows
 from pipeline.duties.target_sides import Side, Sides, late_steps, looked, may_skip
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import TargetPorts
+from pipeline.proof_ports import TargetPorts
 
 _Seen = tuple[TargetEvidence, Sides]
 """What a proof judges, and the tables as they were read for it."""

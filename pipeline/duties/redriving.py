@@ -34,8 +34,8 @@ from pipeline.core.words import counted
 from pipeline.duties.deduplicating import Deduplicating
 from pipeline.duties.settling import Settling
 from pipeline.errors import Overtaken, WrongShape
-from pipeline.lake_ports import ParsedTable, Redriver, SourceLook, SourceTable
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsedTable, Redriver, SourceLook, SourceTable
 
 _TRIES = 10
 """How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single file."""

@@ -50,9 +50,10 @@ from pipeline.duties.next_wave import plan_next
 from pipeline.duties.settling import Settling
 from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import BadSetting, Transient, Unknown, WrongShape
-from pipeline.lake_ports import Leaver, LineageTable, ParsePorts, SourceLook, WindowStore
+from pipeline.lake_ports import LineageTable
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import Leaver, ParsePorts, SourceLook, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from pipeline.duties.next_wave import plan_next
 from pipeline.duties.window_reading import WindowReading, ranges_of
 from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.lake_ports import ReplayPorts, SourceLook, WindowStore
 from pipeline.ports import Clock
+from pipeline.target_ports import ReplayPorts, SourceLook, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pipeline.core.lineage import Range
 from pipeline.core.settling_plan import Unsettled, is_settled, plan_settling
 from pipeline.core.stream import ShardKey
 from pipeline.errors import Transient, WrongShape
-from pipeline.lake_ports import Exchange, ParsedTable, QuarantineTable
+from pipeline.target_ports import Exchange, ParsedTable, QuarantineTable
 
 _TRIES = 5
 

@@ -15,7 +15,8 @@ from pipeline.core.row_patterns import comparing
 from pipeline.core.shadow import Shadow, ShadowEvidence, plan_shadow, shadow_of, stream_of
 from pipeline.core.stream import StreamId
 from pipeline.duties.proof_memory import files_of_days
-from pipeline.lake_ports import LineageTable, OtherSide, ProofTable
+from pipeline.lake_ports import LineageTable
+from pipeline.proof_ports import OtherSide, ProofTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pipeline.core.proof_rounds import files_of
 from pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
 from pipeline.core.rewriting import LiveFile
 from pipeline.core.row_patterns import Comparing, Pattern, comparing, patterns_by_sums
-from pipeline.lake_ports import TargetPorts
+from pipeline.proof_ports import TargetPorts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pipeline.core.proof_rows import FileCount
 from pipeline.core.proof_target_evidence import TableLook, unsettled_steps
 from pipeline.core.stream import ShardKey
 from pipeline.duties.proof_memory import Ledgers, joins, read_ledgers
-from pipeline.lake_ports import Proved, ProvedTable
+from pipeline.proof_ports import Proved, ProvedTable
 
 _NEWEST = 100
 """Snapshots whose ranges come one by one: the quarantine table hasn't followed yet some of the newest ones."""

@@ -39,8 +39,8 @@ from pipeline.core.words import counted
 from pipeline.duties.next_wave import plan_next
 from pipeline.duties.windowing import note_done, to_work_on
 from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.lake_ports import UnpackPorts, WindowStore
 from pipeline.ports import Clock, ShardSource
+from pipeline.target_ports import UnpackPorts, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from pipeline.core.window import KeptWindow, ReplayWindow, Word
 from pipeline.core.window_making import Asked, Numbers, make_window
 from pipeline.duties.window_reading import reaches_of
 from pipeline.errors import Unknown, WrongShape
-from pipeline.lake_ports import LineageTable, WindowStore
+from pipeline.lake_ports import LineageTable
 from pipeline.ports import Clock, Ids, ShardSource
 from pipeline.settings.model import Settings
+from pipeline.target_ports import WindowStore
 
 _ID_LENGTH = 8
 

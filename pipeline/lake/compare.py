@@ -18,7 +18,8 @@ from pipeline.lake.ship import ship
 from pipeline.lake.spark_job import cause_of, is_of_spark
 from pipeline.lake.stage_codec import decode_counts, decode_patterns
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import Comparer, OnWaiting, OtherSide, StagingSpec
+from pipeline.lake_ports import OnWaiting, StagingSpec
+from pipeline.proof_ports import Comparer, OtherSide
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,8 +34,9 @@ from pipeline.lake.ship import ship
 from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import Inferrer, OnWaiting, Parser, StagingSpec
+from pipeline.lake_ports import OnWaiting, StagingSpec
 from pipeline.settings.choices import ColumnsFrom, ParseFormat
+from pipeline.target_ports import Inferrer, Parser
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.live_files import ManifestReader, moment_in
 from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake_ports import SourceLook, SourceTable
+from pipeline.target_ports import SourceLook, SourceTable
 
 
 class IcebergSource(SourceTable):

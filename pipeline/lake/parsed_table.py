@@ -32,7 +32,7 @@ from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.spark_types import Promotion, has_more_fields, iceberg_type, promotions, spark_type
 from pipeline.lake.stage_place import StagePlace, file_system
 from pipeline.lake.summary import ledger_in
-from pipeline.lake_ports import Exchange
+from pipeline.target_ports import Exchange
 
 _PROVENANCE: Columns = (
     ("stream", StringType(), "Name of the Kinesis stream"),

@@ -17,7 +17,8 @@ from pipeline.lake.prove_task import ProofSpec
 from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_counts, decode_doubled, encode_counts, encode_doubled
 from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, ProofLook, ProofTable, Proved
+from pipeline.lake_ports import OnWaiting
+from pipeline.proof_ports import ProofLook, ProofTable, Proved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,8 @@ from pipeline.lake.parse_write import by_shard
 from pipeline.lake.sort_key import SORT_KEY, sort_keys
 from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake_ports import Exchange, StagingSpec
+from pipeline.lake_ports import StagingSpec
+from pipeline.target_ports import Exchange
 
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """The types of rows as they are read, in place of those of pyiceberg's schema: sort keys are made of these."""

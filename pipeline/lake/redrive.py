@@ -15,7 +15,8 @@ from pipeline.core.stream import StreamId
 from pipeline.lake.parse import SparkParser, packed
 from pipeline.lake.spark_job import run_tasks
 from pipeline.lake.stage_codec import decode_parsed
-from pipeline.lake_ports import Redriver, StagingSpec
+from pipeline.lake_ports import StagingSpec
+from pipeline.target_ports import Redriver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ from pipeline.lake.spark_job import run_tasks
 from pipeline.lake.stage_codec import decode_parsed
 from pipeline.lake.unpack_task import UnpackSpec
 from pipeline.lake.window_copy import asked_of
-from pipeline.lake_ports import OnWaiting, Unpacker
+from pipeline.lake_ports import OnWaiting
+from pipeline.target_ports import Unpacker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

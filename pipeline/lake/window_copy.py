@@ -19,7 +19,8 @@ from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from pipeline.lake.stage_codec import decode_parsed
 from pipeline.lake.waiting import warn
 from pipeline.lake.window_copy_task import CopySpec
-from pipeline.lake_ports import Copier, OnWaiting
+from pipeline.lake_ports import OnWaiting
+from pipeline.target_ports import Copier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

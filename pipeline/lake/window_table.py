@@ -25,7 +25,7 @@ from pipeline.lake.append import own_id, prepare
 from pipeline.lake.catalog import asking
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.remedy import Remedy, of_window
-from pipeline.lake_ports import WindowStore
+from pipeline.target_ports import WindowStore
 
 _TRIES = 20
 _UNSURE_TRIES = 3

@@ -28,7 +28,10 @@ from pipeline.core.parse_values import (
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.errors import WrongShape
-from pipeline.lake_ports import (
+from pipeline.memory.aggregates import WholeRow
+from pipeline.memory.table import MemoryTable
+from pipeline.ports import Clock
+from pipeline.target_ports import (
     Exchange,
     ParsedTable,
     QuarantineTable,
@@ -37,9 +40,6 @@ from pipeline.lake_ports import (
     SourceTable,
     Surveyor,
 )
-from pipeline.memory.aggregates import WholeRow
-from pipeline.memory.table import MemoryTable
-from pipeline.ports import Clock
 
 
 class TypedRow(NamedTuple):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pipeline.core.parse_values import ApartCount, Bound, Parsed, ShardCount, SourceFile
 from pipeline.core.shard import HashRange
 from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake_ports import Unpacker
 from pipeline.memory.aggregates import LandedRow, WholeRow
 from pipeline.memory.parse import MemorySurveyor, TypedRow
 from pipeline.memory.table import MemoryTable
+from pipeline.target_ports import Unpacker
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from pipeline.core.parse_values import Bound, Parsed, ReadUnit, WavePlan
 from pipeline.core.stream import ShardKey
 from pipeline.core.window import KeptWindow, ReplayWindow, Word
 from pipeline.errors import Transient, Unknown
-from pipeline.lake_ports import Copier, WindowStore
 from pipeline.memory.parse import MemoryRows, MemorySurveyor, MemoryTyped, counts_of
+from pipeline.target_ports import Copier, WindowStore
 
 
 class MemoryWindows(WindowStore):

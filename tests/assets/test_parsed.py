@@ -10,9 +10,9 @@ import pytest
 
 from assets.names import parsed_key
 from pipeline.clock import SystemIds, SystemTimer
-from pipeline.lake_ports import ParsePorts
 from pipeline.settings.model import Settings, StreamSettings
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.files import StandingClock
 from tests.lake.parsings import BAD, SETTINGS, A, Bed, good

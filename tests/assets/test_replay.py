@@ -11,8 +11,9 @@ from assets.names import replay_key
 from pipeline.clock import SystemIds, SystemTimer
 from pipeline.core.proof import ALL
 from pipeline.core.window import ReplayWindow, Word
-from pipeline.lake_ports import LineageTable, ParsePorts, ReplayPorts, WindowStore
+from pipeline.lake_ports import LineageTable
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, ReplayPorts, WindowStore
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.files import StandingClock
 from tests.lake.parsings import SETTINGS as PARSE

@@ -35,12 +35,13 @@ from pipeline.duties.settling import Settling
 from pipeline.errors import WrongShape
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake_ports import Copier, LandingTable, LiveTable, Redriver, Rewriter, SourceTable
+from pipeline.lake_ports import LandingTable, LiveTable, Rewriter
 from pipeline.memory.live import MemoryLive, MemoryRewriter
 from pipeline.memory.parse import MemoryParser, MemoryQuarantine, MemoryRows, MemorySourceTable, MemoryTyped
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.windows import MemoryCopier
 from pipeline.settings.upkeep_block import UpkeepSettings
+from pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good

@@ -16,11 +16,12 @@ from pipeline.demo.aggregate import aggregated
 from pipeline.kcl.deaggregate import MAGIC
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake_ports import LandingTable, SourceTable, Unpacker
+from pipeline.lake_ports import LandingTable
 from pipeline.memory.aggregates import LandedRow, WholeRow
 from pipeline.memory.parse import MemoryRows, MemorySourceTable
 from pipeline.memory.table import MemoryTable
 from pipeline.memory.unpack import MemoryUnpacker
+from pipeline.target_ports import SourceTable, Unpacker
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
 from tests.lake.parsings import A, B, good
 from tests.lake.unpackings import InProcess, UnpackBed, packed

@@ -8,8 +8,8 @@ import pytest
 from pipeline.core.window import KeptWindow, Word
 from pipeline.errors import Transient, Unknown
 from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import WindowStore
 from pipeline.memory.windows import MemoryWindows
+from pipeline.target_ports import WindowStore
 from tests.lake.tables import IcebergLake
 from tests.lake.windows import a_window
 

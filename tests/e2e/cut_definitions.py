@@ -22,8 +22,8 @@ from pipeline.duties.replacing import Replacing
 from pipeline.duties.replaying import Replaying
 from pipeline.duties.unpacking import Unpacking
 from pipeline.duties.wave import Arrow
-from pipeline.lake_ports import WindowStore
 from pipeline.settings.file import read_settings
+from pipeline.target_ports import WindowStore
 from pipeline.wiring import Wiring
 from tests.e2e.processes import CUT
 from tests.killed import Cut, die

@@ -44,8 +44,9 @@ from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.parse_write import WriteSpec, write_rows
 from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from pipeline.lake.quarantine_exchange import copy_unselected
-from pipeline.lake_ports import ParsePorts, Redriver, StagingSpec, Thinned
+from pipeline.lake_ports import StagingSpec
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, Redriver, Thinned
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
 from tests.lake.tables import IcebergLake
 from tests.lake.written import write_files

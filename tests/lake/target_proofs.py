@@ -22,7 +22,7 @@ from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.prove import IcebergProof
-from pipeline.lake_ports import ProvedTable, TargetPorts
+from pipeline.proof_ports import ProvedTable, TargetPorts
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.parsings import Bed
 from tests.lake.proofs import InThisProcess, proving_without_kinesis

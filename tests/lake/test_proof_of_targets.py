@@ -17,7 +17,7 @@ from pipeline.core.row_patterns import NO_BUCKET, Comparing, Pattern
 from pipeline.core.window import ReplayWindow
 from pipeline.lake.compare import ShufflingComparer
 from pipeline.lake.live_table import IcebergLive
-from pipeline.lake_ports import TargetPorts
+from pipeline.proof_ports import TargetPorts
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter

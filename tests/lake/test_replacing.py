@@ -26,9 +26,9 @@ from pipeline.errors import BadSetting, Transient, Unknown, WrongShape
 from pipeline.lake import read
 from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.live_table import IcebergLive
-from pipeline.lake_ports import SourceLook, SourceTable
 from pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from pipeline.settings.upkeep_block import UpkeepSettings
+from pipeline.target_ports import SourceLook, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key
 from tests.lake.merge_on_read import delete_rows

@@ -20,7 +20,7 @@ from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.unpack import spec_of
 from pipeline.lake.unpack_task import unpack_files
 from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import Unpacker, UnpackPorts
+from pipeline.target_ports import Unpacker, UnpackPorts
 from tests.lake.parsings import A, B, Killed, good
 from tests.lake.proofs import ListedStream
 from tests.lake.replacements import ReplaceBed

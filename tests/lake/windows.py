@@ -23,9 +23,10 @@ from pipeline.lake.parse_read import survey
 from pipeline.lake.parse_source import IcebergSource
 from pipeline.lake.window_copy_task import CopySpec, copy_units
 from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import Copier, ReplayPorts, Stage
+from pipeline.lake_ports import Stage
 from pipeline.ports import ShardSource
 from pipeline.settings.model import Settings, StreamSettings
+from pipeline.target_ports import Copier, ReplayPorts
 from tests.lake.files import NOON, a_key
 from tests.lake.parsings import Bed, Killed
 

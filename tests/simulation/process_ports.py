@@ -10,18 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import HeadraceError
-from pipeline.lake_ports import (
-    LiveTable,
-    Pages,
-    ParsePorts,
-    ReplayPorts,
-    Rewriter,
-    TableFiles,
-    UnpackPorts,
-    WindowStore,
-)
+from pipeline.lake_ports import LiveTable, Pages, Rewriter, TableFiles
 from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
 from tests.simulation.ports import (
     Leases,
     Lineage,

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pipeline.core.duplicates import Comparison
 from pipeline.core.parse_values import Parsed, WavePlan, Wishes
 from pipeline.errors import Unreachable
-from pipeline.lake_ports import (
+from pipeline.memory.lineage import MemoryLineage
+from pipeline.memory.live import MemoryLive, MemoryRewriter
+from pipeline.memory.parse import MemoryParser, MemoryRows, MemorySourceTable, MemoryTyped
+from pipeline.memory.unpack import MemoryUnpacker
+from pipeline.memory.windows import MemoryCopier
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import (
     KeptTable,
     ParsePorts,
     ReplayPorts,
@@ -18,12 +24,6 @@ from pipeline.lake_ports import (
     UnpackPorts,
     WindowStore,
 )
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.memory.parse import MemoryParser, MemoryRows, MemorySourceTable, MemoryTyped
-from pipeline.memory.unpack import MemoryUnpacker
-from pipeline.memory.windows import MemoryCopier
-from pipeline.settings.parse_block import ParseSettings
 from pipeline.wiring import Wiring
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts

@@ -1,0 +1,223 @@
+"""The ports of what is made of the lake table: typed tables, their quarantine tables, and windows, as Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from pipeline.lake_ports import LandingTable
+
+if TYPE_CHECKING:
+    from pipeline.core.batch import StagedFile
+    from pipeline.core.duplicates import Comparison
+    from pipeline.core.json_columns import Struct
+    from pipeline.core.lineage import LedgerPage
+    from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
+    from pipeline.core.position import Positions
+    from pipeline.core.shard import HashRange
+    from pipeline.core.stream import ShardKey, StreamId
+    from pipeline.core.window import KeptWindow, ReplayWindow, Word
+    from pipeline.lake_ports import (
+        LakeTable,
+        LineageTable,
+        LiveTable,
+        Rewriter,
+        Stage,
+        TableFiles,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLook:
+    """The lake table at one snapshot, as a typed table reads it."""
+
+    positions: Positions
+    files: tuple[SourceFile, ...]
+    at: datetime
+    """When the look began."""
+    obstacle: str = ""
+    """Why no file can be read: a sentence for people."""
+
+
+class SourceTable(Protocol):
+    def exists(self) -> bool: ...
+
+    def look(self) -> SourceLook:
+        """Load the lake table anew."""
+        ...
+
+
+class ParsedTable(LandingTable, Protocol):
+    """A typed table or its quarantine table: a landing table with other columns."""
+
+    def pages(self) -> Iterator[LedgerPage]:
+        """The ledgers of main's snapshots, newest first. Raises ChainBroken where the history was cut."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How rows leave the quarantine table in one commit."""
+
+    gone: tuple[str, ...] = ()
+    """Paths of the files that leave the table."""
+    added: tuple[StagedFile, ...] = ()
+    """Files with the rows of these files that stay in the table; no commit names them yet."""
+
+
+class QuarantineTable(ParsedTable, Protocol):
+    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
+        """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
+        ...
+
+    def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        """A staged file that a typed table's ledger names. Raises WrongShape where it is gone."""
+        ...
+
+
+class Surveyor(Protocol):
+    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+        """Which wanted rows are in these files. Only columns without payloads are read."""
+        ...
+
+
+class Parser(Surveyor, Protocol):
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        """Parse the rows of the wave, and write them into files that no commit names yet. Returns what was written, and the number of the
+        typed table's schema, which has the parser's columns now. `comparison`: duplicates of the rows in these files, and of each other, are
+        left out and counted."""
+        ...
+
+
+class Inferrer(Surveyor, Protocol):
+    def infer(self, plan: WavePlan) -> Struct:
+        """The columns that the table would have if the payloads of this wave added theirs. Nothing is written."""
+        ...
+
+
+class Leaver(Surveyor, Protocol):
+    """What makes rows leave a typed table or its quarantine table: the files that have some leave it, and their other rows come back."""
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        """Copy the rows of these files that aren't selected into files of the same table that no commit names yet. The report has them
+        among those that are set aside."""
+        ...
+
+
+class Redriver(Parser, Leaver, Protocol):
+    """A parser whose rows come from the quarantine table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinned:
+    """A table of which a replacement removes rows."""
+
+    table: SourceTable
+    leaver: Leaver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTable:
+    """What the upkeep of a typed table or of its quarantine table needs."""
+
+    name: str
+    table: LakeTable
+    files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
+    """The table's files, and those of its lineage table. Called with what carries out the commits of the typed table."""
+    live: LiveTable
+    rewriter: Callable[[], Rewriter]
+    lineage: Callable[[], LineageTable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsePorts:
+    """What the parsing of one target needs."""
+
+    source: SourceTable
+    table: ParsedTable
+    quarantine: QuarantineTable
+    parser: Parser
+    dropped_as: str
+    """Why rows may be in neither table; empty where none may be missing."""
+    set_aside: SourceTable
+    """The quarantine table, as a redrive reads it."""
+    redriver: Redriver
+    typed: Thinned
+    """The typed table, as a replacement reads it, and as the rows of a wave are compared with its rows."""
+    lineage: LineageTable
+    """The ledgers of the typed table."""
+    inferrer: Inferrer | None = None
+    """None where payloads don't tell their columns."""
+    code: Callable[[], str] = str
+    """What parses the rows, with digests of the code and of the schema, for the ledger."""
+    kept: tuple[KeptTable, ...] = ()
+    """The typed table and its quarantine table, for upkeep."""
+
+
+class WindowStore(Protocol):
+    """The windows of a lake table. A window that was kept never changes, and stays."""
+
+    def all(self) -> tuple[KeptWindow, ...]:
+        """The oldest first."""
+        ...
+
+    def keep(self, window: ReplayWindow) -> None: ...
+
+    def say(self, window: str, word: Word, *, by: str) -> None:
+        """Note a person's word about a window. The last word counts."""
+        ...
+
+
+class Copier(Surveyor, Protocol):
+    def copy(self, plan: WavePlan) -> Parsed:
+        """Copy the rows of the wave into files of the window's table that no commit names yet."""
+        ...
+
+
+class Unpacker(Surveyor, Protocol):
+    def unpack(
+        self,
+        files: Sequence[SourceFile],
+        selected: Sequence[Bound],
+        streams: Sequence[StreamId],
+        shards: Mapping[ShardKey, HashRange],
+    ) -> Parsed:
+        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
+        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
+        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackPorts:
+    """What taking aggregates of the lake table apart needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The lake table, too: it is read and written."""
+    unpacker: Unpacker
+    lineage: LineageTable
+    typed: Mapping[str, ParsedTable] = field(default_factory=dict)
+    """The typed tables that are made of the lake table, by the names of their targets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPorts:
+    """What the copying of one window needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The window's own table."""
+    copier: Copier
+    lineage: LineageTable
+    """The ledgers of the window's own table."""
+    stage: Callable[[], Stage]
+    """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
+    landed: LineageTable
+    """The ledgers of the lake table."""
