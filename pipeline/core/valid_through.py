@@ -164,29 +164,37 @@ def shards_that_prove(family: Family, listed: Iterable[Shard], positions: Positi
 
 def _is_known(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
     """Whether the shard has a position, comes before one that has, or after open shards that the table knows."""
-    if shard_id in passed or positions.of(ShardKey(family.stream, shard_id)) is not None:
-        # The first range of a descendant named the reason why each shard above it needn't be read.
-        return True
-    return _is_ahead(shard_id, family, positions)
+    return _is_read(shard_id, family, positions, passed) or _is_ahead(shard_id, family, positions, passed)
 
 
-def _is_ahead(shard_id: str, family: Family, positions: Positions) -> bool:
+def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
     """Whether the shard is read after known shards: an END names it, or each of its parents has an open position or is itself ahead."""
     todo, seen, is_anchored = [shard_id], set[str](), False
     while todo:
         each = todo.pop()
-        at = positions.of(ShardKey(family.stream, each))
-        if each in family.expected or (at is not None and not at.ended):
+        if each in seen:
+            continue
+        seen.add(each)
+        at, parents = positions.of(ShardKey(family.stream, each)), family.parents.get(each, frozenset())
+        if at is not None and not at.ended:
             is_anchored = True
-        elif each not in seen:
-            seen.add(each)
-            parents = family.parents.get(each, frozenset())
-            if at is not None or not parents:
-                # An END that doesn't name this child, or a root shard that no run has read.
-                return False
+        elif each in family.expected:
+            is_anchored = True
+            # After a merge, the END of one parent says nothing about the other parent, which a late listing may hide.
+            todo += (parent for parent in parents if not _is_read(parent, family, positions, passed))
+        elif at is not None or not parents:
+            # An END that doesn't name this child, or a root shard that no run has read.
+            return False
+        else:
             todo += parents
     # Parents that contradict each other may lead in a circle to nothing.
     return is_anchored
+
+
+def _is_read(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
+    """Whether the shard has a position, or comes before one that has."""
+    # The first range of a descendant named the reason why each shard above it needn't be read.
+    return shard_id in passed or positions.of(ShardKey(family.stream, shard_id)) is not None
 
 
 def _withdraws(each: Range) -> bool:

@@ -257,6 +257,24 @@ def test_the_unread_parent_of_a_merge_keeps_the_proof_away():
     assert proof(positions(left=read(NOON), right=read(NOON)), *listed) == {"left", "right"}
 
 
+def test_an_unread_parent_that_a_late_listing_hides_keeps_the_proof_away_though_the_other_parents_end_names_the_child():
+    merged = Shard("merged", ("left", "right"), HashRange(0, MAX_HASH_KEY))
+    left = ended(NOON, "merged")
+    assert proof(positions(left=left), replace(LEFT, closed=True), merged) is None
+    assert proof(positions(left=left, right=read(NOON)), replace(LEFT, closed=True), merged) == {
+        "left",
+        "right",
+    }
+
+
+def test_children_of_ends_that_contradict_each_other_are_judged_once():
+    one, other = Shard("one", ("other",), LEFT.hash_range), Shard("other", ("one",), RIGHT.hash_range)
+    assert proof(positions(left=ended(NOON, "one"), right=ended(NOON, "other")), one, other) == {
+        "left",
+        "right",
+    }
+
+
 def test_children_of_open_shards_are_known_though_no_run_has_read_them():
     grandchild = Shard("grandchild", ("child",), RIGHT.hash_range)
     listed = (
