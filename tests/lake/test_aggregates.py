@@ -115,7 +115,7 @@ def test_what_kcl_drops_or_cant_read_is_a_row_with_all_its_bytes_and_the_reason(
     assert why in reason
 
 
-# --- hostile aggregates: a small limit in time would be flaky, so that rows and bytes are counted ----------------
+# --- hostile aggregates: a small limit in time would be flaky, so that rows and bytes are counted here; `test_hostile_aggregates.py` compares CPU times
 
 
 def _one_key_for_all() -> bytes:

@@ -6,12 +6,10 @@ hundreds of times as much as the harmless payload.
 
 import gzip
 import json
-import tracemalloc
 import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache, partial
-from time import thread_time
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -25,6 +23,7 @@ from pipeline.lake.json_text import JsonRules, with_json_errors
 from pipeline.lake.json_values import JsonValues
 from pipeline.settings.choices import Compression
 from pipeline.settings.parse_block import MOST_VALUES
+from tests.lake.costs import cpu_of, peak_of
 from tests.lake.decodings import rows_of
 from tests.lake.test_decode_avro import written
 from tests.lake.test_decode_protobuf import DECODER, an_order
@@ -38,22 +37,6 @@ TIMES = 20
 
 MEMORY = 100 * 2**20
 """Bytes that a hostile payload may take."""
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def cpu_of(work: Callable[[], object]) -> float:
-    work()  # what is imported or compiled by the first call isn't counted
-    began = thread_time()
-    work()
-    return thread_time() - began
 
 
 def filled(piece: bytes, *, begin: bytes = b"", end: bytes = b"", size: int = SIZE) -> bytes:
