@@ -28,7 +28,9 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
     def parsed(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
         waves: list[ParsedWave] = []
         try:
-            for wave in wiring.parsing(target, context.run.run_id).waves(at_most=settings.times.linger):
+            for wave in wiring.targets.parsing(target, context.run.run_id).waves(
+                at_most=settings.times.linger
+            ):
                 context.log.info(str(wave))
                 for note in wave.notes:
                     context.log.warning(note)

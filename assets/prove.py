@@ -29,7 +29,7 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
     # The resource ends the Spark session with the run.
     def prove(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
         try:
-            proof = wiring.proving().run(anew=context.op_config["all"])
+            proof = wiring.proofs.proving().run(anew=context.op_config["all"])
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
         for line in proof.lines():

@@ -33,7 +33,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         config, done = context.op_config, list[Redriven]()
         selection = Selection(config.get("shard"), config.get("reason"))
         try:
-            for portion in wiring.redriving(target, context.run.run_id).portions(
+            for portion in wiring.targets.redriving(target, context.run.run_id).portions(
                 selection, dry_run=config["dry_run"]
             ):
                 context.log.info(str(portion))

@@ -41,12 +41,12 @@ def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
         waves: list[ReplayedWave | ReplacedWave | UnpackedWave] = []
         table = ""
         try:
-            found = wiring.windowing(f"run {context.run.run_id}").find(window).window
+            found = wiring.windows.windowing(f"run {context.run.run_id}").find(window).window
             context.log.info("window %s: %s; %s", window, found.how, found.cost())
             for each in found.missing:
                 context.log.warning("out of reach: %s", each)
-            table = wiring.table_of(found)
-            for wave in wiring.redoing(found, context.run.run_id).waves():
+            table = wiring.windows.table_of(found)
+            for wave in wiring.windows.redoing(found, context.run.run_id).waves():
                 context.log.info(str(wave))
                 for note in wave.notes:
                     context.log.warning(note)

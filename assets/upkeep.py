@@ -23,7 +23,7 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
     )
     # The resource ends the Spark session with the run.
     def upkeep(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
-        report = wiring.upkeep_of_all()
+        report = wiring.upkeep.run()
         for note in (*report.notes, str(report)):
             context.log.info(note)
         if report.troubles:

@@ -1,10 +1,12 @@
 """The one place where the parts of an application are put together: from settings to ports to duties.
 
-    wire(settings) ──► Wiring ──► leader_turn, worker_turn      for Dagster's sensors
-                              ├─► reading                       for Dagster's runs and `headrace consume`
-                              ├─► recovery, repairing, adopting, upkeep   for a person's commands, and the upkeep job
-                              ├─► windowing, redoing            for `headrace window`, and the replay job
-                              └─► proving                       for `headrace prove`, its job and the demo
+    wire(settings) ──► Wiring ──► leader_turn, worker_turn          for Dagster's sensors
+                              ├─► reading                           for Dagster's runs and `headrace consume`
+                              ├─► recovery, repairing, adopting     for a person's commands about leases
+                              ├─► targets                           typed tables (`pipeline.target_wiring`)
+                              ├─► windows                           windows (`pipeline.window_wiring`)
+                              ├─► upkeep                            the upkeep of all tables (`pipeline.upkeep_wiring`)
+                              └─► proofs                            proofs and comparisons (`pipeline.proof_wiring`)
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
 real ports when they are first needed.
@@ -12,66 +14,42 @@ real ports when they are first needed.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
-from typing import Generic, TypeVar
 
 from pipeline.beside_kcl.adoption import Adopting
 from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from pipeline.core.batch import BatchLimits
 from pipeline.core.due import RunState, RunVerdict
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.shadow import ConsumerRows, OtherColumns
-from pipeline.core.window import ReplayWindow, window_table
 from pipeline.duties.attempt import Attempt
 from pipeline.duties.chain import WavePorts
 from pipeline.duties.chain_repair import Repairing
 from pipeline.duties.claims import Claims
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deduplicating import Deduplicating
-from pipeline.duties.deleting import Deleting
 from pipeline.duties.due_rows import DueRows
 from pipeline.duties.expiring import Expiring
-from pipeline.duties.inferring import Inferring
 from pipeline.duties.known_tables import KnownTables
-from pipeline.duties.leader_report import LeaderMemory
 from pipeline.duties.leader_tick import LeaderDuty
 from pipeline.duties.load_report import LoadReport
-from pipeline.duties.parsing import Parsing
 from pipeline.duties.policy import Policy
-from pipeline.duties.proving import Proving
 from pipeline.duties.readers import Readers
 from pipeline.duties.recover import Recovery
-from pipeline.duties.redriving import Redriving
-from pipeline.duties.replacing import Replacing
-from pipeline.duties.replaying import Replaying
+from pipeline.duties.remembered import Remembered
 from pipeline.duties.run import OnWave, Reading, Run
-from pipeline.duties.settling import Settling
-from pipeline.duties.shadowing import Shadowing
 from pipeline.duties.stream_facts import KnownStreams
 from pipeline.duties.streams import asked_by
-from pipeline.duties.turns import LastTick, Turn, leader_turn, worker_turn
-from pipeline.duties.unpacking import Unpacking
-from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
-from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from pipeline.duties.turns import Turn, leader_turn, worker_turn
 from pipeline.duties.wave import Arrow, OnArrow
 from pipeline.duties.wave_rows import WaveRows
-from pipeline.duties.window_reading import WindowReading
-from pipeline.duties.windowing import Windowing
-from pipeline.duties.worker_report import WorkerMemory
 from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.errors import TablesMissing, Unknown
+from pipeline.errors import TablesMissing
 from pipeline.lake_ports import OnWaiting
 from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
+from pipeline.proof_wiring import ProofWiring
 from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import KeptTable, ParsePorts
-
-_Memory = TypeVar("_Memory")
+from pipeline.target_wiring import TargetWiring
+from pipeline.upkeep_wiring import UpkeepWiring
+from pipeline.window_wiring import WindowWiring
 
 
 def wire(settings: Settings) -> Wiring:
@@ -79,33 +57,6 @@ def wire(settings: Settings) -> Wiring:
     from pipeline.adapters import Adapters
 
     return Wiring(settings, Adapters(settings))
-
-
-@dataclass(slots=True)
-class _Sensor(Generic[_Memory]):
-    last_tick: LastTick[_Memory] = field(default_factory=LastTick)
-    at_work: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the sensor ticks: Dagster starts a second tick beside one that takes longer than 60 s.
-
-    The lock works within one process. Between processes, conditional writes to DynamoDB keep two ticks from harm.
-    """
-    streams: KnownStreams | None = None
-    tables: KnownTables | None = None
-    expiring: Expiring | None = None
-
-
-@dataclass(slots=True)
-class Remembered:
-    """What the sensors of one process remember from tick to tick.
-
-    Losing it costs time, and never a record. After a reload of the code, the new code starts without it.
-    """
-
-    leader: _Sensor[LeaderMemory] = field(default_factory=_Sensor)
-    workers: dict[str, _Sensor[WorkerMemory]] = field(default_factory=dict)
-
-    def worker(self, worker_id: str) -> _Sensor[WorkerMemory]:
-        return self.workers.setdefault(worker_id, _Sensor())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +88,6 @@ class NoDagster:
 
     def outcome(self, run_id: str) -> RunOutcome:
         return RunOutcome()
-
-
-def _deduplicating(target: ParseSettings, parts: ParsePorts) -> Deduplicating | None:
-    within = target.unique.within
-    return (
-        Deduplicating(table=parts.typed.table, name=target.table, within=within)
-        if within is not None
-        else None
-    )
 
 
 def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
@@ -245,17 +187,8 @@ class Wiring:
     def _leaders_expiring(self) -> Expiring:
         sensor, table = self.remembered.leader, self.ports.table("leader")
         if sensor.expiring is None or sensor.expiring.table is not table:
-            sensor.expiring = self.expiring("leader")
+            sensor.expiring = self.upkeep.expiring("leader")
         return sensor.expiring
-
-    def expiring(self, user: str) -> Expiring:
-        ports = self.ports
-        return Expiring(
-            table=ports.table(user),
-            lineage=lambda: ports.lineage(user),
-            settings=self.settings.upkeep,
-            clock=ports.clock,
-        )
 
     def policy(self) -> Policy:
         """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
@@ -325,7 +258,7 @@ class Wiring:
             clock=self.ports.clock,
             on_wave=on_wave,
             is_stopping=is_stopping,
-            expiring=self.expiring(worker_id),
+            expiring=self.upkeep.expiring(worker_id),
             tell=on_waiting,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
@@ -373,6 +306,24 @@ class Wiring:
             left_alone=hints.left_alone,
         )
 
+    # -- parts of the wiring ---------------------------------------------------------------------------------------
+
+    @property
+    def targets(self) -> TargetWiring:
+        return TargetWiring(self.settings, self.ports)
+
+    @property
+    def windows(self) -> WindowWiring:
+        return WindowWiring(self.settings, self.ports)
+
+    @property
+    def upkeep(self) -> UpkeepWiring:
+        return UpkeepWiring(self.settings, self.ports, self.targets)
+
+    @property
+    def proofs(self) -> ProofWiring:
+        return ProofWiring(self.settings, self.ports)
+
     # -- a person's commands ---------------------------------------------------------------------------------------
 
     def recovery(self, run_id: str, runs: Runs) -> Recovery:
@@ -397,223 +348,6 @@ class Wiring:
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
-        )
-
-    def upkeep(self) -> Upkeep:
-        ports = self.ports
-        settings = self.settings.upkeep
-        files = (ports.files("upkeep"), ports.lineage_files("upkeep"))
-        return Upkeep(
-            table=ports.table("upkeep"),
-            deleting=tuple(Deleting(files=each, settings=settings, clock=ports.clock) for each in files),
-            expiring=self.expiring("upkeep"),
-            compacting=self.compacting(),
-            settings=settings,
-        )
-
-    def upkeep_of_all(self, *, dry_run: bool = False) -> UpkeepReport:
-        """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
-        reports = [(self.settings.landing.table, self.upkeep().run(dry_run=dry_run))]
-        for target in self.settings.parse:
-            parsing = self.parsing(target, "upkeep")
-            reports += run_upkeep_of_target(parsing, self._upkeeps(target, parsing.settling), dry_run=dry_run)
-        return together(reports)
-
-    def _upkeeps(self, target: ParseSettings, settling: Settling) -> Iterator[tuple[str, Upkeep]]:
-        # How long the lake table keeps its rows says nothing about other tables.
-        settings = replace(self.settings.upkeep, retention=None)
-        clock = self.ports.clock
-        for each in self.ports.parsing(target, "upkeep").kept:
-            yield (
-                each.name,
-                Upkeep(
-                    table=each.table,
-                    deleting=tuple(
-                        Deleting(files=files, settings=settings, clock=clock)
-                        for files in each.files(settling.settle)
-                    ),
-                    expiring=self._expiring_of(each),
-                    compacting=Compacting(
-                        table=each.live, rewriter=each.rewriter, settings=settings, clock=clock
-                    ),
-                    settings=settings,
-                ),
-            )
-
-    def compacting(self) -> Compacting:
-        ports = self.ports
-        return Compacting(
-            table=ports.live("upkeep"),
-            rewriter=ports.rewriter,
-            settings=self.settings.upkeep,
-            clock=ports.clock,
-            needed=self._needed_before,
-            windows=lambda: ports.windows().all(),
-        )
-
-    def _needed_before(self, day: date) -> str:
-        """The targets that may still have to parse rows from before this day."""
-        targets = self.settings.parse
-        return ", ".join(each.name for each in targets if self.parsing(each, "upkeep").needs_before(day))
-
-    def parsing(self, target: ParseSettings, run_id: str) -> Parsing:
-        """The parsing of one target. `run_id`: the run that parses, for the ledger."""
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
-        return Parsing(
-            settings=target,
-            source=parts.source,
-            table=parts.table,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
-            parser=parts.parser,
-            dropped_as=parts.dropped_as,
-            deduplicating=_deduplicating(target, parts),
-            limits=WaveLimits(wave.records, wave.bytes),
-            clock=self.ports.clock,
-            expiring=tuple(map(self._expiring_of, parts.kept)),
-            run=run_id,
-            code=parts.code,
-        )
-
-    def inferring(self, target: ParseSettings) -> Inferring:
-        """Which columns the payloads of a target would make."""
-        parts, wave = self.ports.parsing(target, "infer"), self.settings.wave
-        return Inferring(
-            settings=target,
-            source=parts.source,
-            inferrer=parts.inferrer,
-            limits=WaveLimits(wave.records, wave.bytes),
-        )
-
-    def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
-        """The redrive of one target's quarantine table. `run_id`: the run that parses, for the ledger."""
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
-        return Redriving(
-            settings=target,
-            table=parts.table,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
-            source=parts.set_aside,
-            redriver=parts.redriver,
-            dropped_as=parts.dropped_as,
-            deduplicating=_deduplicating(target, parts),
-            limits=WaveLimits(wave.records, wave.bytes),
-            run=run_id,
-            code=parts.code,
-        )
-
-    def replacing(self, window: ReplayWindow, run_id: str) -> Replacing:
-        """The replacement of a window's rows in the typed table of its target. `run_id`: the run that parses, for the ledger."""
-        target = self.target_of(window)
-        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
-        return Replacing(
-            id=window.id,
-            windows=self.ports.windows(),
-            settings=target,
-            ports=parts,
-            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
-            landings=self.ports.lineage("window"),
-            limits=WaveLimits(wave.records, wave.bytes),
-            clock=self.ports.clock,
-            run=run_id,
-        )
-
-    def _expiring_of(self, each: KeptTable) -> Expiring:
-        return Expiring(
-            table=each.table,
-            lineage=each.lineage,
-            settings=self.settings.upkeep,
-            clock=self.ports.clock,
-            what=each.name,
-        )
-
-    def windowing(self, by: str) -> Windowing:
-        """`by`: who asks, for people."""
-        ports = self.ports
-        return Windowing(
-            settings=self.settings,
-            windows=ports.windows(),
-            lineage=ports.lineage("window"),
-            clock=ports.clock,
-            ids=ports.ids,
-            by=by,
-            source=lambda: ports.source("window"),
-        )
-
-    def replaying(self, window: str, run_id: str) -> Replaying:
-        """The copying of one window. `run_id`: the run that copies, for the ledger."""
-        wave, ports = self.settings.wave, self.ports
-        parts = ports.replaying(window, run_id)
-        return Replaying(
-            id=window,
-            windows=ports.windows(),
-            ports=parts,
-            reading=WindowReading(
-                # By the name of the table's writer: each commit compares this host's clock with Kinesis's newest Date.
-                source=lambda: ports.source(f"window {window}"),
-                stage=parts.stage,
-                limits=BatchLimits(wave.records, wave.bytes, wave.seconds.total_seconds()),
-            ),
-            limits=WaveLimits(wave.records, wave.bytes),
-            clock=self.ports.clock,
-            run=run_id,
-        )
-
-    def unpacking(self, window: str, run_id: str) -> Unpacking:
-        """What takes the window's aggregates apart in the lake table. `run_id`: for the ledger."""
-        ports, wave = self.ports, self.settings.wave
-        return Unpacking(
-            id=window,
-            windows=ports.windows(),
-            ports=ports.unpacking(window),
-            kinesis=lambda: ports.source("window"),
-            limits=WaveLimits(wave.records, wave.bytes),
-            clock=ports.clock,
-            run=run_id,
-        )
-
-    def redoing(self, window: ReplayWindow, run_id: str) -> Replaying | Replacing | Unpacking:
-        """What brings the window's records where they are to be once more."""
-        if window.unpack:
-            return self.unpacking(window.id, run_id)
-        return self.replacing(window, run_id) if window.target else self.replaying(window.id, run_id)
-
-    def table_of(self, window: ReplayWindow) -> str:
-        """The table that gets the window's records."""
-        if window.unpack:
-            return self.settings.landing.table
-        if window.target:
-            return self.target_of(window).table
-        return window_table(self.settings.landing.table, window.id)
-
-    def target_of(self, window: ReplayWindow) -> ParseSettings:
-        """The target whose rows the window replaces."""
-        for target in self.settings.parse:
-            if target.name == window.target:
-                return target
-        raise Unknown(
-            f"the window {window.id} replaces rows of the target {window.target!r}, which isn't under `parse` in the settings. Nothing was changed"
-        )
-
-    def proving(self) -> Proving:
-        ports = self.ports
-        return Proving(
-            table=ports.proof(),
-            lineage=ports.lineage("prove"),
-            source=lambda: ports.source("prove"),
-            settings=self.settings.upkeep,
-            clock=ports.clock,
-            made=ports.proved_tables,
-        )
-
-    def shadowing(
-        self, columns: OtherColumns, *, stream: str | None, files: str | None, table: str | None
-    ) -> Shadowing:
-        """`files` or `table`: where the other consumer's output is."""
-        ports = self.ports
-        return Shadowing(
-            table=ports.proof(),
-            lineage=ports.lineage("shadow"),
-            other=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
-            stream=stream,
         )
 
     def adopting(self) -> Adopting:

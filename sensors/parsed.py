@@ -47,7 +47,7 @@ def build_parsed_sensor(
         why = _why_not(kept_instance.of(context).instance, target)
         trouble = ""
         try:
-            if why is None and not wiring.parsing(target, "sensor").is_behind():
+            if why is None and not wiring.targets.parsing(target, "sensor").is_behind():
                 why = f"{target.table} has all that the lake table has"
         except HeadraceError as error:
             why = trouble = str(error)

@@ -41,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
     try:
         for target in targets:
             if args.infer:
-                inferred = wiring.inferring(target).infer()
+                inferred = wiring.targets.inferring(target).infer()
                 tell_aside(
                     f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written"
                 )
                 tell(inferred.ddl)
                 continue
-            for wave in wiring.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
+            for wave in wiring.targets.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
                 tell(f"{target.name}: {wave}")
                 tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
     finally:

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
-        proof = wiring.proving().run(window, anew=args.all)
+        proof = wiring.proofs.proving().run(window, anew=args.all)
     finally:
         wiring.ports.close()
     tell(*proof.lines())

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     wiring = wire(loaded.settings)
     try:
         for target in targets:
-            redriving = wiring.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
+            redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
             portions = 0
             for portion in redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run):
                 tell(f"{target.name}: {portion}")

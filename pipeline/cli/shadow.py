@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
-        shadowing = wiring.shadowing(columns, stream=args.stream, files=args.files, table=args.table)
+        shadowing = wiring.proofs.shadowing(columns, stream=args.stream, files=args.files, table=args.table)
         shadow = shadowing.run(window)
     finally:
         wiring.ports.close()

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
-        report = wiring.upkeep_of_all(dry_run=args.dry_run)
+        report = wiring.upkeep.run(dry_run=args.dry_run)
     finally:
         wiring.ports.close()
     tell(*report.notes, *(each.path for each in report.due), str(report))

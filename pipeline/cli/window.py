@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipeline.cli.options import Subparsers
     from pipeline.core.window import KeptWindow, ReplayWindow
     from pipeline.core.window_making import Asked
-    from pipeline.wiring import Wiring
+    from pipeline.window_wiring import WindowWiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -116,23 +116,24 @@ def run(args: argparse.Namespace) -> int:
     # Before anything is opened: a wrong combination of options is told at once.
     asked = _asked(args) if args.action == "create" else None
     wiring = wire(loaded.settings)
+    windows = wiring.windows
     try:
         if asked is not None:
-            _create(args, wiring, *asked)
+            _create(args, windows, *asked)
         elif args.action == "list":
-            tell(*_listed(wiring))
+            tell(*_listed(windows))
         elif args.action == "show":
-            _show(args.id, wiring)
+            _show(args.id, windows)
         elif args.action == "cancel":
-            _cancel(args.id, wiring)
+            _cancel(args.id, windows)
         else:
-            _run(args, wiring, Path(loaded.name))
+            _run(args, windows, Path(loaded.name))
     finally:
         wiring.ports.close()
     return 0
 
 
-def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str) -> None:
+def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
     from pipeline.cli.parse import targets_of
     from pipeline.duties.replacing import check_replaceable
     from pipeline.errors import BadSetting
@@ -149,14 +150,14 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
             "then replace the rows of the typed table by a second window of the same records"
         )
     if args.replace is not None:
-        (target,) = targets_of(wiring.settings, args.replace, nothing="Nothing was made")
+        (target,) = targets_of(windows.settings, args.replace, nothing="Nothing was made")
         check_replaceable(target)
         if target.stream and stream not in (None, target.stream):
             raise BadSetting(
                 f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
             )
         stream = stream or target.stream
-    window = wiring.windowing(_me()).create(
+    window = windows.windowing(_me()).create(
         asked,
         how=how,
         stream=stream,
@@ -164,50 +165,50 @@ def _create(args: argparse.Namespace, wiring: "Wiring", asked: "Asked", how: str
         unpack=args.unpack,
         from_stream=args.from_stream,
     )
-    tell(f"window {window.id}: {window.how}", *_costs(window, wiring))
+    tell(f"window {window.id}: {window.how}", *_costs(window, windows))
     if args.from_stream and not any(each.stretches for each in window.ranges):
         tell(
             "nothing of this window is read from the stream: the lake table lacks none of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(
-            f"`headrace window run {window.id}` takes aggregates of these records apart in {wiring.table_of(window)}; rows that are no whole aggregate "
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {windows.table_of(window)}; rows that are no whole aggregate "
             "stay as they are"
         )
     elif window.target:
-        table = wiring.table_of(window)
+        table = windows.table_of(window)
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
         )
     else:
-        tell(f"`headrace window run {window.id}` copies it into {wiring.table_of(window)}")
+        tell(f"`headrace window run {window.id}` copies it into {windows.table_of(window)}")
 
 
-def _listed(wiring: "Wiring") -> "Iterator[str]":
-    kept = wiring.windowing(_me()).windows.all()
+def _listed(windows: "WindowWiring") -> "Iterator[str]":
+    kept = windows.windowing(_me()).windows.all()
     for each in kept:
         tail = f", replaces rows of {each.window.target}" if each.window.target else ""
         tail += ", takes aggregates apart" if each.window.unpack else ""
         tail += f", {each.told}" if each.told else ""
-        tail += f", keeps days from {_first(each)} on" if _keeps_days(each, wiring) else ""
+        tail += f", keeps days from {_first(each)} on" if _keeps_days(each, windows) else ""
         yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
     if not kept:
         yield "there is no window"
 
 
-def _show(window: str, wiring: "Wiring") -> None:
-    found = wiring.windowing(_me()).find(window)
-    tell(*_shown(found, wiring))
+def _show(window: str, windows: "WindowWiring") -> None:
+    found = windows.windowing(_me()).find(window)
+    tell(*_shown(found, windows))
 
 
-def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
+def _shown(found: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
     from pipeline.core.words import counted
 
     window = found.window
     yield f"window {window.id}: {window.how}"
     since = f", and {found.told.removesuffix(' since')} since" if found.told else ""
     yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
-    if _keeps_days(found, wiring):
+    if _keeps_days(found, windows):
         yield (
             f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace window run {window.id}`) or cancelled "
             f"(`headrace window cancel {window.id}`)"
@@ -218,26 +219,26 @@ def _shown(found: "KeptWindow", wiring: "Wiring") -> "Iterator[str]":
         for stretch in each.stretches:
             begins = "the start" if stretch.after is None else stretch.after
             yield f"    after {begins} up to {stretch.upto}: from the stream"
-    yield from _costs(window, wiring)
+    yield from _costs(window, windows)
     if window.unpack:
-        unpacked = wiring.unpacking(window.id, "headrace window show").unpacked()
-        yield f"{counted(unpacked, 'aggregate')} taken apart in {wiring.table_of(window)}"
+        unpacked = windows.unpacking(window.id, "headrace window show").unpacked()
+        yield f"{counted(unpacked, 'aggregate')} taken apart in {windows.table_of(window)}"
     elif window.target:
-        replaced = wiring.replacing(window, "headrace window show").replaced()
-        yield f"{counted(replaced, 'row')} parsed again for {wiring.table_of(window)}"
+        replaced = windows.replacing(window, "headrace window show").replaced()
+        yield f"{counted(replaced, 'row')} parsed again for {windows.table_of(window)}"
     else:
-        replaying = wiring.replaying(window.id, "headrace window show")
-        yield f"{counted(replaying.copied(), 'row')} copied into {wiring.table_of(window)}"
+        replaying = windows.replaying(window.id, "headrace window show")
+        yield f"{counted(replaying.copied(), 'row')} copied into {windows.table_of(window)}"
         if any(each.stretches for each in window.ranges):
-            yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {wiring.table_of(window)}"
+            yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {windows.table_of(window)}"
             yield from replaying.losses()
 
 
-def _keeps_days(found: "KeptWindow", wiring: "Wiring") -> bool:
+def _keeps_days(found: "KeptWindow", windows: "WindowWiring") -> bool:
     """Whether the window may keep days from being removed by a retention, now or later."""
     from datetime import date
 
-    return wiring.settings.upkeep.retention is not None and found.keeps_days(date.max)
+    return windows.settings.upkeep.retention is not None and found.keeps_days(date.max)
 
 
 def _first(found: "KeptWindow") -> str:
@@ -247,16 +248,16 @@ def _first(found: "KeptWindow") -> str:
     return "the first" if day in (None, date.min) else str(day)
 
 
-def _cancel(window: str, wiring: "Wiring") -> None:
+def _cancel(window: str, windows: "WindowWiring") -> None:
     from pipeline.core.window import Word
 
-    windowing = wiring.windowing(_me())
+    windowing = windows.windowing(_me())
     found = windowing.find(window)
     windowing.say(window, Word.CANCELLED)
     if not found.is_done:
         tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
         return
-    table = wiring.table_of(found.window)
+    table = windows.table_of(found.window)
     again = (
         f"looks for rows of the window that {table} lacks, as after that table was dropped"
         if not (found.window.unpack or found.window.target)
@@ -268,21 +269,21 @@ def _cancel(window: str, wiring: "Wiring") -> None:
     )
 
 
-def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
+def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> None:
     from pipeline.cli.services import join_spark
     from pipeline.core.window import Word
 
-    windowing = wiring.windowing(_me())
+    windowing = windows.windowing(_me())
     window = windowing.find(args.id).window
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
-    tell(*_costs(window, wiring))
+    tell(*_costs(window, windows))
     join_spark(config)
-    for wave in wiring.redoing(window, f"headrace window {wiring.ports.ids.fresh()}").waves():
+    for wave in windows.redoing(window, f"headrace window {windows.ports.ids.fresh()}").waves():
         tell(f"{args.id}: {wave}")
         for note in wave.notes:
             tell_aside(f"{args.id}: {note}")
-    table = wiring.table_of(window)
+    table = windows.table_of(window)
     if window.unpack:
         tell(f"the aggregates of the window are taken apart in {table}")
     elif window.target:
@@ -291,11 +292,11 @@ def _run(args: argparse.Namespace, wiring: "Wiring", config: Path) -> None:
         tell(f"the window is copied into {table}")
 
 
-def _costs(window: "ReplayWindow", wiring: "Wiring") -> "Iterator[str]":
+def _costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
     from pipeline.core.pace import window_share
 
     yield window.cost()
-    if told := window.stream_cost(window_share(wiring.settings.wave.shard_share)):
+    if told := window.stream_cost(window_share(windows.settings.wave.shard_share)):
         yield told
     for each in window.missing:
         yield f"out of reach: {each}"

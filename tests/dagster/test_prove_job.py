@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipeline.wiring import Wiring
+from pipeline.proof_wiring import ProofWiring
 from tests.dagster.fixtures import MakeWorld
 from tests.lake.proofs import LEFT, Family
 
@@ -13,7 +13,7 @@ from tests.lake.proofs import LEFT, Family
 @pytest.fixture
 def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Family:
     made = Family(tmp_path)
-    monkeypatch.setattr(Wiring, "proving", lambda _: made.proving())
+    monkeypatch.setattr(ProofWiring, "proving", lambda _: made.proving())
     return made
 
 

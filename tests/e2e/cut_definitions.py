@@ -24,7 +24,7 @@ from pipeline.duties.unpacking import Unpacking
 from pipeline.duties.wave import Arrow
 from pipeline.settings.file import read_settings
 from pipeline.target_ports import WindowStore
-from pipeline.wiring import Wiring
+from pipeline.window_wiring import WindowWiring
 from tests.e2e.processes import CUT
 from tests.killed import Cut, die
 from tests.lake.tables import patch
@@ -90,13 +90,15 @@ class _WindowArrows:
             )
 
 
-_redoing = Wiring.redoing
+_redoing = WindowWiring.redoing
 
 
-def _cut_redoing(wiring: Wiring, window: ReplayWindow, run_id: str) -> Replaying | Replacing | Unpacking:
+def _cut_redoing(
+    wiring: WindowWiring, window: ReplayWindow, run_id: str
+) -> Replaying | Replacing | Unpacking:
     duty = _redoing(wiring, window, run_id)
     return replace(duty, windows=_CutStore(duty.windows), on_arrow=_WindowArrows(duty))
 
 
-patch(Wiring, "redoing", _cut_redoing)
+patch(WindowWiring, "redoing", _cut_redoing)
 defs = build_definitions(read_settings(None, os.environ).settings, on_arrow=_on_arrow)

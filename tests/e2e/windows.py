@@ -29,7 +29,7 @@ class Windows:
 
     def make(self, **how: Any) -> ReplayWindow:
         """A window of all that has landed."""
-        return self._wiring.windowing("a test").create(ALL, how="a test", **how)
+        return self._wiring.windows.windowing("a test").create(ALL, how="a test", **how)
 
     def land(self, count: int) -> None:
         """Read until the lake table has so many rows."""
@@ -70,7 +70,7 @@ class Windows:
     # -- what the tables hold -----------------------------------------------------------------------------------------
 
     def is_done(self, window: ReplayWindow) -> bool:
-        return self._wiring.windowing("a test").find(window.id).is_done
+        return self._wiring.windows.windowing("a test").find(window.id).is_done
 
     def copied(self, window: ReplayWindow) -> list[Row]:
         """The rows of the window's own table."""
@@ -85,7 +85,7 @@ class Windows:
         return self.app.table.load().positions
 
     def prove(self) -> Proof:
-        return self._wiring.proving().run(ALL, anew=True)
+        return self._wiring.proofs.proving().run(ALL, anew=True)
 
 
 def rows_of(table: IcebergTable) -> list[Row]:

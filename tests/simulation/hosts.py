@@ -205,7 +205,7 @@ class Deployment:
         """The upkeep job's compaction. Nobody notices its death: the next job goes on."""
         world, host = self.world, self.host
         process = world.a_process(f"upkeep@{host.name}", host)
-        compacting = Wiring(self.settings, ProcessPorts(world, process)).compacting()
+        compacting = Wiring(self.settings, ProcessPorts(world, process)).upkeep.compacting()
 
         def work() -> None:
             try:

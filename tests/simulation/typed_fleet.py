@@ -172,18 +172,20 @@ class TypedFleet:
 
     def _redrive(self, target: Target, selection: Selection) -> None:
         def work(job: Job) -> Iterator[object]:
-            redriving = job.wiring.redriving(job.settings, job.process.name)
+            redriving = job.wiring.targets.redriving(job.settings, job.process.name)
             yield from replace(redriving, on_arrow=job.on_arrow).portions(selection)
 
         self.run("redrive", target, work)
 
     def _parse(self, job: Job) -> Iterator[object]:
-        yield from replace(job.wiring.parsing(job.settings, job.process.name), on_arrow=job.on_arrow).waves()
+        yield from replace(
+            job.wiring.targets.parsing(job.settings, job.process.name), on_arrow=job.on_arrow
+        ).waves()
 
     def _upkeep(self, target: Target) -> None:
         def work(job: Job) -> Iterator[object]:
             parts = job.wiring.ports.parsing(job.settings, job.process.name)
-            job.wiring.parsing(job.settings, job.process.name).settling.settle()
+            job.wiring.targets.parsing(job.settings, job.process.name).settling.settle()
             for each in parts.kept:
                 done = Compacting(
                     table=each.live,

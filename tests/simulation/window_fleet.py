@@ -106,7 +106,7 @@ class WindowFleet:
             if asked is None:
                 return
             named = target.settings
-            made = job.wiring.windowing("a person").create(
+            made = job.wiring.windows.windowing("a person").create(
                 asked,
                 how=f"{asked}",
                 stream=named.stream if what is What.REPLACE else None,
@@ -189,7 +189,7 @@ class WindowFleet:
         window = made.window
 
         def work(job: Job) -> Iterator[object]:
-            duty = replace(job.wiring.redoing(window, job.process.name), on_arrow=job.on_arrow)
+            duty = replace(job.wiring.windows.redoing(window, job.process.name), on_arrow=job.on_arrow)
             try:
                 for wave in duty.waves():
                     if wave.is_last:

@@ -1,0 +1,93 @@
+"""The duties of typed tables, put together from settings and ports: parsing, the columns that payloads would make, and redrives.
+
+    Wiring.targets ──► parsing      for Dagster's sensors and assets, and `headrace parse`
+                   ├─► inferring    for `headrace parse --infer`
+                   └─► redriving    for Dagster's redrive jobs, and `headrace redrive`
+
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.core.parse_values import WaveLimits
+from pipeline.duties.deduplicating import Deduplicating
+from pipeline.duties.expiring import Expiring
+from pipeline.duties.inferring import Inferring
+from pipeline.duties.parsing import Parsing
+from pipeline.duties.redriving import Redriving
+from pipeline.duties.settling import Settling
+from pipeline.ports import Ports
+from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import KeptTable, ParsePorts
+
+
+@dataclass(frozen=True, slots=True)
+class TargetWiring:
+    settings: Settings
+    ports: Ports
+
+    def parsing(self, target: ParseSettings, run_id: str) -> Parsing:
+        """The parsing of one target. `run_id`: the run that parses, for the ledger."""
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Parsing(
+            settings=target,
+            source=parts.source,
+            table=parts.table,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            parser=parts.parser,
+            dropped_as=parts.dropped_as,
+            deduplicating=_deduplicating(target, parts),
+            limits=WaveLimits(wave.records, wave.bytes),
+            clock=self.ports.clock,
+            expiring=tuple(map(self.expiring_of, parts.kept)),
+            run=run_id,
+            code=parts.code,
+        )
+
+    def inferring(self, target: ParseSettings) -> Inferring:
+        """Which columns the payloads of a target would make."""
+        parts, wave = self.ports.parsing(target, "infer"), self.settings.wave
+        return Inferring(
+            settings=target,
+            source=parts.source,
+            inferrer=parts.inferrer,
+            limits=WaveLimits(wave.records, wave.bytes),
+        )
+
+    def redriving(self, target: ParseSettings, run_id: str) -> Redriving:
+        """The redrive of one target's quarantine table. `run_id`: the run that parses, for the ledger."""
+        parts, wave = self.ports.parsing(target, run_id), self.settings.wave
+        return Redriving(
+            settings=target,
+            table=parts.table,
+            settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
+            source=parts.set_aside,
+            redriver=parts.redriver,
+            dropped_as=parts.dropped_as,
+            deduplicating=_deduplicating(target, parts),
+            limits=WaveLimits(wave.records, wave.bytes),
+            run=run_id,
+            code=parts.code,
+        )
+
+    def expiring_of(self, kept: KeptTable) -> Expiring:
+        """The expiry of the snapshots of a typed table, or of a quarantine table."""
+        return Expiring(
+            table=kept.table,
+            lineage=kept.lineage,
+            settings=self.settings.upkeep,
+            clock=self.ports.clock,
+            what=kept.name,
+        )
+
+
+def _deduplicating(target: ParseSettings, parts: ParsePorts) -> Deduplicating | None:
+    within = target.unique.within
+    return (
+        Deduplicating(table=parts.typed.table, name=target.table, within=within)
+        if within is not None
+        else None
+    )

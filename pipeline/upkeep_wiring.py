@@ -1,0 +1,102 @@
+"""The upkeep of all tables, put together from settings and ports: expiry, deletion and compaction.
+
+    Wiring.upkeep ──► run         for Dagster's upkeep job, and `headrace upkeep`
+                  └─► expiring    for the leader's sensor and for runs, which expire snapshots of the lake table in between
+
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pipeline.duties.compacting import Compacting
+from pipeline.duties.deleting import Deleting
+from pipeline.duties.expiring import Expiring
+from pipeline.duties.settling import Settling
+from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
+from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from pipeline.ports import Ports
+from pipeline.settings.model import Settings
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_wiring import TargetWiring
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepWiring:
+    settings: Settings
+    ports: Ports
+    targets: TargetWiring
+
+    def run(self, *, dry_run: bool = False) -> UpkeepReport:
+        """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
+        reports = [(self.settings.landing.table, self.of_lake_table().run(dry_run=dry_run))]
+        for target in self.settings.parse:
+            parsing = self.targets.parsing(target, "upkeep")
+            reports += run_upkeep_of_target(parsing, self._upkeeps(target, parsing.settling), dry_run=dry_run)
+        return together(reports)
+
+    def of_lake_table(self) -> Upkeep:
+        """The upkeep of the lake table alone."""
+        ports = self.ports
+        settings = self.settings.upkeep
+        files = (ports.files("upkeep"), ports.lineage_files("upkeep"))
+        return Upkeep(
+            table=ports.table("upkeep"),
+            deleting=tuple(Deleting(files=each, settings=settings, clock=ports.clock) for each in files),
+            expiring=self.expiring("upkeep"),
+            compacting=self.compacting(),
+            settings=settings,
+        )
+
+    def expiring(self, user: str) -> Expiring:
+        """The expiry of the lake table's snapshots. `user`: the duty or run that expires them."""
+        ports = self.ports
+        return Expiring(
+            table=ports.table(user),
+            lineage=lambda: ports.lineage(user),
+            settings=self.settings.upkeep,
+            clock=ports.clock,
+        )
+
+    def compacting(self) -> Compacting:
+        """The compaction of the lake table."""
+        ports = self.ports
+        return Compacting(
+            table=ports.live("upkeep"),
+            rewriter=ports.rewriter,
+            settings=self.settings.upkeep,
+            clock=ports.clock,
+            needed=self._needed_before,
+            windows=lambda: ports.windows().all(),
+        )
+
+    def _needed_before(self, day: date) -> str:
+        """The targets that may still have to parse rows from before this day."""
+        targets = self.settings.parse
+        return ", ".join(
+            each.name for each in targets if self.targets.parsing(each, "upkeep").needs_before(day)
+        )
+
+    def _upkeeps(self, target: ParseSettings, settling: Settling) -> Iterator[tuple[str, Upkeep]]:
+        # How long the lake table keeps its rows says nothing about other tables.
+        settings = replace(self.settings.upkeep, retention=None)
+        clock = self.ports.clock
+        for each in self.ports.parsing(target, "upkeep").kept:
+            yield (
+                each.name,
+                Upkeep(
+                    table=each.table,
+                    deleting=tuple(
+                        Deleting(files=files, settings=settings, clock=clock)
+                        for files in each.files(settling.settle)
+                    ),
+                    expiring=self.targets.expiring_of(each),
+                    compacting=Compacting(
+                        table=each.live, rewriter=each.rewriter, settings=settings, clock=clock
+                    ),
+                    settings=settings,
+                ),
+            )
