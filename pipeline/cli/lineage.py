@@ -131,7 +131,10 @@ def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
         ports = adapters.parsing(target, "lineage")
         if ports.table.exists():
             of_target = story_of(ports.lineage.entries(asked))
-            tables = (adapters.typed(target, "lineage"), adapters.quarantine(target, "lineage"))
+            tables = (
+                adapters.lake_tables.typed(target, "lineage"),
+                adapters.lake_tables.quarantine(target, "lineage"),
+            )
             show_parsed(target, of_target, args.sequence, shard=args.shard, tables=tables)
     return 0
 
@@ -204,7 +207,7 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     from pipeline.lake.lineage_table import IcebergLineage
 
     (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
-    table = adapters.typed(target, "lineage")
+    table = adapters.lake_tables.typed(target, "lineage")
     if not table.exists():
         raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
     shards = None if args.shard is None else with_chains(args.shard)

@@ -1,0 +1,142 @@
+"""The ports of typed tables, quarantine tables and windows on Iceberg and Spark (`pipeline.target_ports`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipeline.lake_adapters import LakeAdapters
+from pipeline.lake_ports import Pages, Stage, TableFiles
+from pipeline.settings.choices import ParseFormat
+from pipeline.settings.parse_block import ParseSettings
+from pipeline.target_ports import KeptTable, ParsePorts, ReplayPorts, Thinned, UnpackPorts, WindowStore
+
+if TYPE_CHECKING:
+    from pipeline.lake.iceberg import IcebergTable
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAdapters:
+    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+
+    lake: LakeAdapters
+    window_pages: Callable[[], Pages]
+    """How a window reads the stream."""
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        from pipeline.core.batch_context import BatchContext
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_code import code_of
+        from pipeline.lake.parse_frame import Frames
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.redrive import SparkRedriver
+        from pipeline.lake.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+
+        writer = f"parse {target.name}"
+        worker = self.lake.settings.workers[0]
+        lake, table, quarantine = (
+            self.lake.table(writer),
+            self.lake.typed(target, writer),
+            self.lake.quarantine(target, writer),
+        )
+        frames = Frames(target, BatchContext(target.name, target.version, run))
+        parser = SparkRedriver(
+            session=partial(self.lake.sessions.for_user_code, worker.id),
+            frames=frames,
+            source=lake,
+            table=table,
+            quarantine=quarantine,
+            tasks=worker.spark.tasks,
+        )
+        return ParsePorts(
+            # Kept, because it remembers the manifests that it has read.
+            source=self.lake.made.get(lambda: IcebergSource(lake), "parse source", writer),
+            table=table,
+            quarantine=quarantine,
+            parser=parser,
+            dropped_as=frames.dropped_as,
+            set_aside=IcebergSource(quarantine),
+            redriver=replace(parser, source=quarantine),
+            inferrer=parser if target.format is ParseFormat.JSON else None,
+            code=lambda: code_of(target),
+            typed=Thinned(
+                table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
+                leaver=replace(parser, source=table),
+            ),
+            lineage=IcebergLineage(table),
+            kept=(
+                self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+                self._kept_table(
+                    quarantine,
+                    lambda settle: (
+                        QuarantineFiles(quarantine, table, settle),
+                        LineageFiles(IcebergLineage(quarantine)),
+                    ),
+                ),
+            ),
+        )
+
+    def _kept_table(
+        self, table: IcebergTable, files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
+    ) -> KeptTable:
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.live_table import IcebergLive
+        from pipeline.lake.rewrite import SparkRewriter
+
+        return KeptTable(
+            name=table.identifier,
+            table=table,
+            files=files,
+            live=IcebergLive(table),
+            rewriter=lambda: SparkRewriter(self.lake.session, table),
+            lineage=lambda: IcebergLineage(table),
+        )
+
+    def windows(self) -> WindowStore:
+        from pipeline.lake.window_table import IcebergWindows
+
+        return IcebergWindows(self.lake.table("window"))
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.window_copy import SparkCopier
+
+        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        lake, table = self.lake.table(writer), self.lake.window_table(window, writer)
+        return ReplayPorts(
+            source=IcebergSource(lake),
+            table=table,
+            copier=SparkCopier(
+                session=self.lake.session,
+                source=lake,
+                table=table,
+                cores=worker.spark.tasks,
+            ),
+            lineage=IcebergLineage(table),
+            stage=self._stage,
+            landed=IcebergLineage(lake),
+        )
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        from pipeline.lake.lineage_table import IcebergLineage
+        from pipeline.lake.parse_source import IcebergSource
+        from pipeline.lake.unpack import SparkUnpacker
+
+        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        lake = self.lake.table(writer)
+        return UnpackPorts(
+            source=IcebergSource(lake),
+            table=lake,
+            unpacker=SparkUnpacker(session=self.lake.session, table=lake, cores=worker.spark.tasks),
+            lineage=IcebergLineage(lake),
+            typed={target.name: self.lake.typed(target, writer) for target in self.lake.settings.parse},
+        )
+
+    def _stage(self) -> Stage:
+        lake = self.lake
+        worker = lake.settings.workers[0].id
+        # Kept, because it remembers where it has stopped in shards with many empty pages.
+        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages()), "window stage")
