@@ -24,7 +24,8 @@ from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position
 from pipeline.core.stream import ShardKey
 from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import Base, IcebergTable
+from pipeline.lake.iceberg import IcebergTable
+from pipeline.lake.table_base import Base
 from tests.lake.files import ORIGIN, a_file, a_key
 
 MOST = 2.0

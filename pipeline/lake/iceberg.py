@@ -11,7 +11,6 @@ for a failure; the table itself is loaded again, and the walk over its snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +23,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from pipeline.clock import dice
-from pipeline.core.batch import StagedFile
 from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
-from pipeline.core.expiry_plan import History, Shape
+from pipeline.core.expiry_plan import History
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.position import Positions
 from pipeline.core.repair_plan import TableEvidence
@@ -41,11 +39,10 @@ from pipeline.lake.data_files import ids_of
 from pipeline.lake.evidence import Remains, evidence_of
 from pipeline.lake.expire import history_of, remove_snapshots
 from pipeline.lake.file_io import with_own_io
-from pipeline.lake.history import head_of, links_of, main_of, older
+from pipeline.lake.history import all_known, head_of, main_of
 from pipeline.lake.live_files import found_in
 from pipeline.lake.metadata_files import finding_metadata
-from pipeline.lake.never_ours import check_never_ours
-from pipeline.lake.position_chain import Known, Link, landed, nearest_ours
+from pipeline.lake.position_chain import Link
 from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 from pipeline.lake.schema import (
     RECORDS,
@@ -56,31 +53,15 @@ from pipeline.lake.schema import (
     using_properties_of,
 )
 from pipeline.lake.state_files import KeptStates, StateFiles
-from pipeline.lake.summary import Stored, state_in, summary_of
+from pipeline.lake.summary import summary_of
+from pipeline.lake.table_base import Base, base_of, committed
+from pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
 from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from pipeline.ports import Clock
 from pipeline.settings.choices import Aggregates
 
-_TRIES = 100
-"""Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest
-of some hundred commits takes about 40 tries."""
-_UNSURE_TRIES = 3
-"""Errors without a clear answer in one commit before it raises CommitUnknown."""
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The table as it was loaded once, with its positions: the base of one commit."""
-
-    table: Table
-    state: TableState
-    stored: Stored | None = None
-    """What the positions were made of, where they are in files."""
-
-    def carrying(self, files: tuple[StagedFile, ...] = ()) -> Landing:
-        return Landing.carrying(self.state.positions, self.state.through, files)
 
 
 def _place(location: str) -> str:
@@ -143,7 +124,7 @@ class IcebergTable(LakeTable):
             with asking(f"the catalog of {self.identifier}"):
                 create_table(self.catalog, self.identifier, self.layout, aggregates=self._aggregates)
         # Other tools may remove or shorten Headrace's properties, and may do so again: each start checks them.
-        for _ in range(_TRIES):
+        for _ in range(MOST_TRIES):
             table = self.open()
             check_shape(table, self.layout, self.remedy)
             missing, only_if = missing_parts(table, self.layout, aggregates=self._aggregates)
@@ -159,7 +140,7 @@ class IcebergTable(LakeTable):
                 continue
             return
         raise Transient(
-            f"columns or properties of {self.identifier} couldn't be set: {_TRIES} times another commit was faster. Nothing "
+            f"columns or properties of {self.identifier} couldn't be set: {MOST_TRIES} times another commit was faster. Nothing "
             "was changed; the next tick or run tries again"
         )
 
@@ -189,12 +170,11 @@ class IcebergTable(LakeTable):
         began = self.clock.monotonic()
         self.clock.pause(pause_before(self._last, now=began, dice=dice()))
         self.check_clock()
-        # Every commit that was sent, by its snapshot id: an answer that was lost may belong to any of them.
-        tries: dict[int, tuple[PreparedCommit, Landing]] = {}
+        tries = Tries(self.identifier)
         try:
             return self._land(proposal, tries, began=began)
         except (Unreachable, MetadataLost) as error:
-            if not tries:
+            if not tries.sent:
                 # Nothing was sent, so nothing can have landed.
                 raise
             raise CommitUnknown(
@@ -202,20 +182,17 @@ class IcebergTable(LakeTable):
                 "commit landed whole or not at all. The staged files are kept; the next wave starts at the table's positions"
             ) from error
 
-    def _land(
-        self, proposal: Proposal, tries: dict[int, tuple[PreparedCommit, Landing]], *, began: float
-    ) -> Committed:
-        unsure: list[Exception] = []
+    def _land(self, proposal: Proposal, tries: Tries, *, began: float) -> Committed:
         files = CommitFiles(proposal.files, proposal.also, proposal.taken)
         while True:
             tried_at = self.clock.monotonic()
-            base, mine = self._look_for(tries)
+            base = self.base()
             # Before anything else: an earlier try that has landed must not be sent again (D7).
-            if mine is not None:
-                return _committed(mine, tries[mine][1], on=base.state.shape)
-            self._check_patience(len(tries), unsure)
+            if (mine := tries.found(base.table)) is not None:
+                return committed(mine, tries.sent[mine].landing, on=base.state.shape)
+            tries.check_patience()
             # After each look, not once: a process may have stood still for days since the last one.
-            self._check_files_again(files, base.table, unsure)
+            self._check_files_again(files, base.table, tries)
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
@@ -228,7 +205,7 @@ class IcebergTable(LakeTable):
             moves = landing.positions != base.state.positions
             attempt = self.prepare(base, landing, move_tag=moves, files=files, replaced=replaced)
             # Noted before it is sent, because its answer may be lost.
-            tries[attempt.snapshot] = attempt, landing
+            tries.sent[attempt.snapshot] = Try(attempt, landing)
             try:
                 attempt.send(base.table)
             except CommitFailedException:
@@ -236,12 +213,12 @@ class IcebergTable(LakeTable):
                 self._pause_after_refusal(began, tried_at)
                 continue
             except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
-                unsure.append(error)
+                tries.unsure.append(error)
                 files = CommitFiles(proposal.files, proposal.also, proposal.taken)
                 continue
             ended = self.clock.monotonic()
             self._last = LastCommit(ended, took=ended - began, attempt=ended - tried_at)
-            return _committed(attempt.snapshot, landing, on=base.state.shape)
+            return committed(attempt.snapshot, landing, on=base.state.shape)
 
     def _pause_after_refusal(self, began: float, tried_at: float) -> None:
         now = self.clock.monotonic()
@@ -255,7 +232,7 @@ class IcebergTable(LakeTable):
             identifier=self.identifier,
             table=table,
             head=head_of(table),
-            known=self._known(table),
+            known=all_known(table),
             states=self.states,
         )
         return evidence_of(remains, streams)
@@ -284,14 +261,14 @@ class IcebergTable(LakeTable):
 
     def carry(self) -> TableState:
         self.check_clock()
-        for _ in range(_TRIES):
+        for _ in range(MOST_TRIES):
             base = self.base_to_carry()
             landing = base.carrying()
             attempt = self.prepare(base, landing, move_tag=True)
             if self.sent(attempt, base.table):
-                return _committed(attempt.snapshot, landing, on=base.state.shape).state
+                return committed(attempt.snapshot, landing, on=base.state.shape).state
         raise Transient(
-            f"the positions of {self.identifier} couldn't be carried forward: {_TRIES} times another commit was faster. "
+            f"the positions of {self.identifier} couldn't be carried forward: {MOST_TRIES} times another commit was faster. "
             "Nothing was changed; the next time tries again"
         )
 
@@ -299,22 +276,7 @@ class IcebergTable(LakeTable):
 
     def base(self) -> Base:
         """Load the table and its positions."""
-        table = self.open()
-        head, current = head_of(table), links_of(table.metadata)
-        reads, foreign = _Reads(older(table)), list[Link]()
-        found = nearest_ours(head, current, reads, passed=foreign, remedy=self.remedy)
-        shape = Shape(len(current), len(foreign), is_cut=reads.any)
-        if found is None:
-            with asking(f"the storage of {self.identifier}"):
-                check_never_ours(table, current, self.remedy)
-            return Base(table, TableState(Positions(), head, origin_allowed=True, shape=shape))
-        with asking(f"the state of {self.identifier}"):
-            carried = state_in(found.summary, self.states)
-        return Base(
-            table,
-            TableState(carried.positions, head, origin_allowed=False, shape=shape, through=carried.through),
-            carried.stored,
-        )
+        return base_of(self.open(), self.identifier, self.states, self.remedy)
 
     def base_to_carry(self) -> Base:
         """The base of a commit that carries the positions on."""
@@ -323,64 +285,9 @@ class IcebergTable(LakeTable):
             raise ChainBroken(f"{self.identifier} has no positions that could be carried forward")
         return base
 
-    def _look_for(self, tries: Mapping[int, tuple[PreparedCommit, Landing]]) -> tuple[Base, int | None]:
-        """The newest base, and the snapshot of the try that is part of it, if one is."""
-        base = self.base()
-        if not tries:
-            return base, None
-        return base, self._found(base.table, [attempt for attempt, _ in tries.values()])
-
-    def _found(self, table: Table, attempts: Collection[PreparedCommit]) -> int | None:
-        """The snapshot of the attempt that is part of main, if one is.
-
-        Only ancestors of main's head count: a snapshot that the metadata knows may have been rolled back (D17).
-        """
-        try:
-            return landed(
-                head_of(table),
-                links_of(table.metadata),
-                older(table),
-                tries={attempt.snapshot for attempt in attempts},
-                since=min(attempt.sequence for attempt in attempts),
-            )
-        except ChainBroken as cut:
-            # The positions are found, so that nothing is broken. Only the part of the history is gone in which this commit would be.
-            raise CommitUnknown(
-                f"whether a commit to {self.identifier} landed isn't known: the snapshots of that time have been expired since. The "
-                "commit landed whole or not at all, and the next wave starts at the table's positions"
-            ) from cut
-
     def sent(self, attempt: PreparedCommit, table: Table) -> bool:
         """Send an attempt once, and return whether it landed; also where another run has committed on top of it since."""
-        lost: Exception | None = None
-        try:
-            attempt.send(table)
-        except CommitFailedException:
-            pass  # another commit was faster, or this one was sent twice and its first request landed: the look below tells
-        except Exception as error:  # noqa: BLE001 - of any error but a refusal the commit may have landed
-            lost = error
-        else:
-            return True
-        try:
-            has_landed = self._found(self.open(), [attempt]) is not None
-        except Unreachable as error:
-            lost, has_landed = lost or error, False
-        if lost is None or has_landed:
-            return has_landed
-        raise CommitUnknown(
-            f"a commit to {self.identifier} got no clear answer, and the table doesn't show it yet ({lost}). The commit "
-            "lands whole or not at all; run the command again to see"
-        ) from lost
-
-    def _known(self, table: Table) -> Known:
-        """Every snapshot that the current metadata or a file in its log describes, on main or not."""
-        found: dict[int, Link] = {}
-        for links in (links_of(table.metadata), *older(table)):
-            for each, link in links.items():
-                # pyiceberg's expiry removes the parent id from the children of expired snapshots; an older file still has it.
-                if each not in found or found[each].parent is None:
-                    found[each] = link
-        return found
+        return send_once(attempt, table, self.identifier, again=self.open)
 
     def prepare(
         self,
@@ -423,45 +330,12 @@ class IcebergTable(LakeTable):
     def check_files(self, files: CommitFiles, table: Table) -> None:
         files.check(table.io, now=self.clock.now(), storage=f"the storage of {self.identifier}")
 
-    def _check_files_again(self, files: CommitFiles, table: Table, unsure: list[Exception]) -> None:
+    def _check_files_again(self, files: CommitFiles, table: Table, tries: Tries) -> None:
         try:
             self.check_files(files, table)
         except Transient as gone:
-            if not unsure:
+            if not tries.unsure:
                 raise
             raise CommitUnknown(
                 f"whether a commit to {self.identifier} landed isn't known, and the commit can't be tried again: {gone}"
             ) from gone
-
-    def _check_patience(self, tried: int, unsure: list[Exception]) -> None:
-        if len(unsure) >= _UNSURE_TRIES:
-            raise CommitUnknown(
-                f"{len(unsure)} commits to {self.identifier} got no clear answer, and the table shows none of "
-                f"them yet (last error: {unsure[-1]}). The staged files are kept; the next wave starts at the table's positions"
-            ) from unsure[-1]
-        if tried >= _TRIES:
-            raise Transient(
-                f"{tried} times another commit to {self.identifier} was faster. Nothing was committed; the next wave reads "
-                "the same records again"
-            )
-
-
-def _committed(snapshot: int, landing: Landing, *, on: Shape) -> Committed:
-    """`on`: the shape of the base. The commit adds one snapshot, which has the positions itself."""
-    shape = Shape(on.snapshots + 1)
-    state = TableState(
-        landing.positions, snapshot, origin_allowed=False, shape=shape, through=landing.through
-    )
-    return Committed(landing, snapshot, state)
-
-
-class _Reads(Iterator[Known]):
-    """Snapshots of older metadata files, with a note whether any file was asked for."""
-
-    def __init__(self, older: Iterator[Known]) -> None:
-        self._older = older
-        self.any = False
-
-    def __next__(self) -> Known:
-        self.any = True
-        return next(self._older)
