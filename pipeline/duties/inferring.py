@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.json_columns import Struct, ddl_of
+from pipeline.core.column_types import ddl_of
+from pipeline.core.json_columns import Struct
 from pipeline.core.parse_values import WaveLimits
 from pipeline.core.parsing_plan import plan_wishes
 from pipeline.core.position import Positions

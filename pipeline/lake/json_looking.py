@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.json_columns import Fact, Limits, Struct, counted_facts, facts_of
+from pipeline.core.json_columns import Limits, Struct
+from pipeline.core.json_facts import Fact, counted_facts, facts_of
 from pipeline.lake.json_text import object_in
 
 

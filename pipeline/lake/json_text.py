@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.core.json_columns import Judge
+from pipeline.core.json_fit import Judge
 from pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
 from pipeline.lake.json_values import JsonValues
 from pipeline.lake.value_limit import too_many

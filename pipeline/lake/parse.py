@@ -14,8 +14,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipeline.core.column_types import spark_of, struct_of
 from pipeline.core.duplicates import Comparison
-from pipeline.core.json_columns import OBJECT, Fact, Judge, Limits, Struct, grow, spark_of, struct_of
+from pipeline.core.json_columns import Limits, Struct
+from pipeline.core.json_facts import OBJECT, Fact
+from pipeline.core.json_fit import Judge
+from pipeline.core.json_growth import grow
 from pipeline.core.parse_account import joined
 from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
 from pipeline.errors import Unreachable

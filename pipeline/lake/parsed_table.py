@@ -18,7 +18,9 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import BinaryType, IcebergType, LongType, StringType, TimestamptzType
 
 from pipeline.core.batch import StagedFile
-from pipeline.core.json_columns import Struct, changes, spark_of, struct_of
+from pipeline.core.column_types import spark_of, struct_of
+from pipeline.core.json_columns import Struct
+from pipeline.core.json_growth import changes
 from pipeline.core.lineage import LedgerPage
 from pipeline.core.stream import ShardKey
 from pipeline.errors import Transient, WrongShape

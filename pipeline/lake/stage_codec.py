@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from pipeline.core.batch import Batch, Manifest
-from pipeline.core.json_columns import Fact
+from pipeline.core.json_facts import Fact
 from pipeline.core.parse_values import Parsed, Piece
 from pipeline.core.proof_rows import Doubled, FileCount
 from pipeline.core.rewriting import Rewritten

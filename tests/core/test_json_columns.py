@@ -7,22 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.json_columns import (
-    DEPTH,
-    ColumnChange,
-    Items,
-    Judge,
-    Kind,
-    Limits,
-    Struct,
-    changes,
-    counted_facts,
-    ddl_of,
-    facts_of,
-    grow,
-    spark_of,
-    struct_of,
-)
+from pipeline.core.column_types import ddl_of, spark_of, struct_of
+from pipeline.core.json_columns import DEPTH, Items, Kind, Limits, Struct
+from pipeline.core.json_facts import counted_facts, facts_of
+from pipeline.core.json_fit import Judge
+from pipeline.core.json_growth import ColumnChange, changes, grow
 from pipeline.lake.json_text import object_in
 
 LIMITS = Limits(12, frozenset({"stream"}))

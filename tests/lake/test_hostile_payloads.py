@@ -15,7 +15,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from pipeline.core.json_columns import Judge, Limits, struct_of
+from pipeline.core.column_types import struct_of
+from pipeline.core.json_columns import Limits
+from pipeline.core.json_fit import Judge
 from pipeline.lake.decode_avro import AvroDecoder
 from pipeline.lake.inflate import CantInflate, Inflation, inflate, unzipped
 from pipeline.lake.json_looking import facts_in

@@ -19,7 +19,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from pipeline.core.json_columns import Limits, Struct, counted_facts, ddl_of, facts_of, grow
+from pipeline.core.column_types import ddl_of
+from pipeline.core.json_columns import Limits, Struct
+from pipeline.core.json_facts import counted_facts, facts_of
+from pipeline.core.json_growth import grow
 from pipeline.errors import WrongShape
 from pipeline.lake.parse_frame import Frames
 from pipeline.lake.parsed_table import IcebergTyped
