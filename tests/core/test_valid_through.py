@@ -1,4 +1,7 @@
-"""`valid-through`: when the table says that it has all records up to a time, and when it doesn't."""
+"""`valid-through`: when the table says that it has all records up to a time, and when it doesn't.
+
+`test_valid_through_proof.py` has the proof with which a statement begins.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,10 +12,8 @@ from hypothesis import strategies as st
 
 from pipeline.core.landing import Landing, Proposal, decide_landing
 from pipeline.core.lineage import Kind, Range
-from pipeline.core.order import a_family
 from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
+from pipeline.core.stream import StreamId
 from pipeline.core.valid_through import (
     APPROXIMATE,
     Through,
@@ -20,32 +21,11 @@ from pipeline.core.valid_through import (
     quiet_shards,
     reached,
     seen_quiet,
-    shards_that_prove,
 )
 from pipeline.core.valid_through_text import read_through, time_text, write_through
+from tests.core.throughs import HOUR, NOON, ORDERS, ended, key, positions, read
 
-ORDERS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 CLICKS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/clicks", 1_700_000_000)
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-HALVES = (HashRange(0, 9), HashRange(10, MAX_HASH_KEY))
-LEFT, RIGHT = (Shard("left", hash_range=HALVES[0]), Shard("right", hash_range=HALVES[1]))
-
-
-def key(shard: str, stream: StreamId = ORDERS) -> ShardKey:
-    return ShardKey(stream, shard)
-
-
-def positions(stream: StreamId = ORDERS, **at: Position) -> Positions:
-    return Positions({stream: Origin(TRIM, NOON - HOUR)}, {key(s, stream): p for s, p in at.items()})
-
-
-def read(until: datetime, number: int = 5) -> Position:
-    return Position(number, arrival=until)
-
-
-def ended(until: datetime, *children: str) -> Position:
-    return Position(5, ended=True, arrival=until, children=children)
 
 
 def moved(base: Positions, shard: str, upto: Position, kind: Kind = Kind.LANDED) -> Range:
@@ -56,11 +36,6 @@ def landing(base: Positions, *ranges: Range, stated: Through, **more: object) ->
     done = decide_landing(base, Proposal(ranges, **more), stated)  # type: ignore[arg-type]
     assert not done.refused
     return done
-
-
-def proof(base: Positions, *listed: Shard) -> set[str] | None:
-    found = shards_that_prove(a_family(ORDERS, listed, positions=base), listed, base)
-    return None if found is None else set(found)
 
 
 # --- how far the known shards have landed -------------------------------------------------------------------
@@ -225,84 +200,6 @@ def test_quiet_shards_are_seen_although_others_that_werent_asked_hold_the_statem
         ORDERS, {ORDERS: NOON - HOUR}, at, asked=[key("left")], news=(), now=NOON, by="leader"
     )
     assert (only.key, only.run) == (key("left"), "leader")
-
-
-# --- the proof that all shards are known --------------------------------------------------------------------
-
-
-def test_the_proof_is_that_each_listed_shard_has_a_position():
-    assert proof(positions(left=read(NOON), right=read(NOON)), LEFT, RIGHT) == {"left", "right"}
-
-
-def test_a_root_shard_that_no_run_has_read_keeps_the_proof_away():
-    assert proof(positions(left=read(NOON)), LEFT, RIGHT) is None
-
-
-def test_a_late_listing_that_leaves_out_hash_keys_proves_nothing():
-    assert proof(positions(left=read(NOON)), LEFT) is None
-    assert proof(positions(left=read(NOON)), LEFT, Shard("right")) is None
-
-
-def test_a_closed_shard_that_no_run_has_read_keeps_the_proof_away():
-    closed = replace(RIGHT, closed=True)
-    child = Shard("child", ("right",), RIGHT.hash_range)
-    assert proof(positions(left=read(NOON)), LEFT, closed, child) is None
-
-
-def test_the_unread_parent_of_a_merge_keeps_the_proof_away():
-    merged = Shard("merged", ("left", "right"), HashRange(0, MAX_HASH_KEY))
-    listed = (replace(LEFT, closed=True), replace(RIGHT, closed=True), merged)
-    assert proof(positions(left=read(NOON)), *listed) is None
-    assert proof(positions(left=read(NOON)), merged) is None
-    assert proof(positions(left=read(NOON), right=read(NOON)), *listed) == {"left", "right"}
-
-
-def test_an_unread_parent_that_a_late_listing_hides_keeps_the_proof_away_though_the_other_parents_end_names_the_child():
-    merged = Shard("merged", ("left", "right"), HashRange(0, MAX_HASH_KEY))
-    left = ended(NOON, "merged")
-    assert proof(positions(left=left), replace(LEFT, closed=True), merged) is None
-    assert proof(positions(left=left, right=read(NOON)), replace(LEFT, closed=True), merged) == {
-        "left",
-        "right",
-    }
-
-
-def test_children_of_ends_that_contradict_each_other_are_judged_once():
-    one, other = Shard("one", ("other",), LEFT.hash_range), Shard("other", ("one",), RIGHT.hash_range)
-    assert proof(positions(left=ended(NOON, "one"), right=ended(NOON, "other")), one, other) == {
-        "left",
-        "right",
-    }
-
-
-def test_children_of_open_shards_are_known_though_no_run_has_read_them():
-    grandchild = Shard("grandchild", ("child",), RIGHT.hash_range)
-    listed = (
-        LEFT,
-        replace(RIGHT, closed=True),
-        Shard("child", ("right",), RIGHT.hash_range, closed=True),
-        grandchild,
-    )
-    assert proof(positions(left=read(NOON), right=read(NOON)), *listed) == {"left", "right"}
-    by_end = positions(left=read(NOON), right=ended(NOON, "child"))
-    assert proof(by_end, *listed) == {"left", "right"}
-
-
-def test_a_child_that_its_parents_end_doesnt_name_keeps_the_proof_away():
-    child = Shard("child", ("right",), RIGHT.hash_range)
-    listed = (LEFT, replace(RIGHT, closed=True), child)
-    assert proof(positions(left=read(NOON), right=ended(NOON)), *listed) is None
-
-
-def test_a_shard_from_before_the_origin_does_no_harm_once_a_descendant_was_read():
-    child = Shard("child", ("right",), RIGHT.hash_range)
-    listed = (LEFT, replace(RIGHT, closed=True), child)
-    assert proof(positions(left=read(NOON), child=read(NOON)), *listed) == {"left", "child"}
-
-
-def test_shards_that_contradict_each_other_prove_nothing():
-    one, other = Shard("one", ("other",), LEFT.hash_range), Shard("other", ("one",), RIGHT.hash_range)
-    assert proof(positions(left=read(NOON)), one, other) is None
 
 
 # --- from commit to commit ----------------------------------------------------------------------------------
