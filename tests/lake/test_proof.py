@@ -1,4 +1,7 @@
-"""What a proof says of a whole table, and that each kind of damage is found and named."""
+"""What a proof says of a whole table, that damage in the data files is found and named, and what can't be proved.
+
+`test_proof_of_ledgers.py` has damage in the ledgers, and `test_proof_again.py` the proofs after the first one.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,14 +11,11 @@ import pytest
 
 from pipeline.core.lineage import Kind
 from pipeline.core.proof import Window
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from pipeline.core.stream import StreamId
-from pipeline.errors import Unreachable
-from pipeline.lake.prove import IcebergProof
 from pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import NOON, STREAM, a_key
+from tests.lake.files import NOON, STREAM
 from tests.lake.merge_on_read import delete_rows
-from tests.lake.proofs import DAY, FIRST, LEFT, MERGED, RIGHT, SECOND, Family, ranges_of
+from tests.lake.proofs import DAY, FIRST, LEFT, MERGED, Family
 from tests.lake.tables import append_as_others
 
 
@@ -110,138 +110,6 @@ def test_a_file_that_is_damaged_is_found(family: Family):
     assert f"{Path(path).name} with 5 rows: the file can't be read as Parquet" in family.wrong()[0]
 
 
-# --- damage in the ledgers ----------------------------------------------------------------------------------
-
-
-def test_a_wrong_count_is_found(family: Family):
-    one = ranges_of(FIRST, 20)
-    family.change_ledgers(lambda row: [{**row, "rows": 11} if one(row) else row])
-    (wrong,) = family.wrong()
-    assert "the ledger states 11 rows, and 10 are in the table" in wrong
-
-
-def test_a_missing_range_is_found_with_its_rows(family: Family):
-    one = ranges_of(SECOND, 110)
-    family.change_ledgers(lambda row: [] if one(row) else [row])
-    wrong = family.wrong()
-    assert wrong[0].startswith("a range is missing before shardId-000000000001 after 110 up to 120, ended")
-    assert any("5 rows in" in text and "shardId-000000000001 106" in text for text in wrong)
-    assert len(wrong) == 2
-
-
-def test_an_overlapping_range_is_found(family: Family):
-    one = ranges_of(SECOND, 110)
-    earlier = {"sequence_number": "103", "sort_key": "003:103:0000000000000000000:0"}
-    family.change_ledgers(lambda row: [{**row, "after": {**row["after"], **earlier}} if one(row) else row])
-    (wrong,) = family.wrong()
-    assert wrong.startswith("ranges overlap at shardId-000000000001 after 103 up to 110")
-
-
-def test_a_range_after_the_end_of_its_shard_is_found(family: Family):
-    one = ranges_of(LEFT, 38)
-    family.change_ledgers(
-        lambda row: (
-            [{**row, "shard_id": FIRST.shard_id, "after": {**row["after"], "sequence_number": "20"}}]
-            if one(row)
-            else [row]
-        )
-    )
-    assert any(
-        "ranges overlap at shardId-000000000000" in text or "goes on" in text for text in family.wrong()
-    )
-
-
-def test_a_child_that_began_before_its_parent_had_ended_is_found(family: Family):
-    """The child's first range, moved to the snapshot before that of its parent's end."""
-    entries = {row["snapshot_sequence"]: row for row in _ledger_rows(family)}
-    early = entries[2]
-    one = ranges_of(LEFT, 35)
-    where = {name: early[name] for name in ("snapshot_id", "snapshot_sequence", "snapshot_at")}
-    family.change_ledgers(lambda row: [{**row, **where, "place": 9} if one(row) else row])
-    (wrong,) = family.wrong()
-    assert "shardId-000000000002 began with" in wrong
-    assert "before its parent shardId-000000000000 had ended: that parent ended in snapshot" in wrong
-
-
-def test_a_child_whose_first_range_names_no_parent_is_judged_by_its_parents_end(family: Family):
-    """Without the reason in the range, the parent's END and Kinesis's list tell who the parent is."""
-    one = ranges_of(RIGHT, 45)
-    ended = ranges_of(FIRST, 20)
-    family.change_ledgers(lambda row: [{**row, "parents": []} if one(row) else row])
-    assert family.wrong() == []
-    family.change_ledgers(lambda row: [] if ended(row) else [row])
-    assert any(
-        "which doesn't name its parent shardId-000000000000, and no ledger has" in text
-        for text in family.wrong()
-    )
-
-
-def test_a_split_with_one_child_leaves_a_hole(family: Family):
-    one = ranges_of(FIRST, 20)
-    gone = {RIGHT.shard_id, MERGED.shard_id}
-    family.source.shards.pop(RIGHT.shard_id)
-    family.change_ledgers(
-        lambda row: (
-            []
-            if row["shard_id"] in gone
-            else [{**row, "upto": {**row["upto"], "children": [LEFT.shard_id]}} if one(row) else row]
-        )
-    )
-    assert any(
-        "ended with shardId-000000000002 as its only child, which has no other parent" in text
-        for text in family.wrong()
-    )
-
-
-def test_a_child_that_its_parents_end_does_not_name_is_found_by_the_list_of_kinesis(family: Family):
-    family.source.shards["shardId-000000000009"] = Shard("shardId-000000000009", (FIRST.shard_id,))
-    assert any("without naming its child shardId-000000000009" in text for text in family.wrong())
-
-
-def test_hash_keys_that_no_shard_has_are_found(family: Family):
-    left = family.source.shards[LEFT.shard_id]
-    assert left.hash_range is not None
-    family.source.shards[LEFT.shard_id] = replace(left, hash_range=HashRange(0, left.hash_range.end - 10))
-    hole = f"{left.hash_range.end - 9} to {left.hash_range.end}"
-    wrong = family.wrong()
-    assert f"{STREAM}: no shard in the ledger has the hash keys {hole}" in wrong
-    assert any("the children of shardId-000000000000 don't have its hash keys" in text for text in wrong)
-
-
-def test_hash_keys_that_two_shards_have_are_found(family: Family):
-    left = family.source.shards[LEFT.shard_id]
-    assert left.hash_range is not None
-    end = left.hash_range.end
-    family.source.shards[LEFT.shard_id] = replace(left, hash_range=HashRange(0, end + 3))
-    assert any(
-        f"the hash keys {end + 1} to {end + 3} are read by more than one shard: {LEFT.shard_id}, {MERGED.shard_id}"
-        in text
-        for text in family.wrong()
-    )
-
-
-def test_an_open_shard_that_was_never_read_is_not_proved(family: Family):
-    """It may be empty. Once the table states that it has all records up to a time, such a shard is wrong."""
-    merged = family.source.shards[MERGED.shard_id]
-    assert merged.hash_range is not None
-    half = MAX_HASH_KEY // 2
-    family.source.shards[MERGED.shard_id] = replace(
-        merged, hash_range=HashRange(merged.hash_range.start, half)
-    )
-    unread = a_key(7).shard_id
-    family.source.shards[unread] = Shard(unread, hash_range=HashRange(half + 1, MAX_HASH_KEY))
-    proof = family.prove()
-    assert proof.holds
-    assert [text for text in proof.unproved if f"{unread} is empty so far, or not read yet" in text]
-    assert "; NOT proved: 1 thing named above" in str(proof)
-
-
-def test_positions_that_the_ledgers_do_not_lead_to_are_found(family: Family):
-    one = ranges_of(LEFT, 38)
-    family.change_ledgers(lambda row: [] if one(row) else [row])
-    assert "the table's position of shardId-000000000002 is 38, and its last range is" in family.wrong()[0]
-
-
 # --- what can't be proved -----------------------------------------------------------------------------------
 
 
@@ -334,120 +202,6 @@ def test_hash_keys_of_an_earlier_life_are_not_proved_by_the_shards_of_the_presen
     assert any("the stream was deleted" in text for text in family.prove().unproved)
 
 
-# --- only what is new ---------------------------------------------------------------------------------------
-
-
-def test_a_second_proof_reads_only_what_is_new(family: Family):
-    first = family.prove()
-    family.land((LEFT, 40), (MERGED, 63))
-    second = family.prove()
-    assert second.holds
-    assert second.since is not None
-    assert (second.records, second.rows, second.files, second.unchanged) == (first.records + 5, 5, 1, 6)
-    assert family.prove(anew=True).rows == 58
-
-
-def test_a_compaction_of_proved_files_is_proved_by_its_records(family: Family):
-    family.prove()
-    family.land((LEFT, 40))
-    family.compact()
-    proof = family.prove()
-    assert proof.holds
-    assert (proof.since is not None, proof.rows, proof.files, proof.unchanged) == (True, 55, 1, 0)
-
-
-def test_a_compaction_that_changed_a_proved_record_is_found_and_named(family: Family):
-    family.prove()
-    family.change_rows(LEFT, 37, lambda row: [{**row, "sequence_number": "36"}])
-    family.compact()
-    (wrong,) = family.wrong()
-    assert wrong.startswith("shardId-000000000002 36 is there 2 times")
-
-
-def test_a_proved_file_that_is_gone_or_has_another_size_is_found(family: Family):
-    family.prove()
-    file = family.change_rows(LEFT, 37, lambda _: [])
-    Path(family.path_with(MERGED, 60)).unlink()
-    wrong = family.wrong()
-    assert any(text.startswith(file) and "and the table's metadata states" in text for text in wrong)
-    assert any("the file is gone from the storage" in text for text in wrong)
-
-
-def test_damage_in_what_is_new_is_found(family: Family):
-    family.prove()
-    family.land((LEFT, 40), (MERGED, 63))
-    family.change_rows(LEFT, 40, lambda _: [])
-    assert any("after 38 up to 40" in text and "states 2 rows, and 1 is" in text for text in family.wrong())
-
-
-def test_a_proof_that_found_something_wrong_is_not_remembered(family: Family):
-    family.change_rows(LEFT, 37, lambda _: [])
-    assert len(family.wrong()) == 2
-    assert len(family.wrong()) == 2
-
-
-def test_a_proof_holds_although_its_role_may_not_write_what_it_has_read(
-    family: Family, monkeypatch: pytest.MonkeyPatch
-):
-    def refused(*_: object) -> None:
-        raise Unreachable("the storage refused the write")
-
-    monkeypatch.setattr(IcebergProof, "remember", refused)
-    proof = family.prove()
-    assert proof.holds
-    assert "can't be remembered: the storage refused the write" in "".join(proof.lines())
-    assert family.prove().rows == 53
-
-
-def test_where_the_memory_cant_be_read_all_rows_are_read(family: Family):
-    """As on S3 with a role that may not list the bucket: it gets "access denied" for a file that isn't there yet."""
-    family.prove()
-    (memory,) = (family.lake.folder / "state").glob("proof-*.json")
-    memory.unlink()
-    memory.mkdir()
-    proof = family.prove()
-    assert proof.holds
-    assert (proof.since, proof.rows) == (None, 53)
-    assert "can't be remembered" in "".join(proof.lines())
-
-
-def test_after_a_rollback_of_main_all_rows_are_read(family: Family):
-    family.land((LEFT, 40))
-    family.prove()
-    family.lake.rollback(1)
-    family.land((LEFT, 39))
-    proof = family.prove()
-    assert proof.holds
-    assert (proof.since, proof.rows) == (None, 54)
-
-
-def test_after_a_reposition_all_rows_are_read(family: Family):
-    family.prove()
-    family.move(LEFT, 36, Kind.REPOSITION)
-    family.land((LEFT, 40))
-    proof = family.prove()
-    assert proof.holds
-    assert (proof.since, proof.rows) == (None, 57)
-
-
-def test_records_that_land_again_after_a_proof_of_a_reposition_are_compared_with_the_older_ones(
-    family: Family,
-):
-    family.move(LEFT, 32, Kind.REPOSITION)
-    assert family.prove().holds
-    family.land((LEFT, 34))
-    proof = family.prove()
-    assert proof.holds, proof
-    # The older records are in files that the proof before has read.
-    assert (proof.since, proof.rows) == (None, 55)
-    family.land((LEFT, 35))
-    family.change_rows(LEFT, 35, lambda _: [])
-    assert any(
-        "2 ranges that it overlaps with: the ledger states 8 rows, and 7 are" in text
-        for text in family.wrong()
-    )
-
-
 # --- a window -----------------------------------------------------------------------------------------------
 
 
@@ -482,14 +236,3 @@ def _uri(family: Family, number: int) -> str:
     return next(
         each.path for each in IcebergLive(family.lake.handle()).live().files if each.path.endswith(name)
     )
-
-
-def _ledger_rows(family: Family) -> list[dict[str, object]]:
-    from pipeline.lake.lineage_table import IcebergLineage
-
-    lineage = IcebergLineage(family.lake.handle())
-    lineage.record()
-    table = lineage.find()
-    assert table is not None
-    found: list[dict[str, object]] = table.scan().to_arrow().to_pylist()
-    return found
