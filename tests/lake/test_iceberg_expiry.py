@@ -1,85 +1,31 @@
-"""Expiry on a real table: what other engines' tools left, lost answers, long histories, and what a commit costs afterwards."""
+"""Expiry on a real table: what stays, what other engines' tools left, and lost answers.
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+`test_iceberg_long_histories.py` has long histories, and what a commit costs after an expiry.
+"""
+
 from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table.metadata import TableMetadataV2
-from pyiceberg.table.snapshots import SnapshotLogEntry
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
-    update_table_metadata,
 )
 
-from pipeline.core.expiry_plan import Shape
-from pipeline.core.position import Position
-from pipeline.duties.expiring import Expiring, look_after
+from pipeline.duties.expiring import look_after
 from pipeline.errors import CommitUnknown
 from pipeline.lake import read
-from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
 from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.sql_catalog import KeepingSqlCatalog, without_snapshots
-from pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import ORIGIN, a_key, a_landing, at
+from tests.lake.expiries import A, a_lake, an_expiring, commits, expire, known, land, rollback, sent
+from tests.lake.files import a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
-
-A, B = a_key(0), a_key(1)
-FEW = UpkeepSettings(keep_snapshots=5, keep_for=timedelta(minutes=1))
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> IcebergLake:
-    """A table whose position of shard A is 3."""
-    made = IcebergLake(tmp_path)
-    made.iceberg.commit(ORIGIN)
-    land(made.iceberg, 3)
-    return made
-
-
-def land(table: IcebergTable, upto: int) -> int:
-    """Land a record of shard A."""
-    before = table.load().positions.of(A)
-    after = before.sequence if before else None
-    committed = table.commit(a_landing(table.staging_spec(), A, after=after, numbers=[upto]))
-    assert not committed.landing.refused
-    return committed.snapshot or 0
-
-
-def commits(lake: IcebergLake, count: int) -> None:
-    for _ in range(count):
-        lake.iceberg.carry()
-
-
-def an_expiring(lake: IcebergLake, settings: UpkeepSettings = FEW) -> Expiring:
-    """Expiry at a time when all snapshots of now are old."""
-    newest = max(each.at for each in lake.iceberg.retained().snapshots.values())
-    later = replace(lake.clock, at=newest + timedelta(hours=2))
-    return Expiring(
-        table=lake.iceberg, lineage=lambda: IcebergLineage(lake.iceberg), settings=settings, clock=later
-    )
-
-
-def expire(lake: IcebergLake, settings: UpkeepSettings = FEW) -> str | None:
-    return an_expiring(lake, settings).step(lake.iceberg.load().shape)
-
-
-def known(lake: IcebergLake) -> set[int]:
-    return set(lake.handle().retained().snapshots)
-
-
-def rollback(lake: IcebergLake, to: int) -> None:
-    lake.iceberg.open().manage_snapshots().set_current_snapshot(to).commit()
+    return a_lake(tmp_path)
 
 
 # --- what stays -----------------------------------------------------------------------------------------------
@@ -199,18 +145,6 @@ def test_beside_an_engine_that_commits_and_expires_a_table_at_rest_stays_whole(l
 # --- the request ----------------------------------------------------------------------------------------------
 
 
-def sent(lake: IcebergLake) -> list[tuple[Any, ...]]:
-    """The commit requests from now on."""
-    commit, found = lake.iceberg.catalog.commit_table, list[tuple[Any, ...]]()
-
-    def noted(*args: Any) -> Any:
-        found.append(args)
-        return commit(*args)
-
-    patch(lake.iceberg.catalog, "commit_table", noted)
-    return found
-
-
 def test_the_request_asserts_every_ref_and_the_table(lake: IcebergLake):
     lake.iceberg.open().manage_snapshots().create_tag(lake.iceberg.load().snapshot or 0, "audit").commit()
     commits(lake, 40)
@@ -304,148 +238,3 @@ def test_a_landing_below_an_expiry_whose_metadata_files_are_gone_is_an_unknown_c
         lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4]))
     land(lake.handle(), 5)
     assert lake.numbers() == {A.shard_id: [3, 4, 5]}
-
-
-# --- long histories -------------------------------------------------------------------------------------------
-
-
-def lengthen(lake: IcebergLake, count: int) -> None:
-    """Put a long history below the table's newest snapshot, without a commit for each snapshot of it."""
-    table, catalog = lake.iceberg.open(), lake.iceberg.catalog
-    assert isinstance(catalog, KeepingSqlCatalog)
-    base = table.metadata
-    head = base.current_snapshot()
-    assert head is not None
-    assert isinstance(base, TableMetadataV2)
-    first, parent, snapshots = base.snapshots[0], base.snapshots[-2].snapshot_id, list(base.snapshots[:-1])
-    for number in range(count):
-        made = first.model_copy(
-            update={
-                "snapshot_id": 10_000 + number,
-                "parent_snapshot_id": parent,
-                "sequence_number": base.last_sequence_number + number,
-                "timestamp_ms": base.last_updated_ms,
-                "summary": head.summary,
-                "manifest_list": head.manifest_list,
-            }
-        )
-        parent = made.snapshot_id
-        snapshots.append(made)
-    last = base.last_sequence_number + count
-    snapshots.append(head.model_copy(update={"parent_snapshot_id": parent, "sequence_number": last}))
-    log = [
-        SnapshotLogEntry(**{"snapshot-id": s.snapshot_id, "timestamp-ms": base.last_updated_ms})
-        for s in snapshots
-    ]
-    longer = base.model_copy(
-        update={"snapshots": snapshots, "snapshot_log": log, "last_sequence_number": last}
-    )
-    location = f"{table.location()}/metadata/99999-{uuid4()}.metadata.json"
-    ToOutputFile.table_metadata(longer, table.io.new_output(location), overwrite=True)
-    catalog._swap(table.name(), table.metadata_location, location)
-
-
-def test_three_thousand_snapshots_expire_a_thousand_at_a_time(lake: IcebergLake):
-    commits(lake, 2)
-    lengthen(lake, 3_000)
-    expiring = an_expiring(lake)
-    expiring.lineage().record()
-    requests = sent(lake)
-    shape = lake.iceberg.load().shape
-    assert shape == Shape(3_004)
-    assert expiring.step(shape) == "2,999 snapshots of the lake table expired"
-    assert [len(updates[0].snapshot_ids) for _, _, updates in requests] == [1_000, 1_000, 999]
-    assert len(known(lake)) == 5
-    assert lake.handle().load().positions.of(A) == at(3)
-    land(lake.handle(), 4)
-
-
-def test_the_removal_of_thousands_looks_at_each_snapshot_a_few_times_only(lake: IcebergLake):
-    """pyiceberg's own removal compares each removed snapshot with all snapshots: nine million comparisons here."""
-    commits(lake, 2)
-    lengthen(lake, 3_000)
-    base = lake.iceberg.open().metadata
-    looks = 0
-
-    class Counted(list[Any]):
-        def __iter__(self) -> Any:
-            nonlocal looks
-            for each in super().__iter__():
-                looks += 1
-                yield each
-
-    counted = base.model_copy(update={"snapshots": Counted(base.snapshots)})
-    gone = frozenset(each.snapshot_id for each in base.snapshots[:2_990]) - {
-        ref.snapshot_id for ref in base.refs.values()
-    }
-    assert len(without_snapshots(counted, gone).snapshots) == len(base.snapshots) - len(gone)
-    assert looks <= 2 * len(base.snapshots)
-
-
-def test_a_removal_leaves_what_pyicebergs_own_removal_leaves_except_parents_and_holes_in_the_log(
-    lake: IcebergLake,
-):
-    commits(lake, 5)
-    base = lake.iceberg.open().metadata
-    gone = [each.snapshot_id for each in base.snapshots[1:4]]
-    ours = without_snapshots(base, frozenset(gone))
-    removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone})
-    theirs = update_table_metadata(base, (removal,))
-    outside = {"snapshots", "snapshot_log", "last_updated_ms"}
-    assert ours.model_dump(exclude=outside) == theirs.model_dump(exclude=outside)
-    assert [s.snapshot_id for s in ours.snapshots] == [s.snapshot_id for s in theirs.snapshots]
-    assert ours.snapshots == [each for each in base.snapshots if each.snapshot_id not in gone]
-    assert [entry.snapshot_id for entry in ours.snapshot_log] == [s.snapshot_id for s in base.snapshots[4:]]
-    with pytest.raises(CommitFailedException):
-        without_snapshots(ours, frozenset(gone))
-
-
-def test_pyicebergs_own_catalog_reads_the_table_after_an_expiry(lake: IcebergLake, tmp_path: Path):
-    commits(lake, 40)
-    expire(lake)
-    properties = {key: value for key, value in embedded_catalog(tmp_path).items() if key != "type"}
-    own = SqlCatalog(CATALOG_NAME, **properties)
-    assert own.load_table("lake.records").scan().count() == 1
-    own.close()
-
-
-# --- what a commit costs --------------------------------------------------------------------------------------
-
-
-def written(lake: IcebergLake, upto: Sequence[int]) -> list[int]:
-    """Bytes of the metadata file that each of these landings writes."""
-    found = []
-    for number in upto:
-        land(lake.iceberg, number)
-        location = lake.iceberg.open().metadata_location.removeprefix("file://")
-        found.append(Path(location).stat().st_size)
-    return found
-
-
-def test_after_an_expiry_a_commit_writes_as_little_as_in_a_young_table(lake: IcebergLake):
-    commits(lake, 5)
-    (young,) = written(lake, [4])
-    commits(lake, 150)
-    (long,) = written(lake, [5])
-    expire(lake)
-    (after,) = written(lake, [6])
-    assert long > 10 * young
-    # The metadata log has more entries by then, of about 200 bytes each.
-    assert after < young + 200 * 220
-
-
-@pytest.mark.slow
-def test_with_upkeep_the_cost_of_a_commit_does_not_grow(lake: IcebergLake):
-    expiring = an_expiring(lake)
-    sizes = []
-    for number in range(4, 154):
-        shape = lake.iceberg.commit(
-            a_landing(lake.iceberg.staging_spec(), A, after=number - 1, numbers=[number])
-        ).state.shape
-        sizes.append(shape.snapshots)
-        if expiring.is_due(shape):
-            lake.iceberg.load()
-            expiring.clock.pause(3600)
-            expiring.step(shape)
-    assert max(sizes) <= 5 + 25 + 1
-    assert lake.iceberg.load().positions.of(A) == Position(153, arrival=at(153).arrival)
