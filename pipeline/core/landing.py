@@ -99,7 +99,7 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
     decided = {
         stream: origin
         for stream, origin in proposal.origins
-        if stream not in base.origins and not _has_later_life(base, stream)
+        if stream not in base.origins and not base.has_later_life(stream)
     }
     for each in proposal.ranges:
         why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below)
@@ -126,10 +126,6 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
     through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
     proves = not through.keys() <= stated.keys()
     return Landing(page, files, tuple(refused.values()), positions, through, proves)
-
-
-def _has_later_life(base: Positions, stream: StreamId) -> bool:
-    return any(known.arn == stream.arn and known.epoch > stream.epoch for known in base.origins)
 
 
 def _check_proposal(proposal: Proposal) -> None:

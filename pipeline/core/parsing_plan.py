@@ -38,7 +38,7 @@ position may also belong to a lake table that was rolled back: there all positio
 
 def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[StreamId], bool]) -> Wishes:
     """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this stream."""
-    streams = tuple(sorted(stream for stream in source.origins if takes(stream)))
+    streams = tuple(sorted(stream for stream in _lives(source, target) if takes(stream)))
     parents = {stream: _parents(stream, source, target) for stream in streams}
     expected = {ShardKey(s, child) for s in streams for child in children_of_ends(s, target)}
     keys = {
@@ -54,13 +54,20 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
         frozenset(keys - {each.key for each in wanted}),
         bool(waiting),
         streams,
-        tuple((s, source.origins[s]) for s in streams if s not in target.origins),
+        tuple((s, source.origins[s]) for s in streams if s in source.origins.keys() - target.origins.keys()),
         tuple(
             f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: it was rolled back or set back. Nothing "
             "of the shard is parsed until the lake table is past that position"
             for key in behind
         ),
     )
+
+
+def _lives(source: Positions, target: Positions) -> Iterator[StreamId]:
+    """The lives of streams of which the lake table may have rows that the typed table lacks."""
+    yield from source.origins
+    # A repair of the lake table drops a former life that neither Kinesis nor a snapshot knows any more. Its rows are still there.
+    yield from (s for s in target.streams() - source.origins.keys() if source.has_later_life(s))
 
 
 def _is_behind(landed: Position | None, at: Position | None) -> bool:
@@ -79,7 +86,10 @@ def _wanted(
 
 
 def _is_over(key: ShardKey, known: Iterable[Position | None], source: Positions) -> bool:
-    """Whether the lake table is more than a day past all that is known of a shard whose position it has dropped."""
+    """Whether nothing more lands of a shard whose position the lake table has dropped: the shard is of a former life, which the table has
+    dropped as a whole, or the table is more than a day past all that is known of the shard."""
+    if key.stream not in source.origins:
+        return True
     since = max((at.witness for at in known if at is not None and at.witness is not None), default=None)
     now = max(
         (p.witness for k, p in source.shards.items() if k.stream == key.stream and p.witness is not None),

@@ -155,6 +155,10 @@ class Positions:
     def streams(self) -> frozenset[StreamId]:
         return frozenset(self.origins) | {key.stream for key in self.shards}
 
+    def has_later_life(self, stream: StreamId) -> bool:
+        """Whether the table knows that the stream was deleted and created again: nothing more lands of this life."""
+        return any(known.arn == stream.arn and known.epoch > stream.epoch for known in self.origins)
+
     def with_shards(self, moved: Mapping[ShardKey, Position], dropped: Iterable[ShardKey] = ()) -> Positions:
         # Copied as a whole, which doesn't compute the hash of each key again: a table may have ten thousand shards.
         shards = dict(self.shards)

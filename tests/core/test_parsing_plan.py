@@ -114,6 +114,29 @@ def test_no_shard_ends_for_want_of_a_position_while_the_lake_table_is_set_back()
     assert [(each.key, each.is_over) for each in found.wanted] == [(A, False)]
 
 
+def test_the_rows_of_a_former_life_that_a_repair_of_the_lake_table_dropped_are_parsed_to_the_last_one():
+    later = StreamId(STREAM.arn, STREAM.epoch + 1)
+    source, target = Positions({later: Origin(TRIM, NOON)}), positions(a=at(10))
+    found = wishes(source, target)
+    assert found.streams == (STREAM, later)
+    assert found.are_due
+    plan = plan_wave(found, [piece(A, 11, 20)], ceiling=None, limits=PLENTY)
+    assert [(each.key, each.rows, each.upto.sequence, each.upto.ended) for each in plan.ranges] == [
+        (A, 1, 20, True)
+    ]
+    assert not wishes(source, positions(a=at(20, children=()))).are_due
+
+
+def test_a_life_that_the_lake_table_doesnt_know_isnt_over_where_it_knows_no_later_one():
+    """The lake table was rolled back to before the life's first commit."""
+    for known in (
+        {},
+        {StreamId(STREAM.arn, STREAM.epoch - 1): Origin(TRIM, NOON)},
+        {StreamId("other", 9**10): Origin(TRIM, NOON)},
+    ):
+        assert not wishes(Positions(known), positions(a=at(10))).are_due
+
+
 def test_rows_of_a_shard_that_nobody_knows_are_taken():
     source, target = positions(a=at(10)), positions()
     pieces = [piece(A, 1, 10, rows=5), piece(C, 4, 6, rows=2)]

@@ -75,3 +75,12 @@ def test_an_origin_is_never_replaced(book: Positions, asked: dict[StreamId, Orig
     assert after.shards == book.shards
     assert {s: after.origins[s] for s in book.origins} == dict(book.origins)
     assert set(after.origins) == set(book.origins) | set(asked)
+
+
+@given(STREAMS, ORIGINS, st.integers(-2, 2))
+def test_a_life_has_a_later_one_where_an_origin_of_a_greater_epoch_is_known(
+    stream: StreamId, origin: Origin, more: int
+):
+    other = replace(stream, epoch=stream.epoch + more)
+    assert Positions({other: origin}).has_later_life(stream) is (more > 0)
+    assert not Positions({replace(other, arn=f"{other.arn}-2"): origin}).has_later_life(stream)

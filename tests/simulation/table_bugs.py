@@ -87,8 +87,8 @@ TABLE: Final = (
         ("duties.origin", "if read:", "if False:"),
         (
             "core.landing",
-            "if stream not in base.origins and not _has_later_life(base, stream)",
-            "if not _has_later_life(base, stream)",
+            "if stream not in base.origins and not base.has_later_life(stream)",
+            "if not base.has_later_life(stream)",
         ),
         (
             "core.position",
