@@ -97,7 +97,9 @@ class WithoutSpark(Adapters):
 
 
 def tell(event: str, worker: str, shard: str, *more: object) -> None:
-    print(round(time.time() * 1000), event, worker, shard, *more, sep="\t", flush=True)
+    # One text: `print` writes its arguments one by one, and two threads tell at the same time.
+    line = "\t".join(map(str, (round(time.time() * 1000), event, worker, shard, *more)))
+    print(f"{line}\n", end="", flush=True)
 
 
 @dataclass
