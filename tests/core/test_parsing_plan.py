@@ -121,6 +121,60 @@ def test_rows_of_a_shard_that_nobody_knows_are_taken():
     assert {each.key: (each.rows, each.upto.sequence) for each in plan.ranges} == {A: (5, 10), C: (2, 6)}
 
 
+def file_of(key: ShardKey, first: int, last: int) -> SourceFile:
+    return SourceFile(key.shard_id, 10, key_of(at(first)), key_of(at(last)), (key.shard_id, key.shard_id))
+
+
+@pytest.mark.parametrize("newest", [at(300), Position(), Position(ended=True)])
+def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_looked_at(newest: Position):
+    found = wishes(positions(c=replace(newest, ended=True)), positions())
+    portion = plan_portion([file_of(A, 1, 100)], found, rows=1000)
+    assert [each.path for each in portion.files] == [A.shard_id]
+
+
+def test_files_of_the_other_parent_of_a_merge_are_looked_at_where_the_lake_table_has_dropped_that_parent():
+    """A parent with two children was split, and with a single one it was merged."""
+    found = wishes(positions(c=at(300)), positions(a=at(100, children=(C.shard_id,))))
+    portion = plan_portion([file_of(B, 101, 200)], found, rows=1000)
+    assert [each.path for each in portion.files] == [B.shard_id]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (at(50, children=(C.shard_id,)), at(60, children=(C.shard_id,))),
+        (at(50, children=(B.shard_id, C.shard_id)), at(200)),
+    ],
+    ids=["merge", "split"],
+)
+def test_files_of_other_shards_arent_looked_at_for_a_shard_whose_parents_are_known(
+    one: Position, other: Position
+):
+    found = wishes(positions(a=one, b=other, c=at(300)), positions(a=one, b=other))
+    assert [each.key for each in found.wanted] == [C]
+    assert plan_portion([file_of(B, 101, 200)], found, rows=1000).files == ()
+
+
+def test_a_shard_ends_for_want_of_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    """After its end nothing would tell that files of its unknown children have to be looked at."""
+    source = positions(c=at(300, arrival=NOON + timedelta(days=2)))
+    found = wishes(source, positions(a=at(10), c=at(300)))
+    pieces = [piece(A, 11, 20, rows=5), piece(B, 30, 40, rows=5)]
+    for most, ended, unknown in ((5, False, False), (10, True, True)):
+        plan = plan_wave(found, pieces, ceiling=None, limits=WaveLimits(most, 10**9))
+        upto = {each.key: each.upto for each in plan.ranges}
+        assert (upto[A].sequence, upto[A].ended, B in upto) == (20, ended, unknown)
+
+
+def test_a_new_shard_without_rows_gets_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    found = wishes(positions(c=Position(ended=True)), positions())
+    pieces = [piece(A, 1, 20, rows=5), piece(A, 30, 40, rows=5)]
+    for ceiling, most, taken in ((None, 5, {A}), ("002:50", 10, {A}), (None, 10, {A, C})):
+        plan = plan_wave(found, pieces, ceiling=ceiling, limits=WaveLimits(most, 10**9))
+        assert {each.key for each in plan.ranges} == taken
+        assert plan.is_last is (taken == {A, C})
+
+
 def test_a_range_without_rows_moves_the_position():
     source = positions(a=at(10))
     (only,) = plan_wave(

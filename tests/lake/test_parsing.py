@@ -173,6 +173,19 @@ def test_a_shard_that_came_and_went_between_two_waves_is_parsed(bed: Bed):
     assert ended.has_ended(child)
 
 
+def test_shards_that_came_and_went_before_the_typed_table_was_made_are_parsed(bed: Bed):
+    """Their data files have rows of no shard of which the lake table still has a position."""
+    child, grandchild = a_key(2), a_key(3)
+    bed.land(A, {1: good(1), 2: BAD}, ended=[child.shard_id])
+    bed.land(child, {10: good(10)}, parents=[A.shard_id], ended=[grandchild.shard_id])
+    bed.land(grandchild, {20: good(20)}, parents=[child.shard_id], arrival=NOON + timedelta(days=2))
+    table = bed.lake.handle()
+    table.commit(Proposal(drop=(A,)))
+    table.commit(Proposal(drop=(child,)))
+    assert bed.catch_up(limits=WaveLimits(1, 2**30)) == 3
+    bed.check()
+
+
 @pytest.mark.parametrize("arrow", ["planned", "staged", "committed"])
 def test_a_run_that_is_killed_at_any_arrow_loses_and_doubles_nothing(bed: Bed, arrow: str):
     bed.land(A, {1: good(1), 2: BAD})
