@@ -105,7 +105,8 @@ def _parents(stream: StreamId, source: Positions, target: Positions) -> dict[str
 def _is_due(key: ShardKey, source: Positions, target: Positions) -> bool:
     at, landed = target.of(key), source.of(key)
     if at is not None and at.ended:
-        return False
+        # The shard was taken for over, and then the lake table, which had been rolled back for more than a day, landed it to its end.
+        return landed is not None and landed.token != at.token and is_forward(at, landed)
     if landed is None:
         # A shard that an END in the lake table names has no row there yet. Else the lake table has dropped the shard's position,
         # which it does only after the shard's end.

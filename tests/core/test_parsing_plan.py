@@ -22,6 +22,7 @@ from pipeline.core.parse_values import (
     WavePlan,
     Wishes,
     key_of,
+    past,
 )
 from pipeline.core.parsing_plan import plan_portion, plan_wave, plan_wishes
 from pipeline.core.position import TRIM, Origin, Position, Positions
@@ -105,6 +106,17 @@ def test_a_shard_without_a_row_ends_a_day_after_its_parents():
         assert found.are_due is ends
         plan = plan_wave(found, [], ceiling=None, limits=PLENTY)
         assert [(each.key, each.upto.ended) for each in plan.ranges] == ([(B, True)] if ends else [])
+
+
+def test_a_shard_that_was_taken_for_over_is_parsed_on_once_the_lake_table_has_its_end():
+    """The lake table had been rolled back to before the shard's first record, and another day went by before it was read again."""
+    over = replace(at(10), ended=True)
+    landed = wishes(positions(a=at(20, children=("x", "y"))), positions(a=over))
+    assert [(each.key, each.after, each.low) for each in landed.wanted] == [(A, over, past(over))]
+    for source in (positions(a=over), positions(a=at(10, children=("x",))), positions(c=at(30))):
+        assert A not in wanted(source, positions(a=over))
+    on_the_way = wishes(positions(a=at(20)), positions(a=over))
+    assert (on_the_way.wanted, len(on_the_way.notes)) == ((), 1)
 
 
 def test_no_shard_ends_for_want_of_a_position_while_the_lake_table_is_set_back():

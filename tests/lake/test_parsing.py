@@ -11,9 +11,11 @@ from pyiceberg.types import DoubleType
 from pipeline.core.accounting import read_accounting
 from pipeline.core.landing import Proposal
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.proof_chains import broken_chains, story_of
 from pipeline.duties.compacting import Compacting
 from pipeline.errors import ChainBroken, Overtaken, Transient, WrongShape
 from pipeline.lake import read
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
@@ -144,6 +146,22 @@ def test_after_a_rollback_of_the_lake_table_no_record_is_parsed_twice(bed: Bed):
     bed.land(A, {2: good(2), 3: good(3)})
     bed.catch_up()
     bed.check()
+
+
+def test_a_shard_that_lands_again_a_day_after_a_rollback_is_parsed_to_its_end(bed: Bed):
+    bed.land(B, {1: good(1)})
+    bed.land(A, {2: good(2)})
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(B, {3: good(3)}, arrival=NOON + timedelta(days=2))
+    bed.catch_up()
+    assert bed.typed().load().positions.has_ended(A), "the lake table has no position of the shard"
+    bed.land(A, {2: good(2), 4: BAD}, ended=[a_key(2).shard_id, a_key(3).shard_id])
+    bed.catch_up()
+    bed.check()
+    story = story_of(IcebergLineage(bed.typed()).entries())
+    assert list(broken_chains(story)) == []
+    assert story.end(A) is not None
 
 
 def test_a_malformed_aggregate_is_set_aside_with_its_reason(bed: Bed):
