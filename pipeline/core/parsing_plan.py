@@ -76,7 +76,8 @@ def _wanted(
     reasons = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in ended) if at is None else ()
     is_over = landed is None and _is_over(key, [at, *map(target.of, ended)], source)
     is_new = at is None and not _are_all_parents(ended, target)
-    return Wanted(key, at, landed, _floor(key, parents, target), reasons, is_over, is_new)
+    floor = "" if is_new else _floor(key, parents, target)
+    return Wanted(key, at, landed, floor, reasons, is_over, is_new)
 
 
 def _are_all_parents(ended: list[ShardKey], target: Positions) -> bool:

@@ -76,10 +76,11 @@ def test_a_shard_that_the_lake_table_has_set_back_is_left_alone_and_told():
 
 
 def test_a_child_waits_for_its_parents_end_in_the_typed_table():
-    source = positions(a=at(10, children=(B.shard_id,)), b=at(20))
+    split = at(10, children=(B.shard_id, "other"))
+    source = positions(a=split, b=at(20))
     first = wishes(source, positions())
     assert ([each.key for each in first.wanted], first.has_waiting) == ([A], True)
-    (then,) = wishes(source, positions(a=at(10, children=(B.shard_id,)))).wanted
+    (then,) = wishes(source, positions(a=split)).wanted
     assert (then.key, then.floor) == (B, key_of(at(10)))
     assert [(each.shard_id, each.why) for each in then.parents] == [(A.shard_id, ParentIs.ENDED)]
 
@@ -147,8 +148,8 @@ def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_
 def test_files_of_the_other_parent_of_a_merge_are_looked_at_where_the_lake_table_has_dropped_that_parent():
     """A parent with two children was split, and with a single one it was merged."""
     found = wishes(positions(c=at(300)), positions(a=at(100, children=(C.shard_id,))))
-    portion = plan_portion([file_of(B, 101, 200)], found, rows=1000)
-    assert [each.path for each in portion.files] == [B.shard_id]
+    for rows_of_it in (file_of(B, 101, 200), file_of(B, 1, 50)):
+        assert plan_portion([rows_of_it], found, rows=1000).files == (rows_of_it,)
 
 
 @pytest.mark.parametrize(
