@@ -6,7 +6,8 @@
     the shard counts as ended
     an END in the table                is removed once Kinesis answers ResourceNotFound, all its known children have positions
                                        (which then show that it ended), and no parent's END names it any more. Where a child
-                                       may be unknown, all open shards need positions, too
+                                       may be unknown, all open shards need positions, too. Kinesis isn't asked before the
+                                       retention is over since the shard's last record
 
 The row of a shard that was not read to its end is never deleted, however long ago Kinesis forgot the shard: its records are
 lost, and a person or the setting `on_data_loss` decides what happens.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from pipeline.core.change import Change, delete_ended, delete_garbage
 from pipeline.core.lease import Lease
@@ -89,11 +91,24 @@ def plan_drop(
 
 
 def worth_asking(
-    family: Family, leases: Iterable[Lease], positions: Positions, *, listed: Iterable[Shard]
+    family: Family,
+    leases: Iterable[Lease],
+    positions: Positions,
+    *,
+    listed: Iterable[Shard],
+    kept_since: datetime,
 ) -> tuple[ShardKey, ...]:
-    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in `plan_drop`."""
+    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in `plan_drop`.
+    `kept_since`: the moment since which Kinesis still has all records."""
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
-    return tuple(sorted({*rows, *_droppable(family, positions, listed)}))
+    found = sorted({*rows, *_droppable(family, positions, listed)})
+    # Kinesis forgets no shard that had a record, or was open, within the retention. An answer that it has would be a mistake.
+    return tuple(key for key in found if (seen := _witness(positions, key)) is None or seen < kept_since)
+
+
+def _witness(positions: Positions, key: ShardKey) -> datetime | None:
+    at = positions.of(key)
+    return None if at is None else at.witness
 
 
 def _by_shard(family: Family, leases: Iterable[Lease]) -> dict[str, Lease]:

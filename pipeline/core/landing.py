@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.core.batch import StagedFile, TakenFile
 from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
-from pipeline.core.order import children_of_ends
+from pipeline.core.order import children_of_ends, strangers
 from pipeline.core.position import Origin, Position, Positions, is_forward, reaches
 from pipeline.core.redrive_chain import chain_of
 from pipeline.core.stream import ShardKey, StreamId
@@ -32,6 +32,8 @@ class Proposal:
     """For streams, the shards whose positions prove that the table knows all shards (`pipeline.core.valid_through`)."""
     below: Mapping[ShardKey, frozenset[str]] = field(default_factory=dict)
     """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them (D19)."""
+    known: Mapping[StreamId, frozenset[str]] = field(default_factory=dict)
+    """For streams of such ranges: all shards that the run knew (D19)."""
     whole: bool = False
     """Everything of the proposal lands, or nothing does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
@@ -101,8 +103,9 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
         for stream, origin in proposal.origins
         if stream not in base.origins and not base.has_later_life(stream)
     }
+    new = {stream: strangers(stream, known, base) for stream, known in proposal.known.items()}
     for each in proposal.ranges:
-        why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below)
+        why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below, new)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
     if why := _why_compare_anew(base, proposal.compared):
@@ -207,16 +210,27 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
     return None
 
 
-def _why_passed(base: Positions, each: Range, below: Mapping[ShardKey, frozenset[str]]) -> str | None:
+def _why_passed(
+    base: Positions,
+    each: Range,
+    below: Mapping[ShardKey, frozenset[str]],
+    new: Mapping[StreamId, frozenset[str]],
+) -> str | None:
     """Why a range may not begin at its shard's start, although the table has no position of the shard: another run has read the shard to
-    its end meanwhile, and the END has been removed since. Then the table has a position of a descendant."""
+    its end meanwhile, and the END has been removed since. Then the table has a position of a descendant. `new`: shards of which the run
+    couldn't know whether they are descendants, because there was none of them when it looked."""
     if each.after is not None:
         return None
     known = sorted(below.get(each.key, ()))
     by = next((shard for shard in known if base.of(ShardKey(each.key.stream, shard)) is not None), None)
-    return (
-        by and f"another run has read this shard to its end: its descendant {by} has a position in the table"
-    )
+    if by is not None:
+        return f"another run has read this shard to its end: its descendant {by} has a position in the table"
+    if new.get(each.key.stream):
+        return (
+            f"another run may have read this shard to its end: {min(new[each.key.stream])} has a position in the table, and whether it is a "
+            "descendant wasn't known when the range was read"
+        )
+    return None
 
 
 def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bool:

@@ -38,6 +38,13 @@ class Family:
     with_row: frozenset[str]
     expected: frozenset[str] = frozenset()
     """Shards that an END in the table names as children, listed or not."""
+    placed: frozenset[str] = frozenset()
+    """Shards with a position in the table."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All shards of which anything is known. A shard that isn't here may come after any of them."""
+        return self.placed.union(self.parents, self.children)
 
     def passed(self, positions: Positions) -> dict[str, str]:
         """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor counts as ended."""
@@ -125,7 +132,8 @@ def a_family(
         parents.setdefault(lease.shard_id, set()).update(lease.parents)
         for child in lease.children:
             parents.setdefault(child, set()).add(lease.shard_id)
-    expected = children_of_ends(stream, positions or Positions())
+    positions = positions or Positions()
+    expected = children_of_ends(stream, positions)
     for child, its in expected.items():
         parents.setdefault(child, set()).update(its)
     children: dict[str, set[str]] = {}
@@ -140,6 +148,7 @@ def a_family(
         listed=frozenset(s.shard_id for s in (*scope, *every)),
         with_row=frozenset(lease.shard_id for lease in rows),
         expected=frozenset(expected),
+        placed=frozenset(key.shard_id for key in positions.shards if key.stream == stream),
     )
 
 
@@ -151,6 +160,25 @@ def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[st
             for child in position.children:
                 found.setdefault(child, set()).add(key.shard_id)
     return found
+
+
+def strangers(stream: StreamId, known: frozenset[str], positions: Positions) -> frozenset[str]:
+    """Shards with a position that may come after any of the `known` ones. A shard isn't here if ENDs in the table tell of all its parents, and
+    these parents are known, or aren't here themselves."""
+    new = {key.shard_id for key in positions.shards if key.stream == stream} - known
+    if not new:
+        return frozenset()
+    named = children_of_ends(stream, positions)
+
+    def are_all_told(shard_id: str) -> bool:
+        # A single child comes from a merge, and so has another parent.
+        ends = [positions.of(ShardKey(stream, parent)) for parent in named.get(shard_id, ())]
+        return len(ends) > 1 or any(end is not None and len(end.children) > 1 for end in ends)
+
+    new_with_parents = {shard_id for shard_id in new if are_all_told(shard_id)}
+    while told := {shard_id for shard_id in new_with_parents & new if named[shard_id].isdisjoint(new)}:
+        new -= told
+    return frozenset(new)
 
 
 @dataclass(frozen=True, slots=True)

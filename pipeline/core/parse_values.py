@@ -93,6 +93,9 @@ class Wanted:
     parents: tuple[ParentReason, ...] = ()
     is_over: bool = False
     """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
+    is_new: bool = False
+    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any more may come before
+    its own."""
 
     @property
     def low(self) -> str:

@@ -82,7 +82,15 @@ def _wanted(
     ended = [parent for parent in above if target.has_ended(parent)]
     reasons = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in ended) if at is None else ()
     is_over = landed is None and _is_over(key, [at, *map(target.of, ended)], source)
-    return Wanted(key, at, landed, _floor(key, parents, target), reasons, is_over)
+    is_new = at is None and not _are_all_parents(ended, target)
+    floor = "" if is_new else _floor(key, parents, target)
+    return Wanted(key, at, landed, floor, reasons, is_over, is_new)
+
+
+def _are_all_parents(ended: list[ShardKey], target: Positions) -> bool:
+    """Whether these parents, which have ended in the typed table, are surely all that the shard has."""
+    # A single child has two parents: shards were merged. A root shard has none, and can't be told from a shard whose parents came and went.
+    return len(ended) > 1 or any(at is not None and len(at.children) > 1 for at in map(target.of, ended))
 
 
 def _is_over(key: ShardKey, known: Iterable[Position | None], source: Positions) -> bool:
@@ -108,7 +116,8 @@ def _parents(stream: StreamId, source: Positions, target: Positions) -> dict[str
 def _is_due(key: ShardKey, source: Positions, target: Positions) -> bool:
     at, landed = target.of(key), source.of(key)
     if at is not None and at.ended:
-        return False
+        # The shard was taken for over, and then the lake table, which had been rolled back for more than a day, landed it to its end.
+        return landed is not None and landed.token != at.token and is_forward(at, landed)
     if landed is None:
         # A shard that an END in the lake table names has no row there yet. Else the lake table has dropped the shard's position,
         # which it does only after the shard's end.
@@ -166,15 +175,23 @@ def _is_needed(file: SourceFile, wishes: Wishes) -> bool:
     # Files are told apart by their bounds of the sort key, never by those of sequence numbers, which sort wrongly as texts.
     return any(
         (file.high is None or file.high > each.floor)
-        and (each.high is None or file.low < each.high)
+        and ((high := _highest(each)) is None or file.low < high)
         and (file.shards is None or _may_have(file.shards, each))
         for each in wishes.wanted
     )
 
 
+def _highest(wanted: Wanted) -> str | None:
+    """A sort key above all rows that are looked for because of this shard; None where there is no such key."""
+    # A shard that ended without a record has no sort key by which to tell what came before it.
+    has_record = wanted.upto is not None and wanted.upto.sequence is not None
+    return None if wanted.is_new and not has_record else wanted.high
+
+
 def _may_have(shards: tuple[str, str], wanted: Wanted) -> bool:
-    # A shard without a position may have had children that came and went unseen: their rows are looked for as well.
-    return wanted.upto is None or shards[0] <= wanted.key.shard_id <= shards[1]
+    # A shard without a position may have had children that came and went unseen, and a new one may have had such ancestors: their rows are
+    # looked for as well.
+    return wanted.upto is None or wanted.is_new or shards[0] <= wanted.key.shard_id <= shards[1]
 
 
 # --- what the wave takes ----------------------------------------------------------------------------------------
@@ -188,13 +205,17 @@ def plan_wave(
     wanted = {each.key: each for each in wishes.wanted}
     # Rows of a shard of which neither table has a position: it came and went between two waves of the typed table.
     unknown = [Wanted(key, None, None) for key in clusters if key not in wanted]
+    # Once nothing more is looked for because of a shard, rows of shards that nobody knows would never be found.
+    are_all = ceiling is None and all(len(taken.get(w.key, ())) == len(clusters[w.key]) for w in unknown)
     ranges: list[PlannedRange] = []
     is_last = ceiling is None and not wishes.has_waiting
     for each in (*wishes.wanted, *sorted(unknown, key=lambda w: w.key)):
         own = taken.get(each.key, [])
         is_whole = len(own) == len(clusters.get(each.key, ())) and _is_below(each, ceiling)
         is_last = is_last and is_whole
-        upto = _upto(each, own) if is_whole else _cut(own)
+        upto = _upto(each, own, may_end=are_all) if is_whole else _cut(own)
+        if each.is_new and not own and not are_all:
+            continue
         if upto is not None and upto.token != (each.after or Position()).token:
             ranges.append(_range(each, upto, [piece for cluster in own for piece in cluster]))
     read = [p for each in ranges for cluster in taken.get(each.key, ()) for p in cluster]
@@ -257,11 +278,11 @@ def _cut(taken: list[_Cluster]) -> Position | None:
     return position_at(last.last, last.newest)
 
 
-def _upto(each: Wanted, taken: list[_Cluster]) -> Position | None:
+def _upto(each: Wanted, taken: list[_Cluster], *, may_end: bool) -> Position | None:
     if each.upto is not None:
         return each.upto
     at = _cut(taken) or each.after
-    return replace(at or Position(), ended=True) if each.is_over else at
+    return replace(at or Position(), ended=True) if each.is_over and may_end else at
 
 
 def _range(each: Wanted, upto: Position, pieces: list[Piece]) -> PlannedRange:

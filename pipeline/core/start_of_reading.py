@@ -34,6 +34,8 @@ class Read:
     repair: Checkpoint | None = None
     below: frozenset[str] = frozenset()
     """For a shard without a position: its descendants, as far as they are known."""
+    known: frozenset[str] = frozenset()
+    """For a shard without a position: all shards of the stream that are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,11 @@ def plan_begin(
     retention: timedelta,
     above: Above = Above(),
     below: frozenset[str] = frozenset(),
+    known: frozenset[str] = frozenset(),
     goes_on: bool = False,
 ) -> Begin:
-    """What the run does with the shard. `below`: the known descendants of a shard without a position. `goes_on`: lost records are recorded
-    as a gap and don't stop the shard."""
+    """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all known shards of the stream.
+    `goes_on`: lost records are recorded as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
@@ -121,7 +124,7 @@ def plan_begin(
     )
     stands = position.checkpoint if position else None
     repair = stands if stands is not None and row.checkpoint < stands else None
-    return Read(batch, repair, below if position is None else frozenset())
+    return Read(batch, repair) if position is not None else Read(batch, repair, below, known)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

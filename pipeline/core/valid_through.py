@@ -178,6 +178,9 @@ def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mappi
         at, parents = positions.of(ShardKey(family.stream, each)), family.parents.get(each, frozenset())
         if at is not None and not at.ended:
             is_anchored = True
+        elif each not in family.listed and any(map(family.lacks_a_child, parents)):
+            # A late listing hides the shard, and a merge may have joined it from a further parent that nothing tells of.
+            return False
         elif each in family.expected:
             is_anchored = True
             # After a merge, the END of one parent says nothing about the other parent, which a late listing may hide.

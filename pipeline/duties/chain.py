@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pipeline.core.batch import Manifest
 from pipeline.core.start_of_reading import Read
-from pipeline.core.stream import ShardKey
+from pipeline.core.stream import ShardKey, StreamId
 from pipeline.duties.claims import Claims
 from pipeline.duties.kept import KeptClaims
 from pipeline.duties.wave import WaveLog
@@ -22,6 +22,11 @@ from pipeline.lake_ports import Committed, LandingTable, Stage
 from pipeline.ports import LeaseStore, ShardSource
 
 Reads = Mapping[ShardKey, Read]
+
+
+def known_by(reads: Reads) -> dict[StreamId, frozenset[str]]:
+    """For streams of shards that are read from their start: all shards that were known when the reads were planned."""
+    return {key.stream: read.known for key, read in reads.items() if read.batch.after is None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class Cleaning:
         rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
-        gone = self._gone(family, shards, listing, state.positions) if due.garbage else frozenset()
+        gone = self._gone(family, facts, shards, listing, state.positions) if due.garbage else frozenset()
         changes: list[Change] = []
         if due.completed and self.settings.coordination.cleanup:
             changes += plan_delete_ended(family, rows, state.positions)
@@ -134,11 +134,16 @@ class Cleaning:
         return seen_quiet(*known, asked=asked, news=news, now=now, by=_LOOK)
 
     def _gone(
-        self, family: Family, listed: Iterable[Shard], listing: Listing, positions: Positions
+        self,
+        family: Family,
+        facts: StreamFacts,
+        listed: Iterable[Shard],
+        listing: Listing,
+        positions: Positions,
     ) -> frozenset[str]:
         rows = rows_of(family.stream, listing.leases)
-        asked = worth_asking(family, rows, positions, listed=listed)[:ASKED_A_PASS]
-        return frozenset(key.shard_id for key in asked if self.source.is_gone(key))
+        asked = worth_asking(family, rows, positions, listed=listed, kept_since=facts.asked - facts.retention)
+        return frozenset(key.shard_id for key in asked[:ASKED_A_PASS] if self.source.is_gone(key))
 
     @staticmethod
     def _proofs(

@@ -19,8 +19,10 @@ from pipeline.core.landing import Proposal
 from pipeline.core.lineage import Kind, Range
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
+from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey
 from pipeline.core.sync import cover_all
+from pipeline.duties.chain import known_by
 from pipeline.lake_ports import LandingTable
 from pipeline.ports import ShardSource, StreamFacts
 
@@ -38,7 +40,7 @@ class Gaps:
 
 
 def record_gaps(
-    batches: Mapping[ShardKey, Batch],
+    reads: Mapping[ShardKey, Read],
     staged: Iterable[Staged],
     *,
     run: str,
@@ -47,6 +49,7 @@ def record_gaps(
     table: LandingTable,
     source: ShardSource,
 ) -> Gaps:
+    batches = {key: read.batch for key, read in reads.items()}
     ranges: list[Range] = []
     listed: tuple[Shard, ...] | None = None
     for each in staged:
@@ -63,7 +66,8 @@ def record_gaps(
             ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
     if not ranges:
         return Gaps()
-    committed = table.commit(Proposal(tuple(ranges)))
+    below = {each.key: reads[each.key].below for each in ranges if each.after is None}
+    committed = table.commit(Proposal(tuple(ranges), below=below, known=known_by(reads)))
     return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
 
 

@@ -142,7 +142,7 @@ class Planning:
     def _plans_of(
         self, held: Mapping[ShardKey, Lease], facts: StreamFacts, positions: Positions, family: Family
     ) -> dict[ShardKey, Begin]:
-        passed = family.passed(positions)
+        passed, known = family.passed(positions), family.known
         how = how_to_read(self.settings, facts.stream)
         return {
             key: plan_begin(
@@ -152,6 +152,7 @@ class Planning:
                 retention=facts.retention,
                 above=self._above(key, family, positions, passed),
                 below=family.below(key.shard_id),
+                known=known,
                 goes_on=how.on_data_loss is OnDataLoss.CONTINUE,
             )
             for key, row in held.items()

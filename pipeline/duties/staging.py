@@ -56,7 +56,7 @@ class Staging:
         shards that have ended by a gap."""
         for stream, facts in claimed.streams.facts.items():
             gaps = record_gaps(
-                {key: read.batch for key, read in reads.items() if key.stream == stream},
+                {key: read for key, read in reads.items() if key.stream == stream},
                 [staged for staged in manifest.staged if staged.key.stream == stream],
                 run=self.run_id,
                 claim=claimed.claims.claim,

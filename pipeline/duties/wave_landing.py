@@ -19,7 +19,7 @@ from pipeline.core.shard import Shard
 from pipeline.core.start_of_reading import Read
 from pipeline.core.stream import ShardKey, StreamId
 from pipeline.core.valid_through import BEHIND_OTHERS
-from pipeline.duties.chain import LandedWave, StagedWave, WavePorts
+from pipeline.duties.chain import LandedWave, StagedWave, WavePorts, known_by
 from pipeline.duties.claims import Claims
 from pipeline.duties.kept import KeptClaims
 from pipeline.duties.shard_ends import ShardEnds
@@ -101,7 +101,7 @@ class LandingStep:
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
                 if read.batch.after is None:
                     below[staged.key] = read.below.union(staged.upto.children)
-        return Proposal(tuple(ranges), wave.manifest.files, below=below)
+        return Proposal(tuple(ranges), wave.manifest.files, below=below, known=known_by(wave.reads))
 
     def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
         return Range(

@@ -28,6 +28,7 @@ from pipeline.errors import WrongShape
 from pipeline.lake.append import OWN_COMMIT
 from pipeline.lake.history import older_metadata
 from pipeline.lake.live_files import STAGED
+from pipeline.lake.metadata_files import read_metadata
 from pipeline.lake.position_chain import STATE
 from pipeline.lake.state_files import Pointer, StateFiles
 
@@ -42,6 +43,9 @@ _FORMS = (
 )
 _AT_ONCE = 8
 """Files that are read or deleted at the same time."""
+_OWNER = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-f-]{36})"')
+_BEGINNING = 64 * 1024
+"""Bytes of a metadata file that have the UUID of its table: all engines write the UUID before the schemas and the snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class StoredFiles:
     states: StateFiles
     _entries: dict[str, frozenset[str]] = field(default_factory=dict)
     """What a manifest names, by the manifest's path. Manifests never change."""
+    _owners: dict[str, str | None] = field(default_factory=dict)
+    """The UUID of the table that a metadata file is of, by the file's path; None where the file doesn't begin with one. Nor do these change."""
 
     def listing(self) -> tuple[StoredFile, ...]:
         """All files with names that Headrace gives."""
@@ -83,6 +89,25 @@ class StoredFiles:
         if head is not None:
             live |= {*self._of_snapshot(head, must_exist=True), *self._states_of([head])}
         return NamedFiles(frozenset(found), frozenset(live))
+
+    def of_others(self, listing: Sequence[StoredFile], named: NamedFiles) -> frozenset[str]:
+        """The files of other tables in this table's folder. A table that was renamed keeps its folder, and the next table that is made under the
+        old name gets the same folder from the catalog."""
+        unnamed = [each for each in listing if each.version is not None and each.path not in named.all]
+        new = [each for each in unnamed if each.path not in self._owners]
+        system = self._system(self.table.location())
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            owners = pool.map(lambda each: _owner(each, system), new)
+            self._owners |= dict(zip((each.path for each in new), owners, strict=True))
+        of_tables: dict[str, list[StoredFile]] = {}
+        for each in unnamed:
+            owner = self._owners[each.path]
+            if owner not in {None, str(self.table.metadata.table_uuid)}:
+                of_tables.setdefault(str(owner), []).append(each)
+        found = {each.path for its in of_tables.values() for each in its}
+        for its in of_tables.values():
+            found |= self._named_by(max(its, key=lambda file: (file.version or 0, file.path)))
+        return frozenset(found)
 
     def check(self, listing: Sequence[StoredFile], named: NamedFiles) -> None:
         """Refuse to go on where a file that readers need isn't in the listing: then the names in the metadata can't be compared with
@@ -148,6 +173,17 @@ class StoredFiles:
                 # Both: the delta file of this snapshot, and the full file that an earlier snapshot has written.
                 yield from (self._path(self.states.path(name)) for name in Pointer.read(pointer).names)
 
+    def _named_by(self, newest: StoredFile) -> frozenset[str]:
+        """What another table's newest metadata file in this folder names. Some of it may be gone."""
+        place = f"{self.table.location().rstrip('/')}/metadata/{newest.path.rpartition('/')[2]}"
+        metadata = read_metadata(self.table.io, place, of="another table in the same folder")
+        other = Table(self.table.name(), metadata, place, self.table.io, self.table.catalog)
+        found = {self._path(entry.metadata_file) for entry in metadata.metadata_log}
+        for version in (metadata, *older_metadata(other)):
+            for each in version.snapshots:
+                found |= self._of_snapshot(each, must_exist=False)
+        return frozenset(found)
+
     # --- storage ----------------------------------------------------------------------------------------------
 
     def _is_ours(self, path: str) -> bool:
@@ -176,3 +212,14 @@ class StoredFiles:
     def _path(self, location: str) -> str:
         """A location as a listing has it: without scheme, and on object stores with the bucket."""
         return PyArrowFileIO.parse_location(location, self.table.io.properties)[2].rstrip("/")
+
+
+def _owner(file: StoredFile, system: fs.FileSystem) -> str | None:
+    """The UUID of the table that a metadata file is of."""
+    packed = "gzip" if ".gz." in file.path else None
+    try:
+        with system.open_input_stream(file.path, compression=packed) as source:
+            found = _OWNER.search(source.read(_BEGINNING))
+    except FileNotFoundError:
+        return None  # another upkeep job was faster
+    return None if found is None else found.group(1).decode()

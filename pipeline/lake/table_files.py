@@ -24,21 +24,23 @@ class IcebergFiles(TableFiles):
     def __init__(self, lake: IcebergTable) -> None:
         self._lake = lake
         self._entries: dict[str, frozenset[str]] = {}
+        self._owners: dict[str, str | None] = {}
 
     def look(self) -> FilesLook:
         table = self._open()
         if table is None:
             return FilesLook((), frozenset())
-        files = StoredFiles(table, self._lake.states, self._entries)
+        files = StoredFiles(table, self._lake.states, self._entries, self._owners)
         try:
             with asking(f"the storage of {self._lake.identifier}"):
                 # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
                 named = files.named()
                 listing = files.listing()
+                others = files.of_others(listing, named)
         except ArrowException as error:
             raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
         files.check(listing, named)
-        return FilesLook(listing, named.all, is_frozen=is_frozen(files.table.metadata))
+        return FilesLook(listing, named.all | others, is_frozen=is_frozen(files.table.metadata))
 
     def remembered(self) -> Unnamed:
         table = self._open()

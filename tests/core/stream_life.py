@@ -172,7 +172,9 @@ class World:
         _, every = self.listing(late=False)
         family = a_family(STREAM, every, leases=self.rows.values(), positions=self.positions)
         rows = list(self.rows.values())
-        asked = worth_asking(family, rows, self.positions, listed=every)
+        asked = worth_asking(
+            family, rows, self.positions, listed=every, kept_since=moment(self.now - self.stream.keeps)
+        )
         gone = {key.shard_id for key in asked if self._is_gone(key)}
         for each in (
             *plan_delete_ended(family, rows, self.positions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -24,6 +24,8 @@ ROW = Lease(
     "p", 3, SHARD_END, owner="w1", children=frozenset("ab"), parents=frozenset("o"), stream_epoch=STREAM.epoch
 )
 LISTED_CHILDREN = (Shard("a", ("p",)), Shard("b", ("p",)))
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def at(shards: dict[ShardKey, Position]) -> Positions:
@@ -115,10 +117,21 @@ def test_an_end_is_removed_once_the_positions_of_all_children_show_the_shards_en
 ) -> None:
     assert drop_of(shards, listed, gone="p") == dropped
     family = a_family(STREAM, listed, positions=at(shards))
-    assert [key.shard_id for key in worth_asking(family, (), at(shards), listed=listed)] == dropped
+    asked = worth_asking(family, (), at(shards), listed=listed, kept_since=NOON)
+    assert [key.shard_id for key in asked] == dropped
     assert drop_of(shards, listed, gone="") == []
     unfinished = Lease("p", stream_epoch=P.stream.epoch)
     assert drop_of(shards, listed, unfinished, gone="p") == [], "the shard's row doesn't say SHARD_END yet"
+
+
+def test_kinesis_is_asked_about_an_ended_shard_once_the_retention_is_over_since_its_last_record() -> None:
+    """An earlier ResourceNotFound is a mistake, and without its END the shard would look like one that was never read (D15)."""
+    for ended in (replace(ENDED, arrival=NOON), replace(ENDED, seen=NOON)):
+        shards = {**CHILDREN_BEGUN, P: ended}
+        family = a_family(STREAM, LISTED_CHILDREN, positions=at(shards))
+        for kept_since, asked in ((NOON, ()), (NOON + timedelta(seconds=1), (P,))):
+            found = worth_asking(family, (), at(shards), listed=LISTED_CHILDREN, kept_since=kept_since)
+            assert found == asked
 
 
 def drop_of(

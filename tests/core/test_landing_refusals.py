@@ -77,6 +77,31 @@ def test_a_range_from_the_start_of_a_shard_is_refused_once_a_descendant_has_a_po
     assert decide_landing(at, Proposal((further,), below=below)).page.ranges == (further,)
 
 
+def test_a_range_from_the_start_of_a_shard_is_refused_once_a_shard_has_a_position_that_may_be_a_descendant():
+    """The shard was open when it was planned, so that nothing told of its children then (D19)."""
+    first, base = landed(A, None, Position(6)), base_of({A: None, B: Position(2), C: Position(9)})
+    known = {STREAM: frozenset({A.shard_id, B.shard_id})}
+    (refused,) = decide_landing(base, Proposal((first,), known=known)).refused
+    assert refused == RangeRefused(
+        first,
+        None,
+        f"another run may have read this shard to its end: {C.shard_id} has a position in the table, and whether it is a descendant wasn't "
+        "known when the range was read",
+    )
+    for there, looked in (
+        (base, {STREAM: known[STREAM] | {C.shard_id}}),
+        (base, {LATER_LIFE: frozenset[str]()}),
+        (base_of({A: None, B: Position(2)}), known),
+        (
+            base_of({A: None, B: Position(2, ended=True, children=(C.shard_id, D.shard_id)), C: Position(9)}),
+            known,
+        ),
+    ):
+        assert decide_landing(there, Proposal((first,), known=looked)).page.ranges == (first,)
+    further, at = landed(A, Position(6), Position(7)), base_of({A: Position(6), C: Position(9)})
+    assert decide_landing(at, Proposal((further,), known=known)).page.ranges == (further,)
+
+
 def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
     base, through = base_of({A: Position(5)}), {STREAM: NOON}
     files = (a_file("new.parquet", A),)

@@ -17,6 +17,7 @@ from pipeline.core.order import (
     children_of_ends,
     parents_first,
     parents_of,
+    strangers,
 )
 from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
@@ -242,6 +243,7 @@ def test_a_family_is_put_together_from_listings_rows_and_ends() -> None:
         listed=frozenset({"a", "p"}),
         with_row=frozenset({"r", "s"}),
         expected=frozenset({"a", "e"}),
+        placed=frozenset({"p"}),
     )
 
 
@@ -346,3 +348,29 @@ def test_a_child_may_be_unknown_until_both_children_of_a_split_or_both_parents_o
     assert lacks(Shard("a", ("p",)))
     assert not lacks(Shard("a", ("p",)), Shard("b", ("p",)))
     assert not lacks(Shard("a", ("p", "q")))
+
+
+def test_a_shard_is_a_stranger_unless_ends_tell_of_all_its_parents_and_these_are_no_strangers() -> None:
+    split, merged = Position(9, ended=True, children=("a", "b")), Position(9, ended=True, children=("m",))
+
+    def new(**at: Position) -> set[str]:
+        return set(strangers(STREAM, frozenset({"p", "q"}), positions(**at)))
+
+    assert new(p=OPEN, q=END) == set()
+    assert new(p=OPEN, a=OPEN) == {"a"}
+    assert new(p=split, a=OPEN, b=OPEN) == set()
+    assert new(p=merged, m=OPEN) == {"m"}, "its other parent isn't known"
+    assert new(p=merged, q=merged, m=OPEN) == set()
+    assert new(p=merged, x=merged, m=OPEN) == {"m", "x"}
+    assert new(p=split, a=merged, b=merged, m=OPEN) == set()
+    assert new(x=split, a=merged, b=merged, m=OPEN) == {"a", "b", "m", "x"}
+    assert new(a=split, b=OPEN) == {"a", "b"}, "parents that contradict each other"
+
+
+def test_a_family_knows_the_shards_that_a_listing_a_row_an_end_or_a_position_names() -> None:
+    end = Position(9, ended=True, children=("child",))
+    rows = [Lease("row", checkpoint=TRIM_HORIZON, parents=frozenset({"above"}))]
+    at = positions(p=end, alone=OPEN)
+    family = a_family(STREAM, [Shard("listed", ("parent",))], leases=rows, positions=at)
+    assert family.known == {"listed", "parent", "row", "above", "p", "child", "alone"}
+    assert family.placed == {"p", "alone"}

@@ -22,6 +22,7 @@ from pipeline.core.parse_values import (
     WavePlan,
     Wishes,
     key_of,
+    past,
 )
 from pipeline.core.parsing_plan import plan_portion, plan_wave, plan_wishes
 from pipeline.core.position import TRIM, Origin, Position, Positions
@@ -75,10 +76,11 @@ def test_a_shard_that_the_lake_table_has_set_back_is_left_alone_and_told():
 
 
 def test_a_child_waits_for_its_parents_end_in_the_typed_table():
-    source = positions(a=at(10, children=(B.shard_id,)), b=at(20))
+    split = at(10, children=(B.shard_id, "other"))
+    source = positions(a=split, b=at(20))
     first = wishes(source, positions())
     assert ([each.key for each in first.wanted], first.has_waiting) == ([A], True)
-    (then,) = wishes(source, positions(a=at(10, children=(B.shard_id,)))).wanted
+    (then,) = wishes(source, positions(a=split)).wanted
     assert (then.key, then.floor) == (B, key_of(at(10)))
     assert [(each.shard_id, each.why) for each in then.parents] == [(A.shard_id, ParentIs.ENDED)]
 
@@ -105,6 +107,17 @@ def test_a_shard_without_a_row_ends_a_day_after_its_parents():
         assert found.are_due is ends
         plan = plan_wave(found, [], ceiling=None, limits=PLENTY)
         assert [(each.key, each.upto.ended) for each in plan.ranges] == ([(B, True)] if ends else [])
+
+
+def test_a_shard_that_was_taken_for_over_is_parsed_on_once_the_lake_table_has_its_end():
+    """The lake table had been rolled back to before the shard's first record, and another day went by before it was read again."""
+    over = replace(at(10), ended=True)
+    landed = wishes(positions(a=at(20, children=("x", "y"))), positions(a=over))
+    assert [(each.key, each.after, each.low) for each in landed.wanted] == [(A, over, past(over))]
+    for source in (positions(a=over), positions(a=at(10, children=("x",))), positions(c=at(30))):
+        assert A not in wanted(source, positions(a=over))
+    on_the_way = wishes(positions(a=at(20)), positions(a=over))
+    assert (on_the_way.wanted, len(on_the_way.notes)) == ((), 1)
 
 
 def test_no_shard_ends_for_want_of_a_position_while_the_lake_table_is_set_back():
@@ -142,6 +155,60 @@ def test_rows_of_a_shard_that_nobody_knows_are_taken():
     pieces = [piece(A, 1, 10, rows=5), piece(C, 4, 6, rows=2)]
     plan = plan_wave(wishes(source, target), pieces, ceiling=None, limits=PLENTY)
     assert {each.key: (each.rows, each.upto.sequence) for each in plan.ranges} == {A: (5, 10), C: (2, 6)}
+
+
+def file_of(key: ShardKey, first: int, last: int) -> SourceFile:
+    return SourceFile(key.shard_id, 10, key_of(at(first)), key_of(at(last)), (key.shard_id, key.shard_id))
+
+
+@pytest.mark.parametrize("newest", [at(300), Position(), Position(ended=True)])
+def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_looked_at(newest: Position):
+    found = wishes(positions(c=replace(newest, ended=True)), positions())
+    portion = plan_portion([file_of(A, 1, 100)], found, rows=1000)
+    assert [each.path for each in portion.files] == [A.shard_id]
+
+
+def test_files_of_the_other_parent_of_a_merge_are_looked_at_where_the_lake_table_has_dropped_that_parent():
+    """A parent with two children was split, and with a single one it was merged."""
+    found = wishes(positions(c=at(300)), positions(a=at(100, children=(C.shard_id,))))
+    for rows_of_it in (file_of(B, 101, 200), file_of(B, 1, 50)):
+        assert plan_portion([rows_of_it], found, rows=1000).files == (rows_of_it,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (at(50, children=(C.shard_id,)), at(60, children=(C.shard_id,))),
+        (at(50, children=(B.shard_id, C.shard_id)), at(200)),
+    ],
+    ids=["merge", "split"],
+)
+def test_files_of_other_shards_arent_looked_at_for_a_shard_whose_parents_are_known(
+    one: Position, other: Position
+):
+    found = wishes(positions(a=one, b=other, c=at(300)), positions(a=one, b=other))
+    assert [each.key for each in found.wanted] == [C]
+    assert plan_portion([file_of(B, 101, 200)], found, rows=1000).files == ()
+
+
+def test_a_shard_ends_for_want_of_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    """After its end nothing would tell that files of its unknown children have to be looked at."""
+    source = positions(c=at(300, arrival=NOON + timedelta(days=2)))
+    found = wishes(source, positions(a=at(10), c=at(300)))
+    pieces = [piece(A, 11, 20, rows=5), piece(B, 30, 40, rows=5)]
+    for most, ended, unknown in ((5, False, False), (10, True, True)):
+        plan = plan_wave(found, pieces, ceiling=None, limits=WaveLimits(most, 10**9))
+        upto = {each.key: each.upto for each in plan.ranges}
+        assert (upto[A].sequence, upto[A].ended, B in upto) == (20, ended, unknown)
+
+
+def test_a_new_shard_without_rows_gets_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    found = wishes(positions(c=Position(ended=True)), positions())
+    pieces = [piece(A, 1, 20, rows=5), piece(A, 30, 40, rows=5)]
+    for ceiling, most, taken in ((None, 5, {A}), ("002:50", 10, {A}), (None, 10, {A, C})):
+        plan = plan_wave(found, pieces, ceiling=ceiling, limits=WaveLimits(most, 10**9))
+        assert {each.key for each in plan.ranges} == taken
+        assert plan.is_last is (taken == {A, C})
 
 
 def test_a_range_without_rows_moves_the_position():

@@ -58,10 +58,12 @@ def test_the_first_read_of_a_shard_knows_the_shards_below_by_which_the_commit_se
     None
 ):
     below = frozenset({"shardId-000000000002"})
-    first, later = begin(row(), below=below), begin(row(), Position(5), below=below)
+    known = below | {"shardId-000000000001"}
+    first, later = (begin(row(), at, below=below, known=known) for at in (None, Position(5)))
     assert isinstance(first, Read)
     assert isinstance(later, Read)
     assert (first.below, later.below) == (below, frozenset())
+    assert (first.known, later.known) == (known, frozenset())
 
 
 def test_a_read_knows_the_hash_keys_of_its_shard_by_which_foreign_user_records_of_aggregates_are_told() -> (

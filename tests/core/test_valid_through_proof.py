@@ -51,6 +51,23 @@ def test_an_unread_parent_that_a_late_listing_hides_keeps_the_proof_away_though_
     }
 
 
+def test_a_late_listing_that_hides_a_merged_child_and_its_unread_parent_keeps_the_proof_away():
+    """The END of the other parent is all that tells of the child, and a child alone comes from a merge."""
+    newest = Shard("newest", ("merged",), HashRange(0, MAX_HASH_KEY))
+    left = ended(NOON, "merged")
+    assert proof(positions(left=left), newest) is None
+    assert proof(positions(left=left, right=ended(NOON, "merged")), newest) == {"left", "right"}
+    assert proof(positions(left=ended(NOON, "one", "other"), right=read(NOON)), *halves_below("one")) == {
+        "left",
+        "right",
+    }
+
+
+def halves_below(parent: str) -> tuple[Shard, Shard]:
+    """The open shards, of which one comes from a hidden child of the left shard."""
+    return (Shard("newest", (parent,), LEFT.hash_range), RIGHT)
+
+
 def test_children_of_ends_that_contradict_each_other_are_judged_once():
     one, other = Shard("one", ("other",), LEFT.hash_range), Shard("other", ("one",), RIGHT.hash_range)
     assert proof(positions(left=ended(NOON, "one"), right=ended(NOON, "other")), one, other) == {

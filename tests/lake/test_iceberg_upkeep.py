@@ -233,6 +233,28 @@ def test_files_with_names_of_others_stay(kept: Kept):
     assert len(list(state.glob("*.json"))) == 3  # with the memory of the upkeep
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_files_of_a_renamed_table_stay_whose_folder_the_next_table_of_that_name_has(
+    kept: Kept, tmp_path: Path, codec: str
+):
+    renamed = kept.lake.iceberg.open().transaction()
+    renamed.set_properties({"write.metadata.compression-codec": codec}).commit_transaction()
+    for number in range(1, 4):
+        kept.land(number)
+    catalog = kept.lake.iceberg.catalog
+    catalog.rename_table(kept.lake.name, "lake.archive")
+    new = Kept(IcebergLake(tmp_path, kept.lake.properties))
+    assert new.root == Path(catalog.load_table("lake.archive").location().removeprefix("file://"))
+    new.land(7)
+    orphan = path_of(new.proposal(7, 8).files[0].path)
+    theirs = kept.files() - {str(orphan.relative_to(new.root))}
+    new.days(5)
+    assert not orphan.exists()
+    assert theirs <= kept.files()
+    assert len(catalog.load_table("lake.archive").scan().to_arrow()) == 3
+    assert new.lake.numbers() == {A.shard_id: [7]}
+
+
 def test_files_of_a_table_that_forbids_their_deletion_stay(kept: Kept):
     orphan = path_of(kept.proposal(None, 1).files[0].path)
     with kept.lake.iceberg.open().transaction() as change:

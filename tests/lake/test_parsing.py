@@ -11,9 +11,11 @@ from pyiceberg.types import DoubleType
 from pipeline.core.accounting import read_accounting
 from pipeline.core.landing import Proposal
 from pipeline.core.parse_values import WaveLimits
+from pipeline.core.proof_chains import broken_chains, story_of
 from pipeline.duties.compacting import Compacting
 from pipeline.errors import ChainBroken, Overtaken, Transient, WrongShape
 from pipeline.lake import read
+from pipeline.lake.lineage_table import IcebergLineage
 from pipeline.lake.live_table import IcebergLive
 from pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
@@ -146,6 +148,22 @@ def test_after_a_rollback_of_the_lake_table_no_record_is_parsed_twice(bed: Bed):
     bed.check()
 
 
+def test_a_shard_that_lands_again_a_day_after_a_rollback_is_parsed_to_its_end(bed: Bed):
+    bed.land(B, {1: good(1)})
+    bed.land(A, {2: good(2)})
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(B, {3: good(3)}, arrival=NOON + timedelta(days=2))
+    bed.catch_up()
+    assert bed.typed().load().positions.has_ended(A), "the lake table has no position of the shard"
+    bed.land(A, {2: good(2), 4: BAD}, ended=[a_key(2).shard_id, a_key(3).shard_id])
+    bed.catch_up()
+    bed.check()
+    story = story_of(IcebergLineage(bed.typed()).entries())
+    assert list(broken_chains(story)) == []
+    assert story.end(A) is not None
+
+
 def test_a_malformed_aggregate_is_set_aside_with_its_reason(bed: Bed):
     bed.land(A, {1: good(1), 2: good(2)}, malformed=[2])
     bed.catch_up()
@@ -171,6 +189,19 @@ def test_a_shard_that_came_and_went_between_two_waves_is_parsed(bed: Bed):
     ended = bed.typed().load().positions
     assert ended.has_ended(A)
     assert ended.has_ended(child)
+
+
+def test_shards_that_came_and_went_before_the_typed_table_was_made_are_parsed(bed: Bed):
+    """Their data files have rows of no shard of which the lake table still has a position."""
+    child, grandchild = a_key(2), a_key(3)
+    bed.land(A, {1: good(1), 2: BAD}, ended=[child.shard_id])
+    bed.land(child, {10: good(10)}, parents=[A.shard_id], ended=[grandchild.shard_id])
+    bed.land(grandchild, {20: good(20)}, parents=[child.shard_id], arrival=NOON + timedelta(days=2))
+    table = bed.lake.handle()
+    table.commit(Proposal(drop=(A,)))
+    table.commit(Proposal(drop=(child,)))
+    assert bed.catch_up(limits=WaveLimits(1, 2**30)) == 3
+    bed.check()
 
 
 @pytest.mark.parametrize("arrow", ["planned", "staged", "committed"])

@@ -199,6 +199,20 @@ def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     assert len(bed.parsed()) == 1
 
 
+def test_a_row_that_arrived_just_before_midnight_is_needed_though_the_parsed_one_before_it_arrived_after_midnight(
+    bed: Bed,
+):
+    """Arrival times needn't grow from record to record of a shard."""
+    midnight = NOON + timedelta(hours=12)
+    bed.land(A, {1: good(1)}, arrival=midnight + timedelta(seconds=10))
+    bed.catch_up()
+    bed.land(A, {2: good(2)}, arrival=midnight - timedelta(seconds=10))
+    assert bed.parsing().needs_before(midnight.date())
+    assert not bed.parsing().needs_before((midnight - DAY).date())
+    bed.catch_up()
+    assert not bed.parsing().needs_before(midnight.date())
+
+
 def test_beside_an_engine_that_commits_and_expires_typed_tables_at_rest_keep_their_positions(bed: Bed):
     """Without a commit of Headrace the metadata log would lead to their positions for 200 commits only."""
     bed.land(A, {1: good(1), 2: BAD})

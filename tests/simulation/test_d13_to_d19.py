@@ -5,10 +5,11 @@ from __future__ import annotations
 from pipeline.beside_kcl.adoption import Adopting
 from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
 from pipeline.core.lease import Lease
+from pipeline.core.stream import ShardKey
 from pipeline.duties.cleanup import Cleaning, CleanupDue
 from pipeline.memory.table import LostOnTheWay, Snapshot
 from pipeline.settings.choices import InitialPosition
-from tests.simulation.scene import a_scene, is_run, name
+from tests.simulation.scene import Scene, a_scene, is_run, name
 
 
 def roll_back(world, to):
@@ -163,13 +164,60 @@ def test_d19_a_shard_that_was_read_and_forgotten_meanwhile_isnt_landed_from_its_
         zombie = scene.held("stage.staged", is_run)
         scene.declare_failed(zombie.process)
         scene.run_until(lambda: scene.is_read_up(1) and scene.is_read_up(2), within=90.0)
-        scene.run_until(lambda: world.source.is_gone(old), within=300.0)
-        store, settings = world.leases.store, world.deployments[0].settings
-        cleaning = Cleaning(settings=settings, leases=store, source=world.source, table=world.table)
-        facts = world.source.describe("orders")
-        cleaning.clean(CleanupDue(True, True), facts, listing=store.scan(), state=world.table.load())
-        assert world.table.load().positions.of(old) is None
+        _forgotten(scene, old)
         zombie.let_go()
         scene.run(10.0)
         assert world.table.landed == 15
         assert scene.said("another run has read this shard to its end")
+
+
+def test_d19_a_shard_that_was_open_when_it_was_planned_isnt_landed_from_its_start_either():
+    with a_scene(hosts=1, shards=1, retention=120.0, opens=20.0) as scene:
+        world, old = scene.world, scene.key(0)
+        scene.put(0)
+        world.deployments[0].start()
+        zombie = scene.held("stage.staged", is_run)
+        scene.declare_failed(zombie.process)
+        world.split(world.truth.of(name(0)))
+        scene.put(1)
+        scene.put(2)
+        scene.run_until(lambda: scene.is_read_up(1) and scene.is_read_up(2), within=90.0)
+        _forgotten(scene, old)
+        zombie.let_go()
+        scene.run(10.0)
+        assert world.table.landed == 15
+        assert scene.said("another run may have read this shard to its end")
+
+
+def test_d19_nor_does_a_gap_before_its_first_record_make_such_a_shard_begin_anew():
+    with a_scene(hosts=1, shards=1, retention=120.0, opens=20.0) as scene:
+        world, old = scene.world, scene.key(0)
+        scene.put(0)
+        world.deployments[0].start()
+        scene.held("stage.staged", is_run)
+        world.lose(world.hosts[0])
+        scene.run(180.0)
+        scene.put(0)
+        world.split(world.truth.of(name(0)))
+        scene.put(1)
+        scene.put(2)
+        world.revive(world.hosts[0])
+        zombie = scene.held("stage.staged", is_run)
+        scene.declare_failed(zombie.process)
+        scene.run_until(lambda: scene.is_read_up(1) and scene.is_read_up(2), within=90.0)
+        _forgotten(scene, old)
+        zombie.let_go()
+        scene.run(10.0)
+        assert world.table.load().positions.of(old) is None
+        assert world.table.landed == 15  # all but the five that were trimmed
+
+
+def _forgotten(scene: Scene, old: ShardKey) -> None:
+    """Run until Kinesis has forgotten the ended shard, and remove its END from the table."""
+    world = scene.world
+    scene.run_until(lambda: world.source.is_gone(old), within=300.0)
+    store, settings = world.leases.store, world.deployments[0].settings
+    cleaning = Cleaning(settings=settings, leases=store, source=world.source, table=world.table)
+    facts = world.source.describe("orders")
+    cleaning.clean(CleanupDue(True, True), facts, listing=store.scan(), state=world.table.load())
+    assert world.table.load().positions.of(old) is None

@@ -59,10 +59,27 @@ TYPED: Final = (
         "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
         (
             "core.parsing_plan",
-            "        upto = _upto(each, own) if is_whole else _cut(own)\n",
-            "        upto = _upto(each, own)\n",
+            "        upto = _upto(each, own, may_end=are_all) if is_whole else _cut(own)\n",
+            "        upto = _upto(each, own, may_end=are_all)\n",
         ),
         among=typed_fleet(rows=5),
+    ),
+    a_bug(
+        "came-and-went-unlooked-at",
+        "a typed table that was made late never looks at files of shards that the lake table had dropped by then",
+        (
+            "core.parsing_plan",
+            "    return wanted.upto is None or wanted.is_new or shards[0]",
+            "    return wanted.upto is None or shards[0]",
+        ),
+        among=typed_fleet(begins=900.0, deploys=0.0, redrives=0.0, cut=0.0)
+        | {
+            "retention": 120.0,
+            "shards": 1,
+            "fault_seconds": 900.0,
+            "troubles": {"split": 100.0},
+            "mix": {"forgotten": 0.05},
+        },
     ),
     a_bug(
         "wrong-parser-unheeded",
