@@ -36,6 +36,7 @@ from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.registry_header import of_confluent, of_glue
 from pipeline.lake.schema import DAY
 from pipeline.lake.spark_types import iceberg_type
+from pipeline.lake.time_range import time_trouble
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
 
@@ -220,8 +221,10 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
         F.from_json(text, with_corrupt, options).alias("found"),
         why_not.alias("why_not"),
     )
-    is_good = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
-    why = F.coalesce("why_not", F.lit(NO_OBJECT))
+    is_read = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
+    trouble = time_trouble(F.col("found"), schema)
+    is_good = is_read & trouble.isNull()
+    why = F.coalesce("why_not", F.when(is_read, trouble), F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),
