@@ -269,7 +269,7 @@ def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSes
 
 
 def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_moves_nothing(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     bed = Bed(tmp_path)
     bed.land(A, {1: b"one"})
@@ -287,6 +287,15 @@ def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_m
         parsing(bed, spark, **of_a_callable("nothing", schema="name STRING")).wave()
     with pytest.raises(BadSetting, match="can't read the schema"):
         parsing(bed, spark, schema="name STRIN").wave()
+    with pytest.raises(BadSetting, match="has the column ID twice"):
+        parsing(bed, spark, schema="id INT, ID STRING").wave()
+    for wrong in ("id > 3", "record IS NULL AND (", "1"):
+        with pytest.raises(
+            BadSetting, match=r"can't read the filter of the target orders: .*correct parse\.N\.filter"
+        ):
+            parsing(bed, spark, schema="id INT", filter=wrong).wave()
+    # Spark's own log has the JVM's whole stack; the sentence says what is wrong.
+    assert "QueryContextLogger" not in capfd.readouterr().err
     with pytest.raises(BadSetting, match="has a column stream"):
         parsing(bed, spark, schema="stream STRING").wave()
     with pytest.raises(BadSetting, match=r"has a column a\.b, and a dot"):
