@@ -46,10 +46,18 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     child = A.__class__(A.stream, "shardId-000000000002")
     bed.land(child, {5: good(5)}, parents=[A.shard_id])
     assert main(["parse"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
         "orders: 1 row parsed, 1 set aside",
         "orders: 1 row parsed, 0 set aside",
         "others: nothing new to parse",
+    ]
+    assert said.err.splitlines() == [
+        (
+            "orders: what was set aside is in lake.orders_quarantine, whose column `reason` tells why; correct the schema or the code, and "
+            "`headrace redrive --target orders` parses it again"
+        ),
+        "others: the lake table has no stream that the target takes; it has orders",
     ]
     bed.check()
     assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"n1", "n5"}
@@ -104,12 +112,13 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     ]
     bed.check()
     assert main(["redrive", "--reason", "no such reason"]) == 0
+    reasons = "has this reason and can be parsed again; the table's column `reason` has the reasons"
     assert main(["redrive"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "orders: no such record is in quarantine",
-        "others: no such record is in quarantine",
+        f"orders: no record in lake.orders_quarantine {reasons}",
+        f"others: no record in lake.others_quarantine {reasons}",
         "orders: 3 rows parsed again: 2 mended, 1 still set aside",
-        "others: no such record is in quarantine",
+        "others: no record in lake.others_quarantine can be parsed again",
     ]
     bed.check()
     assert main(["upkeep"]) == 0
