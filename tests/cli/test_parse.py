@@ -129,6 +129,20 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     assert "has no shard shardId-7" in capsys.readouterr().err
 
 
+def test_where_nothing_has_landed_yet_no_table_is_made_and_the_reason_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    assert main(["parse", "orders"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "orders: nothing new to parse\n"
+    assert said.err == (
+        "orders: there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land\n"
+    )
+
+
 def test_a_target_that_the_settings_dont_name_is_told(bed: Bed, capsys: pytest.CaptureFixture[str]):
     assert bed.parsed is not None
     assert main(["parse", "order"]) == STOPPED
