@@ -95,7 +95,7 @@ class Frames:
                 session.range(0).select(F.from_json(F.lit("{}"), self.settings.schema).alias("row")).schema
             )
         except PySparkException as error:
-            why = str(error).strip().partition("\n")[0]
+            why = str(error).strip().partition("\n")[0].rstrip(".")
             raise BadSetting(
                 f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
             ) from error

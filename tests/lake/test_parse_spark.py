@@ -67,6 +67,9 @@ HOSTILE = [
     b'[{"id": 1}]',
     ('{"items":' + "[" * 3000 + "]" * 3000 + "}").encode(),
     b'{"at": "soon"}',
+    # Spark takes the day on which it reads these.
+    b'{"at": "10:00"}',
+    b'{"at": " T10:00:00Z"}',
     # Milliseconds, which Spark reads as seconds: after the year 9999. Then a time before the year 1.
     b'{"at": 1795515072000}',
     b'{"at": -99999999999}',
