@@ -49,11 +49,9 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
     wanted = [_wanted(key, parents[key.stream], source, target) for key in due if key not in waiting]
     set_back = {key.stream for key in behind}
-    others = ", ".join(sorted({stream.name for stream in source.origins}))
+    others = [] if streams else sorted({stream.name for stream in source.origins})
     unknown = (
-        [f"the lake table has no stream that the target takes; it has {others}"]
-        if others and not streams
-        else []
+        [f"the lake table has no stream that the target takes; it has {', '.join(others)}"] if others else []
     )
     return Wishes(
         tuple(replace(each, is_over=each.is_over and each.key.stream not in set_back) for each in wanted),
