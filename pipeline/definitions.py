@@ -42,16 +42,28 @@ def build_definitions(
     )
     instance = KeptInstance()
     records = build_records(wiring, on_arrow)
-    job = dg.define_asset_job(f"{slug(settings.application)}_consume", selection=[records])
+    job = dg.define_asset_job(
+        f"{slug(settings.application)}_consume",
+        selection=[records],
+        description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
+    )
     upkeep, schedule = build_upkeep(wiring)
     parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
     parse_jobs = [
-        dg.define_asset_job(f"{slug(settings.application)}_parse_{target.name}", selection=[asset])
+        dg.define_asset_job(
+            f"{slug(settings.application)}_parse_{target.name}",
+            selection=[asset],
+            description=f"Bring {target.table} up to the lake table. The sensor parse_{target.name} asks for its runs.",
+        )
         for target, asset in parsed
     ]
     replay = build_replay(wiring)
     replay_job = dg.define_asset_job(
-        f"{slug(settings.application)}_replay", selection=[replay], tags={REPLAY_TAG: settings.application}
+        f"{slug(settings.application)}_replay",
+        selection=[replay],
+        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart. Its config "
+        "has the window's id, which `headrace window create` and `headrace window list` tell.",
+        tags={REPLAY_TAG: settings.application},
     )
     return dg.Definitions(
         assets=[

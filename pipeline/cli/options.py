@@ -46,11 +46,11 @@ def moment(text: str) -> datetime:
     """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
     try:
         at = datetime.fromisoformat(text)
-    except ValueError as error:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
         ) from error
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:

@@ -47,9 +47,16 @@ def run(args: argparse.Namespace) -> int:
                 )
                 tell(inferred.ddl)
                 continue
+            aside = 0
             for wave in wiring.targets.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
                 tell(f"{target.name}: {wave}")
                 tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
+                aside += wave.quarantined
+            if aside:
+                tell_aside(
+                    f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; correct the schema or the code, and "
+                    f"`headrace redrive --target {target.name}` parses it again"
+                )
     finally:
         wiring.ports.close()
     return 0

@@ -46,7 +46,13 @@ def run(args: argparse.Namespace) -> int:
                 tell(f"{target.name}: {portion}")
                 portions += 1
             if not portions:
-                tell(f"{target.name}: no such record is in quarantine")
+                tell(f"{target.name}: {_nothing(args, target.quarantine)}")
     finally:
         wiring.ports.close()
     return 0
+
+
+def _nothing(args: argparse.Namespace, quarantine: str) -> str:
+    if args.reason is not None:
+        return f"no record in {quarantine} has this reason and can be parsed again; the table's column `reason` has the reasons"
+    return f"no record in {quarantine} can be parsed again"

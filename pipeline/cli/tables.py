@@ -19,7 +19,7 @@ def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "tables", description="Create, describe or delete the coordination tables in DynamoDB."
     )
-    actions = parser.add_subparsers(metavar="action", required=True)
+    actions = parser.add_subparsers(metavar="create|describe|delete", required=True)
     create = actions.add_parser("create", help="create missing tables, whatever coordination.create says")
     create.set_defaults(act=_create)
     describe = actions.add_parser("describe", help="print the tables that exist")

@@ -2,17 +2,17 @@
 their aggregates apart. What the lake table lacks can be read from the stream."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.options import add_config, load, moment
 from pipeline.cli.telling import tell, tell_aside
+from pipeline.cli.window_views import as_json, costs, done_of, listed, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pipeline.cli.options import Subparsers
-    from pipeline.core.window import KeptWindow, ReplayWindow
+    from pipeline.core.window import ReplayWindow
     from pipeline.core.window_making import Asked
     from pipeline.window_wiring import WindowWiring
 
@@ -24,11 +24,13 @@ def add(subparsers: "Subparsers") -> None:
         "into a table of their own, or parse them again into a typed table in the place of their older rows, or take their aggregates apart in the "
         "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
     )
-    actions = parser.add_subparsers(metavar="action", dest="action", required=True)
+    actions = parser.add_subparsers(metavar="create|list|show|run|cancel", dest="action", required=True)
     _add_create(actions)
-    add_config(
-        actions.add_parser("list", help="list all windows", description="List all windows, oldest first.")
+    listing = actions.add_parser(
+        "list", help="list all windows", description="List all windows, oldest first."
     )
+    add_config(listing)
+    _add_json(listing)
     for name, short, what in (
         (
             "show",
@@ -44,6 +46,8 @@ def add(subparsers: "Subparsers") -> None:
         one = actions.add_parser(name, help=short, description=what)
         add_config(one)
         one.add_argument("id", help="the id of the window")
+        if name == "show":
+            _add_json(one)
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or take its aggregates apart",
@@ -53,6 +57,10 @@ def add(subparsers: "Subparsers") -> None:
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
     copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def _add_create(actions: "Subparsers") -> None:
@@ -107,6 +115,7 @@ def _add_create(actions: "Subparsers") -> None:
         help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
         "landed as one row each, into a row for each user record",
     )
+    _add_json(create)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -121,9 +130,9 @@ def run(args: argparse.Namespace) -> int:
         if asked is not None:
             _create(args, windows, *asked)
         elif args.action == "list":
-            tell(*_listed(windows))
+            _list(args, windows)
         elif args.action == "show":
-            _show(args.id, windows)
+            _show(args, windows)
         elif args.action == "cancel":
             _cancel(args.id, windows)
         else:
@@ -135,6 +144,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
     from pipeline.cli.parse import targets_of
+    from pipeline.core.window import KeptWindow
     from pipeline.duties.replacing import check_replaceable
     from pipeline.errors import BadSetting
 
@@ -165,87 +175,45 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
         unpack=args.unpack,
         from_stream=args.from_stream,
     )
-    tell(f"window {window.id}: {window.how}", *_costs(window, windows))
-    if args.from_stream and not any(each.stretches for each in window.ranges):
+    if args.json:
+        print(json.dumps(as_json(KeptWindow(window), windows), indent=2))
+    else:
+        _tell_created(window, windows, from_stream=args.from_stream)
+
+
+def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_stream: bool) -> None:
+    table = windows.table_of(window)
+    tell(f"window {window.id}: {window.how}", *costs(window, windows))
+    if from_stream and not any(each.stretches for each in window.ranges):
         tell(
             "nothing of this window is read from the stream: the lake table lacks none of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(
-            f"`headrace window run {window.id}` takes aggregates of these records apart in {windows.table_of(window)}; rows that are no whole aggregate "
-            "stay as they are"
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {table}; rows that are no whole aggregate stay as they are"
         )
     elif window.target:
-        table = windows.table_of(window)
         tell(
             f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
         )
     else:
-        tell(f"`headrace window run {window.id}` copies it into {windows.table_of(window)}")
+        tell(f"`headrace window run {window.id}` copies it into {table}")
 
 
-def _listed(windows: "WindowWiring") -> "Iterator[str]":
+def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
     kept = windows.windowing(_me()).windows.all()
-    for each in kept:
-        tail = f", replaces rows of {each.window.target}" if each.window.target else ""
-        tail += ", takes aggregates apart" if each.window.unpack else ""
-        tail += f", {each.told}" if each.told else ""
-        tail += f", keeps days from {_first(each)} on" if _keeps_days(each, windows) else ""
-        yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
-    if not kept:
-        yield "there is no window"
-
-
-def _show(window: str, windows: "WindowWiring") -> None:
-    found = windows.windowing(_me()).find(window)
-    tell(*_shown(found, windows))
-
-
-def _shown(found: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
-    from pipeline.core.words import counted
-
-    window = found.window
-    yield f"window {window.id}: {window.how}"
-    since = f", and {found.told.removesuffix(' since')} since" if found.told else ""
-    yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
-    if _keeps_days(found, windows):
-        yield (
-            f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace window run {window.id}`) or cancelled "
-            f"(`headrace window cancel {window.id}`)"
-        )
-    for each in window.ranges:
-        after = "the start" if each.after is None else each.after
-        yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
-        for stretch in each.stretches:
-            begins = "the start" if stretch.after is None else stretch.after
-            yield f"    after {begins} up to {stretch.upto}: from the stream"
-    yield from _costs(window, windows)
-    if window.unpack:
-        unpacked = windows.unpacking(window.id, "headrace window show").unpacked()
-        yield f"{counted(unpacked, 'aggregate')} taken apart in {windows.table_of(window)}"
-    elif window.target:
-        replaced = windows.replacing(window, "headrace window show").replaced()
-        yield f"{counted(replaced, 'row')} parsed again for {windows.table_of(window)}"
+    if args.json:
+        print(json.dumps([as_json(each, windows) for each in kept], indent=2))
     else:
-        replaying = windows.replaying(window.id, "headrace window show")
-        yield f"{counted(replaying.copied(), 'row')} copied into {windows.table_of(window)}"
-        if any(each.stretches for each in window.ranges):
-            yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {windows.table_of(window)}"
-            yield from replaying.losses()
+        tell(*listed(kept, windows))
 
 
-def _keeps_days(found: "KeptWindow", windows: "WindowWiring") -> bool:
-    """Whether the window may keep days from being removed by a retention, now or later."""
-    from datetime import date
-
-    return windows.settings.upkeep.retention is not None and found.keeps_days(date.max)
-
-
-def _first(found: "KeptWindow") -> str:
-    from datetime import date
-
-    day = found.window.oldest_day
-    return "the first" if day in (None, date.min) else str(day)
+def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
+    found = windows.windowing(_me()).find(args.id)
+    if args.json:
+        print(json.dumps({**as_json(found, windows), "done": done_of(found.window, windows)}, indent=2))
+    else:
+        tell(*shown(found, windows))
 
 
 def _cancel(window: str, windows: "WindowWiring") -> None:
@@ -277,7 +245,7 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     window = windowing.find(args.id).window
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
-    tell(*_costs(window, windows))
+    tell(*costs(window, windows))
     join_spark(config)
     for wave in windows.redoing(window, f"headrace window {windows.ports.ids.fresh()}").waves():
         tell(f"{args.id}: {wave}")
@@ -290,16 +258,6 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
         tell(f"the rows of the window are replaced in {table} and {table}_quarantine")
     else:
         tell(f"the window is copied into {table}")
-
-
-def _costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
-    from pipeline.core.pace import window_share
-
-    yield window.cost()
-    if told := window.stream_cost(window_share(windows.settings.wave.shard_share)):
-        yield told
-    for each in window.missing:
-        yield f"out of reach: {each}"
 
 
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
@@ -317,8 +275,11 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         raise BadSetting("--first and --last need --shard; nothing was made")
     numbers = [each for each in (args.first, args.last) if each is not None]
     if any(each < 0 for each in numbers) or numbers != sorted(numbers):
+        given = [
+            f"{name} is {n}" for name, n in (("--first", args.first), ("--last", args.last)) if n is not None
+        ]
         raise BadSetting(
-            f"--first is {args.first} and --last is {args.last}; allowed: sequence numbers, --first not after --last; nothing was made"
+            f"{' and '.join(given)}; allowed: sequence numbers, --first not after --last; nothing was made"
         )
     of = f" of the stream {args.stream}" if args.stream else ""
     if args.snapshot is not None:

@@ -49,16 +49,23 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
     waiting = {key for key in due if _is_in_the_way(key, parents[key.stream], source, target)}
     wanted = [_wanted(key, parents[key.stream], source, target) for key in due if key not in waiting]
     set_back = {key.stream for key in behind}
+    others = [] if streams else sorted({stream.name for stream in source.origins})
+    unknown = (
+        [f"the lake table has no stream that the target takes; it has {', '.join(others)}"] if others else []
+    )
     return Wishes(
         tuple(replace(each, is_over=each.is_over and each.key.stream not in set_back) for each in wanted),
         frozenset(keys - {each.key for each in wanted}),
         bool(waiting),
         streams,
         tuple((s, source.origins[s]) for s in streams if s in source.origins.keys() - target.origins.keys()),
-        tuple(
-            f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: it was rolled back or set back. Nothing "
-            "of the shard is parsed until the lake table is past that position"
-            for key in behind
+        (
+            *unknown,
+            *(
+                f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: it was rolled back or set back. Nothing "
+                "of the shard is parsed until the lake table is past that position"
+                for key in behind
+            ),
         ),
     )
 

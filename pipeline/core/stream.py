@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from pipeline.errors import WrongShape
@@ -13,6 +14,9 @@ _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{1
 _SERIALIZED = re.compile(r"(?P<account>[0-9]+):(?P<name>[^:]+):(?P<epoch>[0-9]{1,19})")
 _LAST_EPOCH = 2**63 - 1
 """The largest epoch in a lease key: KCL reads the epoch as a Java long."""
+
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
 
 
 @lru_cache
@@ -50,7 +54,14 @@ class StreamId:
         return f"{self.account}:{self.name}:{self.epoch}"
 
     def __str__(self) -> str:
-        return f"{self.name} (created {self.epoch})"
+        return f"{self.name} (created {_epoch_text(self.epoch)})"
+
+
+def _epoch_text(epoch: int) -> str:
+    """When a stream was created, for people: 2026-01-31 12:00:00Z. A number that is no time of a calendar stays as it is."""
+    if not 0 <= epoch <= _LAST_SECOND:
+        return str(epoch)
+    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 @dataclass(frozen=True, slots=True, order=True)

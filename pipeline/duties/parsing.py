@@ -33,6 +33,7 @@ from pipeline.ports import Clock
 from pipeline.settings.parse_block import ParseSettings
 from pipeline.target_ports import ParsedTable, Parser, SourceTable
 
+_NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
 _TRIES = 5
 """Waves in a row that other runs overtake, before a run gives up."""
 
@@ -123,6 +124,9 @@ class Parsing:
 
     def _expire(self) -> Iterator[str]:
         """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by now."""
+        # Without a lake table no wave has made them.
+        if not self.table.exists():
+            return
         for table, expiring in zip((self.table, self.settling.quarantine), self.expiring, strict=False):
             shape = table.load().shape
             if expiring.is_due(shape) and (sentence := expiring.step(shape)):
@@ -130,7 +134,7 @@ class Parsing:
 
     def wave(self) -> ParsedWave:
         if not self.source.exists():
-            return ParsedWave(notes=("there is no lake table yet",))
+            return ParsedWave(notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.
         self.table.ensure(create=not self.table.exists())
         self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())

@@ -126,7 +126,12 @@ class DayFile:
                 "use_dictionary": _DICTIONARY,
                 "write_statistics": [
                     *_STATISTICS,
-                    *(name for name in self._place.schema.names if name not in own),
+                    *(
+                        path
+                        for each in self._place.schema
+                        if each.name not in own
+                        for path in _parts_of(each.name, each.type)
+                    ),
                 ],
                 # Arrow's own schema in the footer would only make it larger; Iceberg reads Parquet's.
                 "store_schema": False,
@@ -134,6 +139,20 @@ class DayFile:
             }
             self._writer = pq.ParquetWriter(self._out, self._place.schema, **options)
         return self._writer
+
+
+def _parts_of(path: str, kind: pa.DataType) -> Iterator[str]:
+    """What Parquet calls the columns that a column of Arrow becomes: one for each part of a struct, a list or a map."""
+    if pa.types.is_struct(kind):
+        for each in kind:
+            yield from _parts_of(f"{path}.{each.name}", each.type)
+    elif pa.types.is_map(kind):
+        yield from _parts_of(f"{path}.key_value.key", kind.key_type)
+        yield from _parts_of(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _parts_of(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
 @contextmanager

@@ -5,11 +5,12 @@ number that is written as a text, too; numbers that are no texts may have a thou
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pipeline.lake.json_walk import any_value, kinds_with, read_values
 
 MOST_DIGITS = 1000
 """Of a number. Spark allows so many in a number that is no text."""
@@ -30,10 +31,6 @@ _RUN = b"1" * MOST_DIGITS
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)")
 
 
-class _Fields(list[tuple[str, Any]]):
-    """Of an object. The same name may come several times, and Spark reads each."""
-
-
 @dataclass(frozen=True, slots=True)
 class JsonDecimals:
     """The decimal columns of a table. It can be pickled."""
@@ -43,18 +40,22 @@ class JsonDecimals:
     _kinds: Mapping[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_kinds", {name: kind for name, kind in self.columns if _has_decimals(kind)})
+        object.__setattr__(self, "_kinds", kinds_with(_is_decimal, self.columns))
 
     def have_too_long(self, payload: bytes) -> bool:
         """`payload`: one JSON value."""
         if not self._kinds or not _may_have_too_long(payload):
             return False
         try:
-            found = json.loads(payload, parse_int=str, parse_float=str, object_pairs_hook=_Fields)
+            found = read_values(payload)
         except RecursionError:
             # Spark reads no payload with a thousand levels either.
             return True
-        return isinstance(found, _Fields) and _any_in(found, self._kinds)
+        return any_value(
+            found,
+            self._kinds,
+            lambda value, kind: _is_decimal(kind) and isinstance(value, str) and _is_too_long(value),
+        )
 
 
 def _may_have_too_long(payload: bytes) -> bool:
@@ -67,38 +68,8 @@ def _may_have_too_long(payload: bytes) -> bool:
     return len(payload) > MOST_DIGITS and _RUN in payload.translate(_OF_NUMBERS)
 
 
-def _has_decimals(kind: Any) -> bool:
-    if isinstance(kind, str):
-        return kind.startswith("decimal")
-    match kind["type"]:
-        case "struct":
-            return any(_has_decimals(each["type"]) for each in kind["fields"])
-        case "array":
-            return _has_decimals(kind["elementType"])
-        case "map":
-            return _has_decimals(kind["valueType"])
-        case _:
-            return False
-
-
-def _any_in(fields: _Fields, kinds: Mapping[str, Any]) -> bool:
-    return any(_is_in(each, kinds[name]) for name, each in fields if name in kinds)
-
-
-def _is_in(value: Any, kind: Any) -> bool:
-    """`kind`: the type of the value's column."""
-    if isinstance(kind, str):
-        return kind.startswith("decimal") and isinstance(value, str) and _is_too_long(value)
-    match kind["type"], value:
-        case "struct", _Fields():
-            return _any_in(value, {each["name"]: each["type"] for each in kind["fields"]})
-        case "map", _Fields():
-            return any(_is_in(each, kind["valueType"]) for _, each in value)
-        case "array", list():
-            return any(_is_in(each, kind["elementType"]) for each in value)
-        case _:
-            # Spark refuses the payload, or has a null there.
-            return False
+def _is_decimal(kind: str) -> bool:
+    return kind.startswith("decimal")
 
 
 def _is_too_long(number: str) -> bool:

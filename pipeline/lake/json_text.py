@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pipeline.core.json_fit import Judge
 from pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
+from pipeline.lake.json_times import NO_DATE, JsonTimes
 from pipeline.lake.json_values import JsonValues
 from pipeline.lake.value_limit import too_many
 
@@ -31,9 +32,11 @@ class JsonRules:
     judge: Judge | None = None
     """By the table's columns, where payloads make them."""
     _decimals: JsonDecimals = field(init=False, repr=False)
+    _times: JsonTimes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_decimals", JsonDecimals(self.values.columns))
+        object.__setattr__(self, "_times", JsonTimes(self.values.columns))
 
     def why_not(self, payload: Any) -> str | None:
         """Why a payload isn't JSON, or may not become a row."""
@@ -43,6 +46,8 @@ class JsonRules:
             return too_many(self.values.most)
         if self._decimals.have_too_long(payload):
             return TOO_LONG
+        if self._times.have_no_date(payload):
+            return NO_DATE
         if self.judge is None:
             return None
         content = object_in(payload)

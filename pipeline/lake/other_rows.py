@@ -24,6 +24,7 @@ _PIECE = 64 * 1024
 """Rows that are in memory at once."""
 _JSON, _CSV, _PARQUET = (".jsonl", ".json", ".ndjson"), (".csv",), (".parquet",)
 _BYTES_OR_TEXT = {pa.binary(), pa.large_binary(), pa.string(), pa.large_string()}
+_NUMBER = "^[0-9]+$"
 _PACKED = (".gz", ".zst", ".bz2")
 
 
@@ -39,6 +40,10 @@ def files_at(location: str, spec: StagingSpec) -> tuple[str, ...]:
         paths = sorted(each.path for each in chosen if each.is_file and not _is_hidden(each.path, root))
     else:
         raise BadSetting(f"there is no file and no folder {location}; nothing was compared")
+    if not paths:
+        raise BadSetting(
+            f"the folder {location} has no file whose name begins with another character than _ and . (such files are left out); nothing was compared"
+        )
     if unknown := [path for path in paths if _kind(path) is None]:
         raise BadSetting(
             f"{unknown[0]} has another ending than {', '.join((*_JSON, *_CSV, *_PARQUET))} (JSON and CSV also with {', '.join(_PACKED)}); nothing was compared"
@@ -182,6 +187,10 @@ def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
     columns, stream = of.columns, of.stream
     number = _as_text(piece[columns.number])
     rows = len(number)
+    if text := number.filter(pc.invert(pc.match_substring_regex(number, _NUMBER))).drop_null():
+        raise ValueError(
+            f"the column {columns.number} has {text[0].as_py()[:40]!r}, and a sequence number has digits only"
+        )
     sub: Any = (
         pa.array([0] * rows, pa.int64())
         if columns.sub is None

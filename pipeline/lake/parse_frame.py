@@ -36,6 +36,7 @@ from pipeline.lake.parsed_table import PROVENANCE
 from pipeline.lake.registry_header import of_confluent, of_glue
 from pipeline.lake.schema import DAY
 from pipeline.lake.spark_types import iceberg_type
+from pipeline.lake.time_range import time_trouble
 from pipeline.settings.choices import Compression, ParseFormat
 from pipeline.settings.parse_block import ParseSettings
 
@@ -94,12 +95,20 @@ class Frames:
                 session.range(0).select(F.from_json(F.lit("{}"), self.settings.schema).alias("row")).schema
             )
         except PySparkException as error:
-            why = str(error).strip().partition("\n")[0]
+            why = str(error).strip().partition("\n")[0].rstrip(".")
             raise BadSetting(
                 f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
             ) from error
         schema: StructType = found["row"].dataType
         self._check(schema.names)
+        # Spark finds no column by its name where two names differ only in capital letters.
+        if twice := [
+            name for n, name in enumerate(schema.names) if name.lower() in map(str.lower, schema.names[:n])
+        ]:
+            raise BadSetting(
+                f"the schema of the target {self.settings.name} has the column {twice[0]} twice; capital letters make no difference. Nothing was "
+                "parsed; name each column once in parse.N.schema"
+            )
         self._check_keys(columns_of(schema))
         return schema
 
@@ -187,10 +196,24 @@ class Frames:
         """The records that the filter lets through. It doesn't judge those that have an error: their payloads may be anything."""
         if not self.settings.filter:
             return records
+        from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F  # noqa: N812
 
         is_broken = F.col("decode_error").isNotNull()
-        return records.where(F.when(is_broken, F.lit(True)).otherwise(F.expr(self.settings.filter)))
+        try:
+            # The alias hides what lies below these columns: Spark would find a name such as `id` there.
+            chosen = records.alias("records").where(
+                F.when(is_broken, F.lit(True)).otherwise(F.expr(self.settings.filter))
+            )
+            # Spark Connect reads the condition only now: of `chosen` itself, the client knows the columns without asking.
+            _ = chosen.select("record").schema
+        except AnalysisException as error:
+            why = str(error).strip().partition("\n")[0].rstrip(";.")
+            raise BadSetting(
+                f"Spark can't read the filter of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.filter. It is a condition "
+                "on the columns record, partition_key, explicit_hash_key and data, and not on those of the schema"
+            ) from error
+        return chosen
 
 
 def columns_of(schema: StructType) -> list[tuple[str, IcebergType]]:
@@ -220,8 +243,10 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
         F.from_json(text, with_corrupt, options).alias("found"),
         why_not.alias("why_not"),
     )
-    is_good = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
-    why = F.coalesce("why_not", F.lit(NO_OBJECT))
+    is_read = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
+    trouble = time_trouble(F.col("found"), schema)
+    is_good = is_read & trouble.isNull()
+    why = F.coalesce("why_not", F.when(is_read, trouble), F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),

@@ -23,6 +23,7 @@ from pipeline.errors import WrongShape
 from pipeline.lake.sort_key import SORT_KEY
 from pipeline.lake.stage_files import CantWrite, TaskFiles
 from pipeline.lake.stage_place import StagePlace, file_system
+from pipeline.lake.time_range import check_times
 from pipeline.lake_ports import StagingSpec
 
 _SHARD = ["stream", "stream_epoch", "shard_id"]
@@ -110,8 +111,9 @@ class _Writing:
         own = own_columns(self.spec.schema)
         columns = [pc.struct_field(batch["row"], [each.name]).cast(each.type) for each in own]
         names = [*_RECORD, *(each.name for each in own)]
-        good = pa.RecordBatch.from_arrays([*provenance, *columns], names=names)
-        self._write(good.filter(is_good), self.parsed, 0)
+        good = pa.RecordBatch.from_arrays([*provenance, *columns], names=names).filter(is_good)
+        check_times([each.name for each in own], [good[each.name] for each in own])
+        self._write(good, self.parsed, 0)
         reason = pc.utf8_slice_codeunits(batch["reason"], 0, _MOST_REASON)
         version = pa.array([self.spec.version] * batch.num_rows)
         bad = pa.RecordBatch.from_arrays(

@@ -185,6 +185,7 @@ def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> Spar
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    _without_stacks()
     builder = SparkSession.builder.remote(url)
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -195,6 +196,14 @@ def _connect(url: str, conf: Mapping[str, str], *, shared: bool = False) -> Spar
     except PySparkException as error:
         reason = _reason(str(error)) or type(error).__name__
         raise Unreachable(f"Spark at {url} gave no session: {reason}; nothing was read") from error
+
+
+def _without_stacks() -> None:
+    """Let PySpark log no errors of a plan. It prints them as one line of JSON with the JVM's whole stack, and raises them as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _reason(text: str) -> str:
@@ -209,6 +218,7 @@ def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> Spa
         os.environ.pop(name, None)
     from pyspark.sql import SparkSession
 
+    _without_stacks()
     builder = SparkSession.builder.master(master)
     for key, value in {**(_LOCAL if master.startswith("local") else {}), **conf}.items():
         builder = builder.config(key, value)

@@ -70,7 +70,8 @@ def _type(spark: Any, ids: Iterator[int]) -> IcebergType:
         return MapType(next(ids), key, next(ids), value, value_required=False)
     name = spark if isinstance(spark, str) else spark["type"]
     raise BadSetting(
-        f"the type {name} has no counterpart in an Iceberg table; allowed: {', '.join(_PLAIN)}, decimal, struct, array, map"
+        f"the type {name} has no counterpart in an Iceberg table; allowed: {', '.join(_PLAIN)}, decimal, struct, array, map. Nothing was "
+        "parsed; name another type in the schema of the target"
     )
 
 

@@ -85,15 +85,19 @@ def _with_schema(target: ParseSettings, folder: Path) -> ParseSettings:
         return target
     file = folder / target.schema
     try:
-        if file.suffix == ".desc":
-            return replace(target, schema=b64encode(file.read_bytes()).decode())
-        text = file.read_text(encoding="utf-8")
-        return replace(target, schema=" ".join(text.split()) if file.suffix == ".ddl" else text)
+        content = file.read_bytes()
+        text = b64encode(content).decode() if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
             f"the schema file {file} of the target {target.name} can't be read ({type(error).__name__}): write the columns there, or into the "
             "setting itself"
         ) from None
+    if not content.strip():
+        raise BadSetting(
+            f"the schema file {file} of the target {target.name} is empty, so that its table would have no column of the payloads: write the schema "
+            "there, or into the setting itself"
+        )
+    return replace(target, schema=" ".join(text.split()) if file.suffix == ".ddl" else text)
 
 
 def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: Path | None = None) -> Loaded:

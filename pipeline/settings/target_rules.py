@@ -16,6 +16,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Dagster's rule for names."""
 _MOST_COLUMNS = 10_000
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""Kinesis's rule for names."""
 
 
 def target_rules(settings: Settings) -> Iterator[Broken]:
@@ -73,6 +75,9 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
             yield Broken(f"{key}.inflated.{limit}", f"is {value}; allowed: 1 to {most}")
     if not 0 < target.most_values <= _MOST_VALUES:
         yield Broken(f"{key}.most_values", f"is {target.most_values}; allowed: 1 to {_MOST_VALUES}")
+    if target.stream is not None and not _STREAM.fullmatch(target.stream):
+        # Rows of the lake table have the name. An ARN would never fit, and the target would never get a row.
+        yield Broken(f"{key}.stream", f"is {target.stream!r}; allowed: the stream's name (orders)")
     yield from _unique(target, f"{key}.unique")
     if not 0 < target.stop_above <= 1:
         yield Broken(

@@ -46,10 +46,18 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     child = A.__class__(A.stream, "shardId-000000000002")
     bed.land(child, {5: good(5)}, parents=[A.shard_id])
     assert main(["parse"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
         "orders: 1 row parsed, 1 set aside",
         "orders: 1 row parsed, 0 set aside",
         "others: nothing new to parse",
+    ]
+    assert said.err.splitlines() == [
+        (
+            "orders: what was set aside is in lake.orders_quarantine, whose column `reason` tells why; correct the schema or the code, and "
+            "`headrace redrive --target orders` parses it again"
+        ),
+        "others: the lake table has no stream that the target takes; it has orders",
     ]
     bed.check()
     assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"n1", "n5"}
@@ -104,12 +112,13 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     ]
     bed.check()
     assert main(["redrive", "--reason", "no such reason"]) == 0
+    reasons = "has this reason and can be parsed again; the table's column `reason` has the reasons"
     assert main(["redrive"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "orders: no such record is in quarantine",
-        "others: no such record is in quarantine",
+        f"orders: no record in lake.orders_quarantine {reasons}",
+        f"others: no record in lake.others_quarantine {reasons}",
         "orders: 3 rows parsed again: 2 mended, 1 still set aside",
-        "others: no such record is in quarantine",
+        "others: no record in lake.others_quarantine can be parsed again",
     ]
     bed.check()
     assert main(["upkeep"]) == 0
@@ -118,6 +127,20 @@ def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     assert sorted(row["name"] for row in rows) == ["n1", "n2", "n2", "n2"]
     assert main(["redrive", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
     assert "has no shard shardId-7" in capsys.readouterr().err
+
+
+def test_where_nothing_has_landed_yet_no_table_is_made_and_the_reason_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "headrace.yaml").write_text(SETTINGS.format(home=tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    assert main(["parse", "orders"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "orders: nothing new to parse\n"
+    assert said.err == (
+        "orders: there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land\n"
+    )
 
 
 def test_a_target_that_the_settings_dont_name_is_told(bed: Bed, capsys: pytest.CaptureFixture[str]):

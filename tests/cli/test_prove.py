@@ -60,16 +60,19 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     found = pq.read_table(path, partitioning=None)
     pq.write_table(found.slice(0, 0), path)
     assert app("--all") == 1
-    out = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    out = said.out.splitlines()
+    assert "docs/proof.md, `When something is wrong`, tells what to do" in said.err
     assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
     assert out[-1].startswith("NOT PROVED: 2 checks of 7 found 2 mistakes")
 
 
-def test_a_time_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("text", ["yesterday", "2026-01-31T25:00", "0001-01-01T00:00+05:00"])
+def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], text: str):
     with pytest.raises(SystemExit) as stopped:
-        main(["prove", "--from", "yesterday"])
+        main(["prove", "--from", text])
     assert stopped.value.code == STOPPED
-    assert "'yesterday' isn't a time such as 2026-01-31" in capsys.readouterr().err
+    assert f"'{text}' isn't a time such as 2026-01-31" in capsys.readouterr().err
 
 
 def test_a_window_without_a_moment_is_refused(capsys: pytest.CaptureFixture[str]):

@@ -1,5 +1,6 @@
 """`headrace window` on a real Spark, with the settings of a user."""
 
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +68,13 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
     ]
     assert told(capsys, "list").startswith(f"{window}  20")
     assert "keeps days" not in told(capsys, "list")
+    (listed,) = json.loads(told(capsys, "list", "--json"))
+    assert (listed["id"], listed["does"], listed["rows"], listed["is_done"]) == (window, "copy", 2, False)
+    assert (listed["table"], listed["target"]) == (f"lake.records_window_{window}", None)
+    assert [(each["shard"], each["after"], each["rows"]) for each in listed["ranges"]] == [
+        (A.shard_id, "1", 1),
+        (child.shard_id, None, 1),
+    ]
     assert "0 rows copied into" in told(capsys, "show", window)
     assert told(capsys, "run", window).splitlines()[1:] == [
         f"{window}: 1 row copied",
@@ -74,6 +82,8 @@ def test_a_window_is_made_shown_copied_and_copied_again(bed: Bed, capsys: pytest
         f"the window is copied into lake.records_window_{window}",
     ]
     assert copied(bed, window) == [2, 5]
+    shown = json.loads(told(capsys, "show", window, "--json"))
+    assert (shown["done"], shown["is_done"]) == (2, True)
     assert main(["window", "run", window]) == 0
     said = capsys.readouterr()
     assert f"{window}: nothing left to copy" in said.out
@@ -203,7 +213,9 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
     assert lines[-2].startswith("unpacked: ")
     assert f"taken apart for the window {window}; their rows are in the range" in lines[-1]
     assert "s of CPU to look through and rewrite" in created
-    plain = told(capsys, "create", "--shard", A.shard_id, "--last", "1", "--unpack")[len("window ") :][:8]
+    plain = json.loads(told(capsys, "create", "--shard", A.shard_id, "--last", "1", "--unpack", "--json"))[
+        "id"
+    ]
     assert main(["lineage", "--window", plain]) == 0
     assert capsys.readouterr().out == f"no aggregate of the window {plain} was taken apart yet\n"
     told(capsys, "run", plain)
@@ -227,7 +239,7 @@ def test_aggregates_of_a_window_are_taken_apart_in_the_lake_table(
             ["create", "--shard", "shardId-000000000000", "--first", "3", "--last", "1"],
             "--first not after --last",
         ),
-        (["create", "--shard", "shardId-000000000000", "--last", "-1"], "--last is -1"),
+        (["create", "--shard", "shardId-000000000000", "--last", "-1"], "headrace: --last is -1; allowed"),
         (["create", "--run", "nobody"], "No window was made"),
         (["create", "--shard", "shardId-7"], "No window was made"),
         (

@@ -66,6 +66,8 @@ def test_a_shard_is_wanted_where_the_lake_table_is_ahead():
 
 def test_a_stream_that_the_target_doesnt_take_isnt_looked_at():
     found = plan_wishes(positions(a=at(10)), Positions(), takes=lambda _: False)
+    # A mistyped `stream` would otherwise look like a target that has caught up.
+    assert found.notes == ("the lake table has no stream that the target takes; it has orders",)
     assert (found.wanted, found.streams, found.origins) == ((), (), ())
 
 

@@ -89,6 +89,15 @@ def test_a_text_that_is_no_serialized_stream_has_no_epoch(text: str):
     assert epoch_of_serialized(text) is None
 
 
+def test_people_read_when_a_stream_was_created_as_a_time():
+    assert str(StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)).endswith(
+        " (created 2026-01-21 12:53:20Z)"
+    )
+    assert str(StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 2**63 - 1)).endswith(
+        f" (created {2**63 - 1})"
+    )
+
+
 def test_first_shards_of_many_streams_have_different_hashes():
     """Otherwise each look-up in a table of a thousand streams' positions would compare a thousand names."""
     streams = (StreamId(f"arn:aws:kinesis:eu-west-1:123456789012:stream/{n}", 17) for n in range(500))

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 SCHEMA = (
     "id BIGINT, name STRING, at TIMESTAMP, amount DECIMAL(10,2), items ARRAY<STRUCT<sku: STRING, n: INT>>, "
-    "tags MAP<STRING, STRING>, data STRING"
+    "tags MAP<STRING, STRING>, data STRING, visits ARRAY<STRUCT<day: DATE>>, marks MAP<STRING, TIMESTAMP_NTZ>"
 )
 
 
@@ -67,6 +67,14 @@ HOSTILE = [
     b'[{"id": 1}]',
     ('{"items":' + "[" * 3000 + "]" * 3000 + "}").encode(),
     b'{"at": "soon"}',
+    # Spark takes the day on which it reads these.
+    b'{"at": "10:00"}',
+    b'{"at": " T10:00:00Z"}',
+    # Milliseconds, which Spark reads as seconds: after the year 9999. Then a time before the year 1.
+    b'{"at": 1795515072000}',
+    b'{"at": -99999999999}',
+    b'{"visits": [{"day": "2026-01-31"}, {"day": "+12026-01-31"}]}',
+    b'{"marks": {"opened": "0000-12-31T23:59:59Z"}}',
     b'{"amount": 123456789012345.5}',
     b'{"amount": 1e999999999}',
     b'{"amount": "1e-999999999"}',
@@ -75,7 +83,7 @@ HOSTILE = [
 
 
 def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     bed = Bed(tmp_path)
     whole = {
@@ -87,12 +95,16 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
         "tags": {"k": "v"},
         "data": "x",
         "other": 1,
+        "visits": [{"day": "0001-01-01"}, {"day": "9999-12-31"}],
+        "marks": {"opened": "0001-01-01T00:00:00", "shut": "9999-12-31T23:59:59.999999"},
     }
     payloads = dict(enumerate([json.dumps(whole).encode(), *HOSTILE], start=10))
     bed.land(A, payloads)
     bed.land(B, {5: b"{}", 6: good(6)}, malformed=[6])
     wave = parsing(bed, spark).wave()
     assert (wave.parsed, wave.quarantined) == (2, len(HOSTILE) + 1)
+    # Such as of statistics that are missing for the parts of structs, lists and maps.
+    assert [each.getMessage() for each in caplog.records if each.name.startswith("pyiceberg")] == []
     bed.check()
     rows = {row["sequence_number"]: row for row in read.rows(bed.typed()).to_pylist()}
     row = rows["10"]
@@ -104,6 +116,7 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     assert {row["data"] for row in aside.values()} == {*HOSTILE, good(6)}
     assert aside["6"]["reason"] == "the aggregate is cut off"
     assert "UTF-8" in aside[str(11 + HOSTILE.index(b"\xff\xfe\x00"))]["reason"]
+    assert "the column at has a time" in aside[str(11 + HOSTILE.index(b'{"at": 1795515072000}'))]["reason"]
     # A column more: the table gets it, and older rows have null there.
     odd = b'{"id": 1, "amount": 12.345, "NAME": "x", "id": 2}'
     bed.land(A, {100: b'{"id": 1, "flag": true}', 101: odd})
@@ -236,6 +249,12 @@ def fails(records: "DataFrame", _context: BatchContext) -> "DataFrame":
     return records.select("record", F.raise_error(F.lit("no such currency")).cast("string").alias("name"))
 
 
+def far_away(records: "DataFrame", _context: BatchContext) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records.select("record", F.array(F.timestamp_seconds(F.lit(1795515072000))).alias("seen"))
+
+
 def of_a_callable(function: str, **settings: Any) -> dict[str, Any]:
     return {"format": ParseFormat.CALLABLE, "callable": f"{__name__}:{function}", **settings}
 
@@ -253,7 +272,7 @@ def test_a_callable_makes_rows_sets_some_aside_and_drops_others(spark: "SparkSes
 
 
 def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_moves_nothing(
-    spark: "SparkSession", tmp_path: Path
+    spark: "SparkSession", tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
     bed = Bed(tmp_path)
     bed.land(A, {1: b"one"})
@@ -261,12 +280,25 @@ def test_a_callable_that_returns_rows_twice_fails_or_disagrees_with_its_schema_m
         parsing(bed, spark, **of_a_callable("twice", schema="name STRING, by STRING")).wave()
     with pytest.raises(Unreachable, match="no such currency"):
         parsing(bed, spark, **of_a_callable("fails", schema="name STRING")).wave()
+    with pytest.raises(
+        Unreachable, match="a time in the column seen that is before the year 1 or after the year 9999"
+    ):
+        parsing(bed, spark, **of_a_callable("far_away", schema="seen ARRAY<TIMESTAMP>")).wave()
     with pytest.raises(BadSetting, match=r"the column by int in its schema, and .* returned string"):
         parsing(bed, spark, **of_a_callable("upper", schema="name STRING, by INT")).wave()
     with pytest.raises(BadSetting, match="can't be imported"):
         parsing(bed, spark, **of_a_callable("nothing", schema="name STRING")).wave()
     with pytest.raises(BadSetting, match="can't read the schema"):
         parsing(bed, spark, schema="name STRIN").wave()
+    with pytest.raises(BadSetting, match="has the column ID twice"):
+        parsing(bed, spark, schema="id INT, ID STRING").wave()
+    for wrong in ("id > 3", "record IS NULL AND (", "1"):
+        with pytest.raises(
+            BadSetting, match=r"can't read the filter of the target orders: .*correct parse\.N\.filter"
+        ):
+            parsing(bed, spark, schema="id INT", filter=wrong).wave()
+    # Spark's own log has the JVM's whole stack; the sentence says what is wrong.
+    assert "QueryContextLogger" not in capfd.readouterr().err
     with pytest.raises(BadSetting, match="has a column stream"):
         parsing(bed, spark, schema="stream STRING").wave()
     with pytest.raises(BadSetting, match=r"has a column a\.b, and a dot"):

@@ -272,6 +272,12 @@ def test_numbers_in_the_place_of_payloads_are_named(bed: Bed, tmp_path: Path):
     assert "the column data has values of the type int64, and payloads are bytes or texts" in told
 
 
+def test_texts_in_the_place_of_sequence_numbers_are_named_once_and_not_row_by_row(bed: Bed, tmp_path: Path):
+    (told,) = wrong(of_rows(bed, rows(), tmp_path, columns=replace(COLUMNS, number="data")))
+    assert "the column data has 'eyJ" in told
+    assert "and a sequence number has digits only" in told
+
+
 @contextmanager
 def refused(why: str) -> Iterator[None]:
     with pytest.raises((BadSetting, Unknown), match=why):
@@ -281,6 +287,9 @@ def refused(why: str) -> Iterator[None]:
 def test_places_without_readable_files_are_refused(bed: Bed, tmp_path: Path):
     with refused("there is no file and no folder"):
         compared(bed, tmp_path / "nowhere")
+    (tmp_path / "_SUCCESS").touch()
+    with refused("has no file whose name begins with another character than _ and"):
+        compared(bed, tmp_path)
     (tmp_path / "theirs.txt").touch()
     with refused("has another ending than"):
         compared(bed, tmp_path)

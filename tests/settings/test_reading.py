@@ -298,6 +298,9 @@ def test_the_schema_of_a_target_may_be_in_a_file_beside_the_settings(tmp_path: P
     (tmp_path / "h.yaml").write_text(f"{MINIMAL[:-1]}, parse: [{target}]}}")
     with pytest.raises(BadSetting, match=r"orders\.ddl of the target orders can't be read"):
         read_settings(tmp_path / "h.yaml", {})
+    (tmp_path / "orders.ddl").write_text(" \n")
+    with pytest.raises(BadSetting, match=r"orders\.ddl of the target orders is empty"):
+        read_settings(tmp_path / "h.yaml", {})
     (tmp_path / "orders.ddl").write_text("id BIGINT,\n  name STRING\n")
     assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == "id BIGINT, name STRING"
 

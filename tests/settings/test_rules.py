@@ -72,6 +72,7 @@ CONFLICTING = [
         "parse.0.schema doesn't fit format: json; allowed: columns as Spark writes them",
     ),
     ("parse: [{name: orders, table: lake.orders}]", "parse.0.schema is missing; needed with columns: given"),
+    (target(stream=ARN), f"parse.0.stream is '{ARN}'; allowed: the stream's name (orders)"),
     (
         target(format="avro", schema="o.avsc", columns="evolving"),
         "parse.0.columns is evolving, and format is",
