@@ -56,13 +56,14 @@ KEPT: Final = (
     ),
     a_bug(
         "only-asked",
-        "a run looks in a pause at the rows that it keeps only when it is asked to: a request that was lost is served by no tick",
+        "a run looks in a pause at the rows that it keeps only when it is asked to, and each request to look is lost",
         (
             "duties.kept",
             "            self.claims.is_asked or since >= self.times.worker_tick.total_seconds()\n",
             "            self.claims.is_asked or since >= 1e9\n",
         ),
-        seeds=100,
+        ("duties.claims", "                self.workers.ask(worker)\n", ""),
+        ("duties.assignment_pass", "                self.workers.ask(holder)\n", "                pass\n"),
         among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0, "ask": 20.0}},
     ),
     a_bug(

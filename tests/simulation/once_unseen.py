@@ -71,11 +71,11 @@ ONCE_UNSEEN: Final = (
             "position": "TRIM_HORIZON",
             "adopted": False,
             "shards": 6,
-            "puts_every": 6.0,
+            "puts_every": 12.0,
             "retention": 90.0,
             "hosts_off": 150.0,
             "quiet": 0.0,
-            "troubles": {"merge": 25.0, "kinesis_outage": 50.0},
+            "troubles": {"merge": 20.0, "split": 60.0, "kinesis_outage": 50.0},
         },
     ),
     a_bug(
