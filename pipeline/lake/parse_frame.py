@@ -30,6 +30,7 @@ from pipeline.lake.decode import Decoder
 from pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
 from pipeline.lake.decode_protobuf import ProtobufDecoder
 from pipeline.lake.inflate import Inflation
+from pipeline.lake.json_misfit import misfit
 from pipeline.lake.json_text import NO_OBJECT
 from pipeline.lake.parse_code import function_of
 from pipeline.lake.parsed_table import PROVENANCE
@@ -246,7 +247,8 @@ def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
     is_read = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
     trouble = time_trouble(F.col("found"), schema)
     is_good = is_read & trouble.isNull()
-    why = F.coalesce("why_not", F.when(is_read, trouble), F.lit(NO_OBJECT))
+    unfit = misfit(F.col("found"), F.col("found")[_CORRUPT], schema)
+    why = F.coalesce("why_not", F.when(is_read, trouble).otherwise(unfit), F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),

@@ -16,6 +16,7 @@ from pipeline.core.parse_values import WaveLimits
 from pipeline.duties.parsing import Parsing
 from pipeline.errors import BadSetting, Unreachable, WrongShape
 from pipeline.lake import parse, read
+from pipeline.lake.json_text import NO_OBJECT
 from pipeline.lake.parse import SparkParser
 from pipeline.lake.parse_frame import Frames
 from pipeline.settings.choices import Compression, ParseFormat
@@ -51,7 +52,9 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
     return replace(before, parser=parser, dropped_as=frames.dropped_as)
 
 
+TWO_MISFITS = b'{"at": "soon", "name": "x", "id": [1], "amount": null, "other": {}}'
 HOSTILE = [
+    TWO_MISFITS,
     b"",
     b"null",
     b"[]",
@@ -117,6 +120,11 @@ def test_json_becomes_typed_columns_and_a_hostile_payload_costs_itself_only(
     assert aside["6"]["reason"] == "the aggregate is cut off"
     assert "UTF-8" in aside[str(11 + HOSTILE.index(b"\xff\xfe\x00"))]["reason"]
     assert "the column at has a time" in aside[str(11 + HOSTILE.index(b'{"at": 1795515072000}'))]["reason"]
+    told = {row["data"]: row["reason"] for row in aside.values()}
+    unfit = "the payload has values that don't fit their columns: "
+    assert told[b'{"id": "one"}'] == f"{unfit}id (bigint)"
+    assert told[TWO_MISFITS] == f"{unfit}id (bigint), at (timestamp)"
+    assert told[b'[{"id": 1}]'] == told[b"{"] == NO_OBJECT
     # A column more: the table gets it, and older rows have null there.
     odd = b'{"id": 1, "amount": 12.345, "NAME": "x", "id": 2}'
     bed.land(A, {100: b'{"id": 1, "flag": true}', 101: odd})
