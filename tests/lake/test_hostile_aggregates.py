@@ -132,7 +132,7 @@ FIELDS = st.one_of(
 )
 
 
-@settings(max_examples=15, phases=[Phase.generate])
+@settings(max_examples=8, phases=[Phase.generate])
 @given(st.lists(FIELDS, min_size=1, max_size=4), st.lists(FIELDS, min_size=1, max_size=3))
 def test_whatever_is_repeated_in_an_aggregate_costs_about_as_much_as_a_harmless_one(
     once: list[bytes], again: list[bytes]
