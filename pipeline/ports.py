@@ -3,7 +3,7 @@
 An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most ports have one in memory as well. The tests in
 `tests/contract` hold both to the same promises, so that a duty works on either in the same way.
 
-`pipeline.lake_ports` has the ports of the lake.
+`pipeline.lake_ports` has the ports of the lake, `pipeline.target_ports` those of typed tables and windows, `pipeline.proof_ports` those of proofs.
 """
 
 from __future__ import annotations

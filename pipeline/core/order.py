@@ -13,13 +13,13 @@ none of these, not listed, and Kinesis knows the parent                        i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.core.lease import Lease
 from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.position import Positions
+from pipeline.core.position import Position, Positions
 from pipeline.core.shard import Shard
 from pipeline.core.stream import ShardKey, StreamId
 
@@ -162,6 +162,11 @@ def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[st
     return found
 
 
+def are_all_parents(ends: Collection[Position | None]) -> bool:
+    """Whether these ended parents are surely all that their child has: an END with a single child comes from a merge, which has two."""
+    return len(ends) > 1 or any(end is not None and len(end.children) > 1 for end in ends)
+
+
 def strangers(stream: StreamId, known: frozenset[str], positions: Positions) -> frozenset[str]:
     """Shards with a position that may come after any of the `known` ones. A shard isn't here if ENDs in the table tell of all its parents, and
     these parents are known, or aren't here themselves."""
@@ -170,12 +175,11 @@ def strangers(stream: StreamId, known: frozenset[str], positions: Positions) -> 
         return frozenset()
     named = children_of_ends(stream, positions)
 
-    def are_all_told(shard_id: str) -> bool:
-        # A single child comes from a merge, and so has another parent.
-        ends = [positions.of(ShardKey(stream, parent)) for parent in named.get(shard_id, ())]
-        return len(ends) > 1 or any(end is not None and len(end.children) > 1 for end in ends)
-
-    new_with_parents = {shard_id for shard_id in new if are_all_told(shard_id)}
+    new_with_parents = {
+        shard_id
+        for shard_id in new
+        if are_all_parents([positions.of(ShardKey(stream, parent)) for parent in named.get(shard_id, ())])
+    }
     while told := {shard_id for shard_id in new_with_parents & new if named[shard_id].isdisjoint(new)}:
         new -= told
     return frozenset(new)

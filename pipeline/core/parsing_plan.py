@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import children_of_ends
+from pipeline.core.order import are_all_parents, children_of_ends
 from pipeline.core.parse_values import (
     Piece,
     PlannedRange,
@@ -89,15 +89,10 @@ def _wanted(
     ended = [parent for parent in above if target.has_ended(parent)]
     reasons = tuple(ParentReason(parent.shard_id, ParentIs.ENDED) for parent in ended) if at is None else ()
     is_over = landed is None and _is_over(key, [at, *map(target.of, ended)], source)
-    is_new = at is None and not _are_all_parents(ended, target)
+    # A root shard has no parents, and can't be told from a shard whose parents came and went.
+    is_new = at is None and not are_all_parents([target.of(parent) for parent in ended])
     floor = "" if is_new else _floor(key, parents, target)
     return Wanted(key, at, landed, floor, reasons, is_over, is_new)
-
-
-def _are_all_parents(ended: list[ShardKey], target: Positions) -> bool:
-    """Whether these parents, which have ended in the typed table, are surely all that the shard has."""
-    # A single child has two parents: shards were merged. A root shard has none, and can't be told from a shard whose parents came and went.
-    return len(ended) > 1 or any(at is not None and len(at.children) > 1 for at in map(target.of, ended))
 
 
 def _is_over(key: ShardKey, known: Iterable[Position | None], source: Positions) -> bool:

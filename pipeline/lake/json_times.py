@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.lake.json_walk import any_value, kinds_with, read_values
+from pipeline.lake.json_walk import has_value, kinds_with
 
 NO_DATE = "a text for a timestamp column has a time of day without a date"
 _NO_DATE = re.compile(r"[\x00-\x20]*(?:T[0-9]|[0-9]{1,2}:)")
@@ -31,14 +31,7 @@ class JsonTimes:
 
     def have_no_date(self, payload: bytes) -> bool:
         """`payload`: one JSON value."""
-        if not self._kinds or not _MAYBE.search(payload):
-            return False
-        try:
-            found = read_values(payload)
-        except RecursionError:
-            # Spark reads no payload with a thousand levels either.
-            return True
-        return any_value(found, self._kinds, _lacks_date)
+        return bool(self._kinds and _MAYBE.search(payload)) and has_value(payload, self._kinds, _lacks_date)
 
 
 def _is_timestamp(kind: str) -> bool:
@@ -47,4 +40,4 @@ def _is_timestamp(kind: str) -> bool:
 
 def _lacks_date(value: Any, kind: str) -> bool:
     # Numbers are texts here, and none of them has a colon.
-    return kind == "timestamp" and isinstance(value, str) and _NO_DATE.match(value) is not None
+    return _is_timestamp(kind) and isinstance(value, str) and _NO_DATE.match(value) is not None

@@ -14,9 +14,14 @@ class Fields(list[tuple[str, Any]]):
     """Of an object. The same name may come several times, and Spark reads each."""
 
 
-def read_values(payload: bytes) -> Any:
-    """One JSON value: objects as Fields, numbers as they are written. Raises RecursionError."""
-    return json.loads(payload, parse_int=str, parse_float=str, object_pairs_hook=Fields)
+def has_value(payload: bytes, kinds: Mapping[str, Any], is_wanted: OfValue) -> bool:
+    """Whether a payload, which is one JSON value, has a value that is wanted, given the value and the type of its column. Numbers are texts, as
+    they are written. True where the payload has so many levels that Spark doesn't read it either."""
+    try:
+        found = json.loads(payload, parse_int=str, parse_float=str, object_pairs_hook=Fields)
+    except RecursionError:
+        return True
+    return _any_value(found, kinds, is_wanted)
 
 
 def kinds_with(wanted: OfKind, columns: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -38,8 +43,7 @@ def _has(kind: Any, wanted: OfKind) -> bool:
             return False
 
 
-def any_value(found: Any, kinds: Mapping[str, Any], is_wanted: OfValue) -> bool:
-    """Whether an object has a value that is wanted, given the value and the type of its column."""
+def _any_value(found: Any, kinds: Mapping[str, Any], is_wanted: OfValue) -> bool:
     return isinstance(found, Fields) and any(
         _is_in(each, kinds[name], is_wanted) for name, each in found if name in kinds
     )
@@ -51,7 +55,7 @@ def _is_in(value: Any, kind: Any, is_wanted: OfValue) -> bool:
         return is_wanted(value, kind)
     match kind["type"], value:
         case "struct", Fields():
-            return any_value(value, {each["name"]: each["type"] for each in kind["fields"]}, is_wanted)
+            return _any_value(value, {each["name"]: each["type"] for each in kind["fields"]}, is_wanted)
         case "map", Fields():
             return any(_is_in(each, kind["valueType"], is_wanted) for _, each in value)
         case "array", list():
