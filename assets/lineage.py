@@ -6,17 +6,17 @@ any time, also while runs land records.
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import lineage_key, records_key
-from pipeline.core.family_picture import mermaid
-from pipeline.core.lineage import Lost
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.proof_chains import story_of
-from pipeline.core.recording import Recorded
-from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LineageTable
-from pipeline.settings.model import Settings
-from resources.lake import LakeResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import lineage_key, records_key
+from headrace.pipeline.core.family_picture import mermaid
+from headrace.pipeline.core.lineage import Lost
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.proof_chains import story_of
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.settings.model import Settings
+from headrace.resources.lake import LakeResource
 
 _MOST_LOST = 20
 """Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization."""

@@ -4,8 +4,8 @@ import re
 
 import dagster as dg
 
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def slug(text: str) -> str:

@@ -6,13 +6,13 @@ asks for runs; a person may materialize the asset at any time, also while such a
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import parsed_key, records_key
-from pipeline.duties.parsing import ParsedWave
-from pipeline.errors import HeadraceError
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.wiring import Wiring
-from resources.spark import SparkResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import parsed_key, records_key
+from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.spark import SparkResource
 
 
 def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:

@@ -6,12 +6,12 @@ it: give it one in your own code, or start it by hand.
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import slug
-from pipeline.core.proof import Proof
-from pipeline.errors import HeadraceError
-from pipeline.wiring import Wiring
-from resources.spark import SparkResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import slug
+from headrace.pipeline.core.proof import Proof
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.spark import SparkResource
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:

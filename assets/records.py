@@ -12,22 +12,22 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.failure import RunFailed
-from assets.names import partitions_name, records_key
-from assets.reporter import Reporter
-from pipeline.clock import SystemClock
-from pipeline.core.words import counted
-from pipeline.duties.run import RunEnding
-from pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from pipeline.errors import BadSetting
-from pipeline.settings.model import Settings
-from pipeline.wiring import Hints, Wiring
-from resources.lake import LakeResource
-from resources.lease_tables import LeaseTablesResource
-from resources.ports import ResourcePorts
-from resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
-from resources.spark import SparkResource
-from resources.stream import StreamResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import partitions_name, records_key
+from headrace.assets.reporter import Reporter
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.run import RunEnding
+from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Hints, Wiring
+from headrace.resources.lake import LakeResource
+from headrace.resources.lease_tables import LeaseTablesResource
+from headrace.resources.ports import ResourcePorts
+from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
+from headrace.resources.spark import SparkResource
+from headrace.resources.stream import StreamResource
 
 _MOST_FAILED_KEYS = 200
 """Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""

@@ -6,14 +6,14 @@ job by itself, because only a person knows that the schema or the code was corre
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import slug
-from pipeline.core.redrive_plan import Selection
-from pipeline.duties.redriving import Redriven
-from pipeline.errors import HeadraceError
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.wiring import Wiring
-from resources.spark import SparkResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import slug
+from headrace.pipeline.core.redrive_plan import Selection
+from headrace.pipeline.duties.redriving import Redriven
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.spark import SparkResource
 
 
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import records_key, replay_key
-from pipeline.duties.replacing import ReplacedWave
-from pipeline.duties.replaying import ReplayedWave
-from pipeline.duties.unpacking import UnpackedWave
-from pipeline.errors import HeadraceError
-from pipeline.wiring import Wiring
-from resources.spark import SparkResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import records_key, replay_key
+from headrace.pipeline.duties.replacing import ReplacedWave
+from headrace.pipeline.duties.replaying import ReplayedWave
+from headrace.pipeline.duties.unpacking import UnpackedWave
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.spark import SparkResource
 
 REPLAY_TAG = "headrace/replay"
 """On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""

@@ -17,10 +17,10 @@ from datetime import timedelta
 import dagster as dg
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
-from pipeline.core.position import Position
-from pipeline.core.valid_through_text import time_text
-from pipeline.duties.wave import Landed, WaveReport
-from pipeline.ports import Clock
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.valid_through_text import time_text
+from headrace.pipeline.duties.wave import Landed, WaveReport
+from headrace.pipeline.ports import Clock
 
 ANNOUNCE_ALL_UP_TO = 50
 """Shards. An announcement costs 7-11 ms; a run with more shards announces only shards that landed records or failed."""

@@ -5,11 +5,11 @@ It has a job of its own because it deletes files, which the role of the runs tha
 
 import dagster as dg
 
-from assets.failure import RunFailed
-from assets.names import slug
-from pipeline.duties.upkeep import UpkeepReport
-from pipeline.wiring import Wiring
-from resources.spark import SparkResource
+from headrace.assets.failure import RunFailed
+from headrace.assets.names import slug
+from headrace.pipeline.duties.upkeep import UpkeepReport
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.spark import SparkResource
 
 _EVERY_SIX_HOURS = "23 */6 * * *"
 

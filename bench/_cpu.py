@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.endpoint import LocalAws
 
 MARK = "HEADRACE_BENCH"
 """Variable in the environment of all processes that a benchmark starts, by which it finds Spark's."""
@@ -57,7 +57,7 @@ def _spark() -> Iterator[int]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 command = (entry / "cmdline").read_bytes()
-                if mark in (entry / "environ").read_bytes() and b"pipeline.local" not in command:
+                if mark in (entry / "environ").read_bytes() and b"headrace.pipeline.local" not in command:
                     yield int(entry.name)
             except OSError:  # the process has ended
                 continue

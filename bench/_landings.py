@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import TRIM, Origin, Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake_ports import StagingSpec
-from pipeline.ports import Clock
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.ports import Clock
 from tests.lake.written import write_files
 
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)

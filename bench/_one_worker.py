@@ -16,9 +16,9 @@ from http.client import HTTPConnection
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import (
+from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import (
     AwsSettings,
     LandingSettings,
     Settings,
@@ -27,7 +27,7 @@ from pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.wiring import NoDagster, Wiring, wire
+from headrace.pipeline.wiring import NoDagster, Wiring, wire
 
 WORKER = "w1"
 PATIENCE = 180.0

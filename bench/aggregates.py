@@ -31,13 +31,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.position import TRIM
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.lake.aggregates import taken_apart
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import RecordPage, StagingSpec
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import RecordPage, StagingSpec
 from tests.kcl.kpl import entry, message, sealed
 from tests.lake.aws_kinesis_agg import PACKAGE, as_lambda_has_it, deaggregated, install
 from tests.lake.files import a_key

@@ -18,19 +18,19 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.adapters import Adapters
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.core import change
-from pipeline.core.lease import Lease
-from pipeline.duties.assignment_pass import Assigning, AssignmentMemory
-from pipeline.duties.known_workers import KnownWorkers, watch
-from pipeline.duties.writing import Tally
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
-from pipeline.wiring import Wiring
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.assignment_pass import Assigning, AssignmentMemory
+from headrace.pipeline.duties.known_workers import KnownWorkers, watch
+from headrace.pipeline.duties.writing import Tally
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
+from headrace.pipeline.wiring import Wiring
 
 if TYPE_CHECKING:
-    from pipeline.ports import LeaseStore
+    from headrace.pipeline.ports import LeaseStore
 
 WORKERS = ("a", "b", "c", "d")
 

@@ -21,11 +21,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench._landings import ORIGIN, Shard, open_table
-from pipeline.clock import SystemClock
-from pipeline.core.expiry_plan import Shape
-from pipeline.duties.upkeep import Upkeep
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.duties.upkeep import Upkeep
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.upkeeps import upkeep_of
 
 MOST = 1.5

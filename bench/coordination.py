@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings.choices import InitialPosition
-from pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
 from tests.duties.bill import Bill
 from tests.duties.virtual_time import Deployment
 

@@ -21,11 +21,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.cli import services
-from pipeline.cli.own_spark import spark_of_its_own
-from pipeline.lake.session import DISCOVERY
-from pipeline.local.endpoint import LocalAws, local_aws
-from resources.runs import runs_in
+from headrace.pipeline.cli import services
+from headrace.pipeline.cli.own_spark import spark_of_its_own
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.resources.runs import runs_in
 
 SHARDS = (5, 200)
 MOST = 3.0

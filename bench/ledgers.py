@@ -22,23 +22,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from pipeline.clock import SystemClock
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.lineage_rows import Row, entries_of, rows_of
-from pipeline.core.position import Position, Positions
-from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
-from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
-from pipeline.core.rewriting import LiveFile, LiveFiles
-from pipeline.duties.proving import Proving
-from pipeline.errors import Unreachable
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
-from pipeline.lake_ports import TableState
-from pipeline.ports import ShardSource
-from pipeline.proof_ports import ProofLook, ProofTable, Proved
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.lineage_rows import Row, entries_of, rows_of
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
+from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
+from headrace.pipeline.duties.proving import Proving
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
+from headrace.pipeline.lake_ports import TableState
+from headrace.pipeline.ports import ShardSource
+from headrace.pipeline.proof_ports import ProofLook, ProofTable, Proved
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_key
 
 _SHARDS, _COMMITS = 200, 500

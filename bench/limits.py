@@ -24,12 +24,12 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from pipeline.aws.pages import KinesisPages
-from pipeline.core.batch import Batch
-from pipeline.core.pace import BYTES_A_SECOND
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.pace import BYTES_A_SECOND
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
 
 LEAST = 0.9
 """The part of its share that the reader has to use."""

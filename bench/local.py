@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
 
 SMALL, LARGE = 200, 50 * 1024
 

@@ -18,14 +18,14 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pipeline.clock import SystemClock
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.table_base import Base
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table_base import Base
 from tests.lake.files import ORIGIN, a_file, a_key
 
 MOST = 2.0

@@ -25,17 +25,17 @@ import boto3
 from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
-from pipeline.aws.pages import Host, KinesisPages
-from pipeline.aws.pages_client import tapped
-from pipeline.aws.pages_decode import record_schema
-from pipeline.cbor import LIST, MAP, encoded, head
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake.worker_daemon import MEMORY
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.aws.pages import Host, KinesisPages
+from headrace.pipeline.aws.pages_client import tapped
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.cbor import LIST, MAP, encoded, head
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake.worker_daemon import MEMORY
+from headrace.pipeline.lake_ports import StagingSpec
 
 _MOST = 512 * 1.048576
 """MB."""

@@ -33,15 +33,15 @@ from uuid import uuid4
 from bench._cpu import MARK
 from bench.read import reading_cpu
 from bench.wave import Cpu, cpu_now
-from pipeline.core.batch_context import BatchContext
-from pipeline.core.parse_values import WaveLimits
-from pipeline.duties.parsing import Parsing
-from pipeline.lake.parse import SparkParser
-from pipeline.lake.parse_frame import Frames
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
-from pipeline.settings.model import SparkSettings
-from pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.lake.parse import SparkParser
+from headrace.pipeline.lake.parse_frame import Frames
+from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
+from headrace.pipeline.settings.model import SparkSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake.parsings import A, Bed
 
 if TYPE_CHECKING:

@@ -25,22 +25,22 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.clock import SystemClock
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position
-from pipeline.core.proof import Proof
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.duties.proving import Proving
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.prove import IcebergProof
-from pipeline.lake.sort_key import with_sort_key
-from pipeline.lake_ports import StagingSpec
-from pipeline.ports import StreamFacts
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Proof
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.duties.proving import Proving
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.prove import IcebergProof
+from headrace.pipeline.lake.sort_key import with_sort_key
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key
 
 MOST_CPU, MOST_MB = 8.0, 1000.0

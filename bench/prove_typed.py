@@ -34,27 +34,27 @@ from pyiceberg.types import LongType
 from bench._cpu import MARK
 from bench.prove import COLUMNS, EACH, KEYS, a_staged_file, land, rows_of, sequence, table_in
 from bench.wave import Cpu, cpu_now
-from pipeline.clock import SystemClock
-from pipeline.core.accounting import Accounting
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_account import aside_name
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL, TableProof
-from pipeline.duties.proving_target import ProvingTarget
-from pipeline.duties.settling import Settling
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.compare import ShufflingComparer
-from pipeline.lake.compare import on_spark as shuffled_on_spark
-from pipeline.lake.compare_task import SideSpec
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from pipeline.lake.prove import IcebergProof, on_spark
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.proof_ports import ProvedTable, TargetPorts
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_account import aside_name
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL, TableProof
+from headrace.pipeline.duties.proving_target import ProvingTarget
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.compare import ShufflingComparer
+from headrace.pipeline.lake.compare import on_spark as shuffled_on_spark
+from headrace.pipeline.lake.compare_task import SideSpec
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.lake.prove import IcebergProof, on_spark
+from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.proof_ports import ProvedTable, TargetPorts
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.files import NOON, ORIGIN
 
 if TYPE_CHECKING:

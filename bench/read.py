@@ -34,18 +34,18 @@ import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
-from pipeline.aws.pages import Host, KinesisPages
-from pipeline.aws.pages_client import tapped
-from pipeline.aws.pages_decode import decode_answer, decode_cbor_answer, record_schema
-from pipeline.cbor import LIST, MAP, encoded, head
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.gauge import host_gauge
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.stage_files import TaskFiles
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.aws.pages import Host, KinesisPages
+from headrace.pipeline.aws.pages_client import tapped
+from headrace.pipeline.aws.pages_decode import decode_answer, decode_cbor_answer, record_schema
+from headrace.pipeline.cbor import LIST, MAP, encoded, head
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.gauge import host_gauge
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.stage_files import TaskFiles
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import StagingSpec
 
 _LEAST = 10.0
 _ARN, _SHARD = "arn:aws:kinesis:eu-west-1:123456789012:stream/bench", "shardId-000000000000"

@@ -8,7 +8,7 @@ table and writes its checkpoints. The measure is `plain_loop` of bench/read.py, 
 one shard after the other. The Spark server is at work before the run starts, as with `headrace dev`; what its start costs is told apart.
 
     with the start       a new process imports Headrace, joins the Spark server and lands a wave. It is a fork of a process that has imported
-                         Dagster and other packages, as runs are (`resources.forked_runs`)
+                         Dagster and other packages, as runs are (`headrace.resources.forked_runs`)
     without the start    the next wave of the same run, with as many records
 
 CPU is counted from /proc over all processes that the benchmark started, with those of their children that ended. The stand-in's and the
@@ -81,9 +81,9 @@ def cpu_now() -> Cpu:
         except OSError:  # the process has ended, and its parent has its times
             continue
         own, ended = ((int(fields[n]) + int(fields[n + 1])) / _TICK for n in (11, 13))
-        if b"pipeline.local" in command or int(folder.name) == os.getpid():
+        if b"headrace.pipeline.local" in command or int(folder.name) == os.getpid():
             continue
-        if b"multiprocessing" in command or b"pipeline.cli.warm" in command:
+        if b"multiprocessing" in command or b"headrace.pipeline.cli.warm" in command:
             run += own + ended
         elif b"SparkConnectServer" in command:
             jvm, workers = jvm + own, workers + ended
@@ -101,8 +101,8 @@ class _Over(Exception):
 
 def run_waves(outside: Connection) -> None:
     """Land two waves. After each of them, tell how many records landed, and wait for an answer."""
-    from pipeline.duties.wave import WaveReport
-    from pipeline.wiring import NoDagster, wire
+    from headrace.pipeline.duties.wave import WaveReport
+    from headrace.pipeline.wiring import NoDagster, wire
 
     waves = 0
 
@@ -144,7 +144,7 @@ def read_plainly(outside: Connection) -> None:
 
 
 def _settings() -> Any:
-    from pipeline.settings.file import read_settings
+    from headrace.pipeline.settings.file import read_settings
 
     return read_settings(None, os.environ).settings
 
@@ -197,7 +197,7 @@ def _child(context: Any, work: Callable[[Connection], None]) -> Iterator[Child]:
 
 def _like_the_code_server() -> Any:
     """Makes processes as Dagster's code server makes runs."""
-    from resources.forked_runs import PACKAGES
+    from headrace.resources.forked_runs import PACKAGES
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PACKAGES])
@@ -216,8 +216,8 @@ def main() -> int:
 
 
 def measured(shards: int, megabytes: int) -> int:
-    from pipeline.cli.own_spark import WARM, spark_of_its_own
-    from pipeline.local.endpoint import local_aws
+    from headrace.pipeline.cli.own_spark import WARM, spark_of_its_own
+    from headrace.pipeline.local.endpoint import local_aws
 
     os.environ[_MARK] = uuid4().hex
     with (
@@ -281,7 +281,7 @@ def _written(home: Path, aws: Any) -> str:
 
 def _assigned(aws: Any, shards: int) -> None:
     """Make the stream, and give all its shards to the worker."""
-    from pipeline.wiring import NoDagster, wire
+    from headrace.pipeline.wiring import NoDagster, wire
 
     aws.client("kinesis").create_stream(StreamName=_STREAM, ShardCount=shards)
     wiring = wire(_settings())

@@ -1,11 +1,11 @@
 """The real ports of an application: DynamoDB, Kinesis, Iceberg and Spark, as its settings name them.
 
     Adapters ──► leases, workers, lock, tables, source, pages    here: on DynamoDB and Kinesis
-             ├─► table, lineage, files, live, rewriter, stage    `pipeline.lake_adapters`
-             ├─► parsing, windows, replaying, unpacking          `pipeline.target_adapters`
-             └─► proof, proved_tables, other_side                `pipeline.proof_adapters`
+             ├─► table, lineage, files, live, rewriter, stage    `headrace.pipeline.lake_adapters`
+             ├─► parsing, windows, replaying, unpacking          `headrace.pipeline.target_adapters`
+             └─► proof, proved_tables, other_side                `headrace.pipeline.proof_adapters`
 
-Each port is made when it is first needed, and kept as long as the process uses the settings (`pipeline.made_once`).
+Each port is made when it is first needed, and kept as long as the process uses the settings (`headrace.pipeline.made_once`).
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
-from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_adapters import LakeAdapters
-from pipeline.lake_ports import LiveTable, Pages, Rewriter, Stage, TableFiles
-from pipeline.made_once import MadeOnce
-from pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
-from pipeline.proof_adapters import ProofAdapters
-from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_adapters import TargetAdapters
-from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
+from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.lake_adapters import LakeAdapters
+from headrace.pipeline.lake_ports import LiveTable, Pages, Rewriter, Stage, TableFiles
+from headrace.pipeline.made_once import MadeOnce
+from headrace.pipeline.ports import Clock, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from headrace.pipeline.proof_adapters import ProofAdapters
+from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_adapters import TargetAdapters
+from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
-    from pipeline.aws.table_layout import KnownPlaces
-    from pipeline.lake.iceberg import IcebergTable
-    from pipeline.lake.lineage_table import IcebergLineage
+    from headrace.pipeline.aws.table_layout import KnownPlaces
+    from headrace.pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.lake.lineage_table import IcebergLineage
 
 _PATIENCE = timedelta(seconds=30)
 """How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
@@ -57,7 +57,7 @@ class Adapters:
     # -- coordination tables ---------------------------------------------------------------------------------------
 
     def leases(self) -> LeaseStore:
-        from pipeline.aws.leases import DynamoLeaseStore
+        from headrace.pipeline.aws.leases import DynamoLeaseStore
 
         def make() -> LeaseStore:
             places = self._places()
@@ -71,7 +71,7 @@ class Adapters:
         return self._made.get(make, "leases")
 
     def workers(self) -> WorkerStore:
-        from pipeline.aws.workers import DynamoWorkerStore
+        from headrace.pipeline.aws.workers import DynamoWorkerStore
 
         def make() -> WorkerStore:
             places = self._places()
@@ -86,7 +86,7 @@ class Adapters:
         return self._made.get(make, "workers")
 
     def lock(self) -> LeaderLock:
-        from pipeline.aws.leader_lock import DynamoLeaderLock
+        from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
 
         def make() -> LeaderLock:
             places = self._places()
@@ -95,7 +95,7 @@ class Adapters:
         return self._made.get(make, "lock")
 
     def tables(self) -> Tables:
-        from pipeline.aws.tables import DynamoTables
+        from headrace.pipeline.aws.tables import DynamoTables
 
         return self._made.get(
             lambda: DynamoTables(self.dynamodb(), self.settings, patience=_PATIENCE, places=self._places()),
@@ -103,14 +103,14 @@ class Adapters:
         )
 
     def _places(self) -> KnownPlaces:
-        from pipeline.aws.table_layout import KnownPlaces
+        from headrace.pipeline.aws.table_layout import KnownPlaces
 
         return self._made.get(lambda: KnownPlaces(self.dynamodb(), self.settings, self.clock), "places")
 
     # -- Kinesis ---------------------------------------------------------------------------------------------------
 
     def source(self, user: str) -> ShardSource:
-        from pipeline.aws.kinesis import KinesisSource
+        from headrace.pipeline.aws.kinesis import KinesisSource
 
         return self._made.get(lambda: KinesisSource(self.kinesis()), "source", user)
 
@@ -122,7 +122,7 @@ class Adapters:
         return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
 
     def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
-        from pipeline.aws.pages import KinesisPages
+        from headrace.pipeline.aws.pages import KinesisPages
 
         # Not kept: it holds no connection, and is pickled to Spark's executors.
         settings = self.settings
@@ -188,11 +188,11 @@ class Adapters:
     # -- clients ---------------------------------------------------------------------------------------------------
 
     def dynamodb(self) -> DynamoDBClient:
-        from pipeline.aws.clients import dynamodb_client
+        from headrace.pipeline.aws.clients import dynamodb_client
 
         return self._made.get(lambda: dynamodb_client(self.settings.aws), "dynamodb")
 
     def kinesis(self) -> KinesisClient:
-        from pipeline.aws.clients import kinesis_client
+        from headrace.pipeline.aws.clients import kinesis_client
 
         return self._made.get(lambda: kinesis_client(self.settings.aws), "kinesis")

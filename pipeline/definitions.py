@@ -5,28 +5,28 @@ import os
 
 import dagster as dg
 
-from assets.lineage import build_lineage
-from assets.names import slug
-from assets.parsed import build_parsed
-from assets.prove import build_prove
-from assets.records import build_records, streams_outside
-from assets.redrive import build_redrive
-from assets.replay import REPLAY_TAG, build_replay
-from assets.upkeep import build_upkeep
-from pipeline.duties.wave import OnArrow
-from pipeline.ports import Ports
-from pipeline.settings.file import read_settings
-from pipeline.settings.model import Settings
-from pipeline.wiring import Wiring, wire
-from resources.forked_runs import fork_runs
-from resources.instance import KeptInstance
-from resources.lake import LakeResource
-from resources.lease_tables import LeaseTablesResource
-from resources.spark import SparkResource
-from resources.stream import StreamResource
-from sensors.leader import build_leader
-from sensors.parsed import build_parsed_sensor
-from sensors.worker import build_worker
+from headrace.assets.lineage import build_lineage
+from headrace.assets.names import slug
+from headrace.assets.parsed import build_parsed
+from headrace.assets.prove import build_prove
+from headrace.assets.records import build_records, streams_outside
+from headrace.assets.redrive import build_redrive
+from headrace.assets.replay import REPLAY_TAG, build_replay
+from headrace.assets.upkeep import build_upkeep
+from headrace.pipeline.duties.wave import OnArrow
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Wiring, wire
+from headrace.resources.forked_runs import fork_runs
+from headrace.resources.instance import KeptInstance
+from headrace.resources.lake import LakeResource
+from headrace.resources.lease_tables import LeaseTablesResource
+from headrace.resources.spark import SparkResource
+from headrace.resources.stream import StreamResource
+from headrace.sensors.leader import build_leader
+from headrace.sensors.parsed import build_parsed_sensor
+from headrace.sensors.worker import build_worker
 
 
 def build_definitions(

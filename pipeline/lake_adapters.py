@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pipeline.lake_ports import LiveTable, OnWaiting, Rewriter, TableFiles
-from pipeline.made_once import MadeOnce
-from pipeline.ports import Clock, ShardSource
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.lake_ports import LiveTable, OnWaiting, Rewriter, TableFiles
+from headrace.pipeline.made_once import MadeOnce
+from headrace.pipeline.ports import Clock, ShardSource
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake.iceberg import IcebergTable
-    from pipeline.lake.lineage_table import IcebergLineage
-    from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-    from pipeline.lake.sessions import Sessions
+    from headrace.pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.lake.lineage_table import IcebergLineage
+    from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
+    from headrace.pipeline.lake.sessions import Sessions
 
 _Table = TypeVar("_Table", bound="IcebergTable")
 
@@ -36,14 +36,14 @@ class LakeAdapters:
         self._sessions: Sessions | None = None
 
     def table(self, writer: str) -> IcebergTable:
-        from pipeline.lake.iceberg import IcebergTable
+        from headrace.pipeline.lake.iceberg import IcebergTable
 
         return self._table(IcebergTable, self.settings.landing.table, writer)
 
     def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
-        from pipeline.lake.aws_access import with_aws
-        from pipeline.lake.catalog import embedded_catalog
-        from pipeline.lake.state_files import KeptStates
+        from headrace.pipeline.lake.aws_access import with_aws
+        from headrace.pipeline.lake.catalog import embedded_catalog
+        from headrace.pipeline.lake.state_files import KeptStates
 
         def make() -> _Table:
             landing, private = self.settings.landing, self.settings.private_files
@@ -64,45 +64,45 @@ class LakeAdapters:
         return self.made.get(make, "table", name, writer)
 
     def typed(self, target: ParseSettings, writer: str) -> IcebergTyped:
-        from pipeline.lake.parsed_table import IcebergTyped
+        from headrace.pipeline.lake.parsed_table import IcebergTyped
 
         return self._table(IcebergTyped, target.table, writer)
 
     def quarantine(self, target: ParseSettings, writer: str) -> IcebergQuarantine:
-        from pipeline.lake.parsed_table import IcebergQuarantine
+        from headrace.pipeline.lake.parsed_table import IcebergQuarantine
 
         return self._table(IcebergQuarantine, target.quarantine, writer)
 
     def window_table(self, window: str, writer: str) -> IcebergTable:
         """The own table of a window."""
-        from pipeline.core.window import window_table
-        from pipeline.lake.window_table import IcebergWindowCopy
+        from headrace.pipeline.core.window import window_table
+        from headrace.pipeline.lake.window_table import IcebergWindowCopy
 
         return self._table(IcebergWindowCopy, window_table(self.settings.landing.table, window), writer)
 
     def lineage(self, writer: str) -> IcebergLineage:
-        from pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
 
         return self.made.get(lambda: IcebergLineage(self.table(writer), writer=writer), "lineage", writer)
 
     def files(self, user: str) -> TableFiles:
-        from pipeline.lake.table_files import IcebergFiles
+        from headrace.pipeline.lake.table_files import IcebergFiles
 
         return self.made.get(lambda: IcebergFiles(self.table(user)), "files", user)
 
     def lineage_files(self, user: str) -> TableFiles:
-        from pipeline.lake.table_files import LineageFiles
+        from headrace.pipeline.lake.table_files import LineageFiles
 
         return self.made.get(lambda: LineageFiles(self.lineage(user)), "lineage files", user)
 
     def live(self, writer: str) -> LiveTable:
-        from pipeline.lake.live_table import IcebergLive
+        from headrace.pipeline.lake.live_table import IcebergLive
 
         return self.made.get(lambda: IcebergLive(self.table(writer)), "live", writer)
 
     def rewriter(self) -> Rewriter:
         """Compaction's part on Spark."""
-        from pipeline.lake.rewrite import SparkRewriter
+        from headrace.pipeline.lake.rewrite import SparkRewriter
 
         return SparkRewriter(self.session, self.table("upkeep"))
 
@@ -110,7 +110,7 @@ class LakeAdapters:
 
     @property
     def sessions(self) -> Sessions:
-        from pipeline.lake.sessions import Sessions
+        from headrace.pipeline.lake.sessions import Sessions
 
         if self._sessions is None:
             self._sessions = Sessions(self.settings)

@@ -1,6 +1,6 @@
 """The ports of the lake: what duties need from Iceberg, Spark and the reader on Spark's workers, as Protocols.
 
-`pipeline.ports` has the other ports, and `Ports`, which hands out all of them.
+`headrace.pipeline.ports` has the other ports, and `Ports`, which hands out all of them.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.expiry_plan import Shape
 
 if TYPE_CHECKING:
     # Each new worker of Spark imports this module: what it needs only for types, it doesn't import.
     import pyarrow as pa
 
-    from pipeline.core.batch import Batch, BatchLimits, Manifest
-    from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
-    from pipeline.core.expiry_plan import History
-    from pipeline.core.landing import Landing, Proposal
-    from pipeline.core.lineage import LedgerEntry, Lost
-    from pipeline.core.lineage_filter import RangeFilter
-    from pipeline.core.position import Positions
-    from pipeline.core.recording import Recorded
-    from pipeline.core.repair_plan import TableEvidence
-    from pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
-    from pipeline.core.shard import Child
-    from pipeline.core.stream import StreamId
-    from pipeline.core.valid_through import Through
+    from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+    from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+    from headrace.pipeline.core.expiry_plan import History
+    from headrace.pipeline.core.landing import Landing, Proposal
+    from headrace.pipeline.core.lineage import LedgerEntry, Lost
+    from headrace.pipeline.core.lineage_filter import RangeFilter
+    from headrace.pipeline.core.position import Positions
+    from headrace.pipeline.core.recording import Recorded
+    from headrace.pipeline.core.repair_plan import TableEvidence
+    from headrace.pipeline.core.rewriting import FileGroup, LiveFile, LiveFiles, Replaced, Rewritten
+    from headrace.pipeline.core.shard import Child
+    from headrace.pipeline.core.stream import StreamId
+    from headrace.pipeline.core.valid_through import Through
 
 
 # --- the lake table -------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class LandingTable(Protocol):
     def ensure(self, *, create: bool) -> None:
         """Make sure that the table has Headrace's columns and properties. A table that doesn't exist is
         made if `create` is true; if `create` is false, Unknown is raised."""
-        # Only `pipeline.duties.lake_table` and commands decide that a table may be made.
+        # Only `headrace.pipeline.duties.lake_table` and commands decide that a table may be made.
         ...
 
     def load(self) -> TableState:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from pipeline.aws.identity import Identity
+from headrace.pipeline.aws.identity import Identity
 
 _T = TypeVar("_T")
 

@@ -3,7 +3,7 @@
 An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most ports have one in memory as well. The tests in
 `tests/contract` hold both to the same promises, so that a duty works on either in the same way.
 
-`pipeline.lake_ports` has the ports of the lake, `pipeline.target_ports` those of typed tables and windows, `pipeline.proof_ports` those of proofs.
+`headrace.pipeline.lake_ports` has the ports of the lake, `headrace.pipeline.target_ports` those of typed tables and windows, `headrace.pipeline.proof_ports` those of proofs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,28 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.due import RunVerdict
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.core.position import Start
-from pipeline.core.shadow import ConsumerRows
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.worker import Metrics, Worker
-from pipeline.kcl.migration import ClientVersion
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
-from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.due import RunVerdict
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.lake_ports import (
+    LakeTable,
+    LineageTable,
+    LiveTable,
+    Pages,
+    Rewriter,
+    Stage,
+    TableFiles,
+)
+from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
 
 
 class Clock(Protocol):
@@ -301,7 +309,7 @@ class Runs(Protocol):
 
 
 class Ports(Protocol):
-    """The ports of one application, each made when it is first needed. `pipeline.wiring` hands them to the duties."""
+    """The ports of one application, each made when it is first needed. `headrace.pipeline.wiring` hands them to the duties."""
 
     @property
     def clock(self) -> Clock: ...

@@ -1,4 +1,4 @@
-"""The ports of proofs and comparisons on Iceberg and Spark (`pipeline.proof_ports`)."""
+"""The ports of proofs and comparisons on Iceberg and Spark (`headrace.pipeline.proof_ports`)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipeline.core.shadow import ConsumerRows
-from pipeline.core.window import ReplayWindow
-from pipeline.lake_adapters import LakeAdapters
-from pipeline.proof_ports import OtherSide, ProofTable, ProvedTable, TargetPorts
-from pipeline.target_ports import WindowStore
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.lake_adapters import LakeAdapters
+from headrace.pipeline.proof_ports import OtherSide, ProofTable, ProvedTable, TargetPorts
+from headrace.pipeline.target_ports import WindowStore
 
 if TYPE_CHECKING:
-    from pipeline.lake.compare_task import SideSpec
-    from pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.lake.compare_task import SideSpec
+    from headrace.pipeline.lake.iceberg import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ProofAdapters:
     windows: Callable[[], WindowStore]
 
     def proof(self) -> ProofTable:
-        from pipeline.lake.prove import IcebergProof, on_spark
+        from headrace.pipeline.lake.prove import IcebergProof, on_spark
 
         return IcebergProof(self.lake.table("prove"), on_spark(self.lake.session))
 
@@ -42,11 +42,11 @@ class ProofAdapters:
     def _proved(
         self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
     ) -> TargetPorts:
-        from pipeline.lake.compare import ShufflingComparer
-        from pipeline.lake.compare import on_spark as shuffled_on_spark
-        from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.parse_source import IcebergSource
-        from pipeline.lake.prove import IcebergProof, on_spark
+        from headrace.pipeline.lake.compare import ShufflingComparer
+        from headrace.pipeline.lake.compare import on_spark as shuffled_on_spark
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.parse_source import IcebergSource
+        from headrace.pipeline.lake.prove import IcebergProof, on_spark
 
         session = self.lake.session
         lake = self.lake.table("prove")
@@ -68,11 +68,11 @@ class ProofAdapters:
 
     def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
         """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
-        from pipeline.lake.compare import OtherFiles
-        from pipeline.lake.compare import on_spark as shuffled_on_spark
-        from pipeline.lake.other_rows import files_at
-        from pipeline.lake.other_table import files_of_table
-        from pipeline.lake.prove import on_spark
+        from headrace.pipeline.lake.compare import OtherFiles
+        from headrace.pipeline.lake.compare import on_spark as shuffled_on_spark
+        from headrace.pipeline.lake.other_rows import files_at
+        from headrace.pipeline.lake.other_table import files_of_table
+        from headrace.pipeline.lake.prove import on_spark
 
         session = self.lake.session
         lake = self.lake.table("shadow")
@@ -93,6 +93,6 @@ class ProofAdapters:
 
 
 def _side(table: IcebergTable) -> SideSpec:
-    from pipeline.lake.compare_task import SideSpec
+    from headrace.pipeline.lake.compare_task import SideSpec
 
     return SideSpec(table.staging_spec())

@@ -8,12 +8,12 @@ from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
-    from pipeline.core.rewriting import LiveFile, LiveFiles
-    from pipeline.core.row_patterns import Comparing, Pattern
-    from pipeline.core.window import ReplayWindow
-    from pipeline.lake_ports import LineageTable, TableState
-    from pipeline.target_ports import SourceTable
+    from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
+    from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
+    from headrace.pipeline.core.row_patterns import Comparing, Pattern
+    from headrace.pipeline.core.window import ReplayWindow
+    from headrace.pipeline.lake_ports import LineageTable, TableState
+    from headrace.pipeline.target_ports import SourceTable
 
 
 @dataclass(frozen=True, slots=True)

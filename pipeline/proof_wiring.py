@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.shadow import ConsumerRows, OtherColumns
-from pipeline.duties.proving import Proving
-from pipeline.duties.shadowing import Shadowing
-from pipeline.ports import Ports
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.shadow import ConsumerRows, OtherColumns
+from headrace.pipeline.duties.proving import Proving
+from headrace.pipeline.duties.shadowing import Shadowing
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)

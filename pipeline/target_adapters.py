@@ -1,4 +1,4 @@
-"""The ports of typed tables, quarantine tables and windows on Iceberg and Spark (`pipeline.target_ports`)."""
+"""The ports of typed tables, quarantine tables and windows on Iceberg and Spark (`headrace.pipeline.target_ports`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipeline.lake_adapters import LakeAdapters
-from pipeline.lake_ports import Pages, Stage, TableFiles
-from pipeline.settings.choices import ParseFormat
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import KeptTable, ParsePorts, ReplayPorts, Thinned, UnpackPorts, WindowStore
+from headrace.pipeline.lake_adapters import LakeAdapters
+from headrace.pipeline.lake_ports import Pages, Stage, TableFiles
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import (
+    KeptTable,
+    ParsePorts,
+    ReplayPorts,
+    Thinned,
+    UnpackPorts,
+    WindowStore,
+)
 
 if TYPE_CHECKING:
-    from pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.lake.iceberg import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +33,13 @@ class TargetAdapters:
     """How a window reads the stream."""
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
-        from pipeline.core.batch_context import BatchContext
-        from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.parse_code import code_of
-        from pipeline.lake.parse_frame import Frames
-        from pipeline.lake.parse_source import IcebergSource
-        from pipeline.lake.redrive import SparkRedriver
-        from pipeline.lake.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+        from headrace.pipeline.core.batch_context import BatchContext
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.parse_code import code_of
+        from headrace.pipeline.lake.parse_frame import Frames
+        from headrace.pipeline.lake.parse_source import IcebergSource
+        from headrace.pipeline.lake.redrive import SparkRedriver
+        from headrace.pipeline.lake.table_files import IcebergFiles, LineageFiles, QuarantineFiles
 
         writer = f"parse {target.name}"
         worker = self.lake.settings.workers[0]
@@ -81,9 +88,9 @@ class TargetAdapters:
     def _kept_table(
         self, table: IcebergTable, files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
     ) -> KeptTable:
-        from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.live_table import IcebergLive
-        from pipeline.lake.rewrite import SparkRewriter
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.live_table import IcebergLive
+        from headrace.pipeline.lake.rewrite import SparkRewriter
 
         return KeptTable(
             name=table.identifier,
@@ -95,14 +102,14 @@ class TargetAdapters:
         )
 
     def windows(self) -> WindowStore:
-        from pipeline.lake.window_table import IcebergWindows
+        from headrace.pipeline.lake.window_table import IcebergWindows
 
         return IcebergWindows(self.lake.table("window"))
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
-        from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.parse_source import IcebergSource
-        from pipeline.lake.window_copy import SparkCopier
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.parse_source import IcebergSource
+        from headrace.pipeline.lake.window_copy import SparkCopier
 
         worker, writer = self.lake.settings.workers[0], f"window {window}"
         lake, table = self.lake.table(writer), self.lake.window_table(window, writer)
@@ -121,9 +128,9 @@ class TargetAdapters:
         )
 
     def unpacking(self, window: str) -> UnpackPorts:
-        from pipeline.lake.lineage_table import IcebergLineage
-        from pipeline.lake.parse_source import IcebergSource
-        from pipeline.lake.unpack import SparkUnpacker
+        from headrace.pipeline.lake.lineage_table import IcebergLineage
+        from headrace.pipeline.lake.parse_source import IcebergSource
+        from headrace.pipeline.lake.unpack import SparkUnpacker
 
         worker, writer = self.lake.settings.workers[0], f"window {window}"
         lake = self.lake.table(writer)

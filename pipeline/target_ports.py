@@ -7,19 +7,27 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.lake_ports import LandingTable
+from headrace.pipeline.lake_ports import LandingTable
 
 if TYPE_CHECKING:
-    from pipeline.core.batch import StagedFile
-    from pipeline.core.duplicates import Comparison
-    from pipeline.core.json_columns import Struct
-    from pipeline.core.lineage import LedgerPage
-    from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WavePlan, Wishes
-    from pipeline.core.position import Positions
-    from pipeline.core.shard import HashRange
-    from pipeline.core.stream import ShardKey, StreamId
-    from pipeline.core.window import KeptWindow, ReplayWindow, Word
-    from pipeline.lake_ports import (
+    from headrace.pipeline.core.batch import StagedFile
+    from headrace.pipeline.core.duplicates import Comparison
+    from headrace.pipeline.core.json_columns import Struct
+    from headrace.pipeline.core.lineage import LedgerPage
+    from headrace.pipeline.core.parse_values import (
+        Bound,
+        Parsed,
+        Piece,
+        SourceFile,
+        SurveyOrder,
+        WavePlan,
+        Wishes,
+    )
+    from headrace.pipeline.core.position import Positions
+    from headrace.pipeline.core.shard import HashRange
+    from headrace.pipeline.core.stream import ShardKey, StreamId
+    from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
+    from headrace.pipeline.lake_ports import (
         LakeTable,
         LineageTable,
         LiveTable,

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.parse_values import WaveLimits
-from pipeline.duties.deduplicating import Deduplicating
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.inferring import Inferring
-from pipeline.duties.parsing import Parsing
-from pipeline.duties.redriving import Redriving
-from pipeline.duties.settling import Settling
-from pipeline.ports import Ports
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import KeptTable, ParsePorts
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.inferring import Inferring
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.duties.redriving import Redriving
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import KeptTable, ParsePorts
 
 
 @dataclass(frozen=True, slots=True)

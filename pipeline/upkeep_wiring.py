@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.settling import Settling
-from pipeline.duties.upkeep import Upkeep, UpkeepReport, together
-from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
-from pipeline.ports import Ports
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_wiring import TargetWiring
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.deleting import Deleting
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport, together
+from headrace.pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_wiring import TargetWiring
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.batch import BatchLimits
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.window import ReplayWindow, window_table
-from pipeline.duties.replacing import Replacing
-from pipeline.duties.replaying import Replaying
-from pipeline.duties.settling import Settling
-from pipeline.duties.unpacking import Unpacking
-from pipeline.duties.window_reading import WindowReading
-from pipeline.duties.windowing import Windowing
-from pipeline.errors import Unknown
-from pipeline.ports import Ports
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.core.batch import BatchLimits
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.window import ReplayWindow, window_table
+from headrace.pipeline.duties.replacing import Replacing
+from headrace.pipeline.duties.replaying import Replaying
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.duties.unpacking import Unpacking
+from headrace.pipeline.duties.window_reading import WindowReading
+from headrace.pipeline.duties.windowing import Windowing
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
     wire(settings) ──► Wiring ──► leader_turn, worker_turn          for Dagster's sensors
                               ├─► reading                           for Dagster's runs and `headrace consume`
                               ├─► recovery, repairing, adopting     for a person's commands about leases
-                              ├─► targets                           typed tables (`pipeline.target_wiring`)
-                              ├─► windows                           windows (`pipeline.window_wiring`)
-                              ├─► upkeep                            the upkeep of all tables (`pipeline.upkeep_wiring`)
-                              └─► proofs                            proofs and comparisons (`pipeline.proof_wiring`)
+                              ├─► targets                           typed tables (`headrace.pipeline.target_wiring`)
+                              ├─► windows                           windows (`headrace.pipeline.window_wiring`)
+                              ├─► upkeep                            the upkeep of all tables (`headrace.pipeline.upkeep_wiring`)
+                              └─► proofs                            proofs and comparisons (`headrace.pipeline.proof_wiring`)
 
-Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `pipeline.adapters` imports and makes the
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `headrace.pipeline.adapters` imports and makes the
 real ports when they are first needed.
 """
 
@@ -19,42 +19,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipeline.beside_kcl.adoption import Adopting
-from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from pipeline.core.due import RunState, RunVerdict
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.chain import WavePorts
-from pipeline.duties.chain_repair import Repairing
-from pipeline.duties.claims import Claims
-from pipeline.duties.due_rows import DueRows
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.known_tables import KnownTables
-from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.duties.load_report import LoadReport
-from pipeline.duties.policy import Policy
-from pipeline.duties.readers import Readers
-from pipeline.duties.recover import Recovery
-from pipeline.duties.remembered import Remembered
-from pipeline.duties.run import OnWave, Reading, Run
-from pipeline.duties.stream_facts import KnownStreams
-from pipeline.duties.streams import asked_by
-from pipeline.duties.turns import Turn, leader_turn, worker_turn
-from pipeline.duties.wave import Arrow, OnArrow
-from pipeline.duties.wave_rows import WaveRows
-from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.errors import TablesMissing
-from pipeline.lake_ports import OnWaiting
-from pipeline.ports import Ports, RunOutcome, Runs, ShardSource
-from pipeline.proof_wiring import ProofWiring
-from pipeline.settings.model import Settings
-from pipeline.target_wiring import TargetWiring
-from pipeline.upkeep_wiring import UpkeepWiring
-from pipeline.window_wiring import WindowWiring
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from headrace.pipeline.core.due import RunState, RunVerdict
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.chain import WavePorts
+from headrace.pipeline.duties.chain_repair import Repairing
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.due_rows import DueRows
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.known_tables import KnownTables
+from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.duties.load_report import LoadReport
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.readers import Readers
+from headrace.pipeline.duties.recover import Recovery
+from headrace.pipeline.duties.remembered import Remembered
+from headrace.pipeline.duties.run import OnWave, Reading, Run
+from headrace.pipeline.duties.stream_facts import KnownStreams
+from headrace.pipeline.duties.streams import asked_by
+from headrace.pipeline.duties.turns import Turn, leader_turn, worker_turn
+from headrace.pipeline.duties.wave import Arrow, OnArrow
+from headrace.pipeline.duties.wave_rows import WaveRows
+from headrace.pipeline.duties.worker_tick import WorkerDuty
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.ports import Ports, RunOutcome, Runs, ShardSource
+from headrace.pipeline.proof_wiring import ProofWiring
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.target_wiring import TargetWiring
+from headrace.pipeline.upkeep_wiring import UpkeepWiring
+from headrace.pipeline.window_wiring import WindowWiring
 
 
 def wire(settings: Settings) -> Wiring:
     """An application on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
-    from pipeline.adapters import Adapters
+    from headrace.pipeline.adapters import Adapters
 
     return Wiring(settings, Adapters(settings))
 
@@ -173,7 +173,7 @@ class Wiring:
 
     def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
         sensor = self.remembered.worker(worker_id)
-        # The source is another one after a change of credentials (`pipeline.adapters`), which may belong to another account.
+        # The source is another one after a change of credentials (`headrace.pipeline.adapters`), which may belong to another account.
         if sensor.streams is None or sensor.streams.source is not source:
             sensor.streams = KnownStreams(source, self.ports.clock)
         return sensor.streams

@@ -5,8 +5,8 @@ from typing import Any
 from dagster_aws.utils import ResourceWithBoto3Configuration
 from pydantic import model_validator
 
-from pipeline.errors import BadSetting
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import AwsSettings
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 

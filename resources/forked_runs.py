@@ -30,13 +30,13 @@ PACKAGES = (
     "pyarrow.parquet",
     "pyspark.sql.connect.session",
     "pyspark.sql.connect.local_server",
-    "pipeline.adapters",
-    "pipeline.lake.iceberg",
-    "pipeline.lake.lineage_table",
-    "pipeline.lake.stage",
-    "pipeline.lake.stage_codec",
-    "pipeline.wiring",
-    "resources.imported",
+    "headrace.pipeline.adapters",
+    "headrace.pipeline.lake.iceberg",
+    "headrace.pipeline.lake.lineage_table",
+    "headrace.pipeline.lake.stage",
+    "headrace.pipeline.lake.stage_codec",
+    "headrace.pipeline.wiring",
+    "headrace.resources.imported",
 )
 """A fork has only the thread that forked, so that a lock which another thread held stays locked for ever. None of these modules starts a
 thread in Python. The C libraries of numpy and pyarrow start one each, when these are imported; both libraries end their threads or take

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import dagster as dg
 
-from resources.runs import instance_id
+from headrace.resources.runs import instance_id
 
 _PARTITIONS_HOLD = 60.0
 """Seconds. A partition that a person deletes in Dagster's UI comes back after this time."""

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
-from pipeline.ports import Ports
-from pipeline.settings.model import Settings
-from pipeline.target_ports import WindowStore
+from headrace.pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.target_ports import WindowStore
 
 
 class LakeResource(dg.ConfigurableResource[LakeTable]):

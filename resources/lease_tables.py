@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from pipeline.ports import LeaderLock, LeaseStore, Ports, Tables, WorkerStore
-from pipeline.settings.model import Settings
-from resources.aws import AwsResource, place_of
+from headrace.pipeline.ports import LeaderLock, LeaseStore, Ports, Tables, WorkerStore
+from headrace.pipeline.settings.model import Settings
+from headrace.resources.aws import AwsResource, place_of
 
 
 class LeaseTablesResource(AwsResource):

@@ -3,17 +3,34 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_ports import LakeTable, LineageTable, LiveTable, Pages, Rewriter, Stage, TableFiles
-from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, Timer, WorkerStore
-from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
-from resources.lake import LakeResource
-from resources.lease_tables import LeaseTablesResource
-from resources.spark import SparkResource
-from resources.stream import StreamResource
+from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.lake_ports import (
+    LakeTable,
+    LineageTable,
+    LiveTable,
+    Pages,
+    Rewriter,
+    Stage,
+    TableFiles,
+)
+from headrace.pipeline.ports import (
+    Clock,
+    Ids,
+    LeaderLock,
+    LeaseStore,
+    ShardSource,
+    Tables,
+    Timer,
+    WorkerStore,
+)
+from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
+from headrace.resources.lake import LakeResource
+from headrace.resources.lease_tables import LeaseTablesResource
+from headrace.resources.spark import SparkResource
+from headrace.resources.stream import StreamResource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

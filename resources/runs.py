@@ -9,8 +9,8 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
 
-from pipeline.core.due import RunState, RunVerdict
-from pipeline.ports import RunOutcome
+from headrace.pipeline.core.due import RunState, RunVerdict
+from headrace.pipeline.ports import RunOutcome
 
 WORKER_TAG = "headrace/worker"
 """Tag of every run that reads: the id of its worker."""

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from pipeline.core.shadow import ConsumerRows
-from pipeline.lake_ports import Rewriter, Stage
-from pipeline.ports import Ports
-from pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.lake_ports import Rewriter, Stage
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts
 
 
 class SparkResource(LazyPySparkResource):

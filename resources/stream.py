@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from pipeline.lake_ports import Pages
-from pipeline.ports import Ports, ShardSource
-from pipeline.settings.model import Settings
-from resources.aws import AwsResource, place_of
+from headrace.pipeline.lake_ports import Pages
+from headrace.pipeline.ports import Ports, ShardSource
+from headrace.pipeline.settings.model import Settings
+from headrace.resources.aws import AwsResource, place_of
 
 
 class StreamResource(AwsResource):

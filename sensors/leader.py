@@ -6,10 +6,10 @@ tick. The resources of the assets are made from the same ports.
 
 import dagster as dg
 
-from pipeline.wiring import Wiring
-from resources.instance import KeptInstance
-from sensors.interval import interval
-from sensors.results import result
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.instance import KeptInstance
+from headrace.sensors.interval import interval
+from headrace.sensors.results import result
 
 
 def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:

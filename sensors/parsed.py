@@ -10,11 +10,11 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.errors import HeadraceError
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.wiring import Wiring
-from resources.instance import KeptInstance
-from sensors.interval import interval
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.instance import KeptInstance
+from headrace.sensors.interval import interval
 
 TARGET_TAG = "headrace/target"
 """Tag of every run that parses: the name of its target."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets.names import partitions_name
-from pipeline.duties.turns import Turn
-from pipeline.settings.model import Settings
-from resources.instance import KnownInstance
+from headrace.assets.names import partitions_name
+from headrace.pipeline.duties.turns import Turn
+from headrace.pipeline.settings.model import Settings
+from headrace.resources.instance import KnownInstance
 
 
 def result(

@@ -4,15 +4,15 @@ from typing import Any
 
 import dagster as dg
 
-from assets.names import records_key, slug
-from assets.records import RecordsConfig
-from pipeline.duties.turns import RunAsk
-from pipeline.settings.model import Settings
-from pipeline.wiring import Wiring
-from resources.instance import KeptInstance
-from resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns
-from sensors.interval import interval
-from sensors.results import result
+from headrace.assets.names import records_key, slug
+from headrace.assets.records import RecordsConfig
+from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Wiring
+from headrace.resources.instance import KeptInstance
+from headrace.resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns
+from headrace.sensors.interval import interval
+from headrace.sensors.results import result
 
 
 def build_worker(

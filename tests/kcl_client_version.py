@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pipeline.aws import attributes as av
-from pipeline.aws import migration_item as wire
-from pipeline.aws.client_version import DynamoClientVersion
-from pipeline.aws.migration_item import VersionRow
-from pipeline.aws.rows import Rows, WrittenRow
-from pipeline.kcl.layout import CLIENT_VERSION
-from pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws import migration_item as wire
+from headrace.pipeline.aws.client_version import DynamoClientVersion
+from headrace.pipeline.aws.migration_item import VersionRow
+from headrace.pipeline.aws.rows import Rows, WrittenRow
+from headrace.pipeline.kcl.layout import CLIENT_VERSION
+from headrace.pipeline.kcl.migration import ClientVersion
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.lake.session import DISCOVERY, spark_session
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.tables import after_next_swap, before_next_swap
 from tests.spark import SparkServer
 

@@ -2,7 +2,7 @@
 
 import random
 
-from pipeline.cli import services
+from headrace.pipeline.cli import services
 
 
 def free_port() -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -45,7 +45,9 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="session")
 def dynamodb(aws: LocalAws) -> "DynamoDBClient":
-    from pipeline.aws.clients import dynamodb_client  # here, so that tests without AWS needn't import boto3
+    from headrace.pipeline.aws.clients import (
+        dynamodb_client,  # here, so that tests without AWS needn't import boto3
+    )
 
     endpoint = os.environ.get(OTHER_DYNAMODB_VARIABLE, aws.endpoint)
     return dynamodb_client(AwsSettings(region=aws.region, endpoint=endpoint))
@@ -53,7 +55,7 @@ def dynamodb(aws: LocalAws) -> "DynamoDBClient":
 
 @pytest.fixture(scope="session")
 def kinesis(aws: LocalAws) -> "KinesisClient":
-    from pipeline.aws.clients import kinesis_client
+    from headrace.pipeline.aws.clients import kinesis_client
 
     return kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
 

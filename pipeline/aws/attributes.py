@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 Item = Mapping[str, Any]
 """A row in the form of DynamoDB's low-level API: attribute name -> {"S": ...}, {"N": ...} and so on."""

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.aws.marks import places_of
-from pipeline.cbor import BYTES, LIST, MAP, TEXT, Body, CborReader, NotCborError
-from pipeline.plain_arrow import of_numpy, views
+from headrace.pipeline.aws.marks import places_of
+from headrace.pipeline.cbor import BYTES, LIST, MAP, TEXT, Body, CborReader, NotCborError
+from headrace.pipeline.plain_arrow import of_numpy, views
 
 if TYPE_CHECKING:
     import pyarrow as pa

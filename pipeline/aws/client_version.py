@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.aws import lock_item
-from pipeline.aws import migration_item as wire
-from pipeline.aws.migration_item import VersionRow
-from pipeline.aws.rows import Place, Rows
-from pipeline.errors import WrongShape
-from pipeline.kcl.layout import CLIENT_VERSION
+from headrace.pipeline.aws import lock_item
+from headrace.pipeline.aws import migration_item as wire
+from headrace.pipeline.aws.migration_item import VersionRow
+from headrace.pipeline.aws.rows import Place, Rows
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.layout import CLIENT_VERSION
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

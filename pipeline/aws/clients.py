@@ -15,9 +15,9 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
-from pipeline.aws.plain_answers import with_plain_answers
-from pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.plain_answers import with_plain_answers
+from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
+from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

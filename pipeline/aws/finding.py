@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws.clients import asking
-from pipeline.core.stream import StreamId
-from pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.aws.clients import asking
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.errors import Throttled, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws.clients import asking, code_of, place_of
-from pipeline.aws.finding import Finder
-from pipeline.aws.pages_check import Absurd, check_range
-from pipeline.aws.pages_client import request_id_of
-from pipeline.aws.quick_peek import QuickPeek
-from pipeline.core.position import Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
-from pipeline.errors import BadAnswer, HeadraceError, Unknown, Unreachable, WrongShape
-from pipeline.ports import StreamFacts
+from headrace.pipeline.aws.clients import asking, code_of, place_of
+from headrace.pipeline.aws.finding import Finder
+from headrace.pipeline.aws.pages_check import Absurd, check_range
+from headrace.pipeline.aws.pages_client import request_id_of
+from headrace.pipeline.aws.quick_peek import QuickPeek
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
+from headrace.pipeline.errors import BadAnswer, HeadraceError, Unknown, Unreachable, WrongShape
+from headrace.pipeline.ports import StreamFacts
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

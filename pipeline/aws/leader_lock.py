@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.aws import lock_item as wire
-from pipeline.aws.attributes import Item, text_value
-from pipeline.aws.lease_item import KEY as LEASE_KEY
-from pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
-from pipeline.core.election import LockRow
-from pipeline.errors import WrongShape
+from headrace.pipeline.aws import lock_item as wire
+from headrace.pipeline.aws.attributes import Item, text_value
+from headrace.pipeline.aws.lease_item import KEY as LEASE_KEY
+from headrace.pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.errors import WrongShape
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

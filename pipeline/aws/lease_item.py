@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws.attributes import Item
-from pipeline.aws.rows import Write
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.load import believable
-from pipeline.core.shard import HashRange
-from pipeline.errors import WrongShape
-from pipeline.ports import SkippedRow
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.aws.rows import Write
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.load import believable
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports import SkippedRow
 
 KEY: Final = "leaseKey"
 OWNER: Final = "leaseOwner"

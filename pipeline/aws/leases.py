@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws.attributes import Item, text_value
-from pipeline.aws.clients import code_of
-from pipeline.aws.lease_item import (
+from headrace.pipeline.aws.attributes import Item, text_value
+from headrace.pipeline.aws.clients import code_of
+from headrace.pipeline.aws.lease_item import (
     CHECKPOINT_OWNER,
     KEY,
     OWNER,
@@ -20,14 +20,14 @@ from pipeline.aws.lease_item import (
     read_lease,
     write_change,
 )
-from pipeline.aws.rows import NO_INDEX, ConditionFailed, Rows
-from pipeline.clock import SystemClock
-from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.lease import Lease
-from pipeline.core.own_write import is_own_write
-from pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
-from pipeline.kcl.scan_segments import scan_segments
-from pipeline.ports import NO_ROWS, Clock, Listing, SkippedRow
+from headrace.pipeline.aws.rows import NO_INDEX, ConditionFailed, Rows
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.own_write import is_own_write
+from headrace.pipeline.errors import HeadraceError, TablesMissing, Transient, WrongShape
+from headrace.pipeline.kcl.scan_segments import scan_segments
+from headrace.pipeline.ports import NO_ROWS, Clock, Listing, SkippedRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

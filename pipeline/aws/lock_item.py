@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws.attributes import Item
-from pipeline.core.election import LockRow
-from pipeline.errors import WrongShape
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.errors import WrongShape
 
 KEY: Final = "key"
 LEADER: Final = "Leader"

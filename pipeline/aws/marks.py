@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.cbor import Body
+from headrace.pipeline.cbor import Body
 
 _WORD: Final = 8
 _STEPS: Final = (16, 8)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws.attributes import Item
-from pipeline.errors import WrongShape
-from pipeline.kcl import layout
-from pipeline.kcl.migration import ClientVersion, TableStatus
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl import layout
+from headrace.pipeline.kcl.migration import ClientVersion, TableStatus
 
 CLIENT_VERSION: Final = "cv"
 TABLE_STATUS: Final = "tm"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from urllib3.exceptions import HTTPError
 
-from pipeline.cbor import Body
+from headrace.pipeline.cbor import Body
 
 _CHUNK: Final = 65_536
 _VERSION: Final = "HTTP/1.1 "

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
 
-from pipeline.aws.pages_check import Absurd, check_after
-from pipeline.aws.pages_client import (
+from headrace.pipeline.aws.pages_check import Absurd, check_after
+from headrace.pipeline.aws.pages_client import (
     KinesisAccess,
     date_of,
     forget_clients,
@@ -30,16 +30,16 @@ from pipeline.aws.pages_client import (
     reader_client,
     request_id_of,
 )
-from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
-from pipeline.aws.pages_gate import GATE
-from pipeline.aws.pages_wire import WireChoice, is_cbor
-from pipeline.aws.quick_records import EXPIRED, THROTTLES
-from pipeline.cbor import NotCborError
-from pipeline.clock import dice
-from pipeline.core.batch import Batch
-from pipeline.core.pace import MOST_RECORDS, Pace
-from pipeline.core.stream import ShardKey
-from pipeline.errors import (
+from headrace.pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
+from headrace.pipeline.aws.pages_gate import GATE
+from headrace.pipeline.aws.pages_wire import WireChoice, is_cbor
+from headrace.pipeline.aws.quick_records import EXPIRED, THROTTLES
+from headrace.pipeline.cbor import NotCborError
+from headrace.pipeline.clock import dice
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.pace import MOST_RECORDS, Pace
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import (
     BadAnswer,
     BadSetting,
     DataLoss,
@@ -49,8 +49,8 @@ from pipeline.errors import (
     Transient,
     Unreachable,
 )
-from pipeline.lake_ports import RecordPage
-from pipeline.settings.choices import WireFormat
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.settings.choices import WireFormat
 
 _EXPIRED_TOKEN = "ExpiredTokenException"  # noqa: S105 -- the code of an error
 _KEYS = frozenset({_EXPIRED_TOKEN, "UnrecognizedClientException", "InvalidSignatureException"})
@@ -90,7 +90,7 @@ class KinesisPages:
     patience: float = 20.0
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     share: float = 1.0
-    """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`pipeline.core.pace`)."""
+    """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`headrace.pipeline.core.pace`)."""
     first_page: int = MOST_RECORDS
     """Records in the first page of a batch at most, while the size of the records isn't known."""
     wire: WireFormat = WireFormat.AUTO

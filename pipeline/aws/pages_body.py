@@ -39,7 +39,7 @@ class WholeBodies:
         try:
             # Python's `bytes.join` hands on a single part without a copy.
             received: Any = _Received(response.raw.read())
-        # The errors that botocore makes of these; pipeline.aws.pages asks again.
+        # The errors that botocore makes of these; headrace.pipeline.aws.pages asks again.
         except urllib3.ReadTimeoutError as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except urllib3.HTTPError as error:

@@ -12,7 +12,7 @@ from itertools import pairwise, starmap
 from operator import lt
 from typing import Any, Final
 
-from pipeline.core.shard import HashRange
+from headrace.pipeline.core.shard import HashRange
 
 _LONGEST: Final = 129
 """The most digits of a sequence number, by Kinesis's API."""

@@ -5,7 +5,7 @@
 
 botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
 empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
-because `pipeline.aws.pages` retries with regard to the shard's limits.
+because `headrace.pipeline.aws.pages` retries with regard to the shard's limits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from pipeline.aws.pages_wire import with_wire
-from pipeline.aws.quick_records import HELD_BODY, QuickRecords
-from pipeline.cbor import Body
+from headrace.pipeline.aws.pages_wire import with_wire
+from headrace.pipeline.aws.quick_records import HELD_BODY, QuickRecords
+from headrace.pipeline.cbor import Body
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pipeline.aws.cbor_records import Columns, records_in_bulk
-from pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check_numbers, check_range
-from pipeline.cbor import LIST, MAP, Body, CborReader, NotCborError, Tagged
-from pipeline.core.shard import Child
-from pipeline.core.stream import ShardKey
-from pipeline.plain_arrow import bytes_of, of_numpy, same_text
+from headrace.pipeline.aws.cbor_records import Columns, records_in_bulk
+from headrace.pipeline.aws.pages_check import Absurd, check_arrivals, check_behind, check_numbers, check_range
+from headrace.pipeline.cbor import LIST, MAP, Body, CborReader, NotCborError, Tagged
+from headrace.pipeline.core.shard import Child
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.plain_arrow import bytes_of, of_numpy, same_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

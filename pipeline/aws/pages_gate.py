@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Condition
 from typing import Final
 
-from pipeline.core.pace import MOST_BYTES
+from headrace.pipeline.core.pace import MOST_BYTES
 
 _AT_ONCE: Final = 2 * MOST_BYTES
 _WEIGHT: Final = 0.25

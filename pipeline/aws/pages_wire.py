@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.cbor import NotCborError, decoded, encoded
-from pipeline.errors import Terminal, Throttled, Unreachable
-from pipeline.settings.choices import WireFormat
+from headrace.pipeline.cbor import NotCborError, decoded, encoded
+from headrace.pipeline.errors import Terminal, Throttled, Unreachable
+from headrace.pipeline.settings.choices import WireFormat
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient

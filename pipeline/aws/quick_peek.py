@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import BotoCoreError, HTTPClientError
 
-from pipeline.aws.open_connections import Answer, OpenConnections
-from pipeline.aws.signing import signed_headers
+from headrace.pipeline.aws.open_connections import Answer, OpenConnections
+from headrace.pipeline.aws.signing import signed_headers
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pipeline.aws.open_connections import Answer, OpenConnections
-from pipeline.aws.pages_body import WholeBodies
-from pipeline.aws.pages_wire import ARGUMENT, CBOR
-from pipeline.aws.signing import JSON, signed_headers
-from pipeline.cbor import Body, NotCborError, decoded, encoded
+from headrace.pipeline.aws.open_connections import Answer, OpenConnections
+from headrace.pipeline.aws.pages_body import WholeBodies
+from headrace.pipeline.aws.pages_wire import ARGUMENT, CBOR
+from headrace.pipeline.aws.signing import JSON, signed_headers
+from headrace.pipeline.cbor import Body, NotCborError, decoded, encoded
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -46,7 +46,7 @@ _SERVER_ERROR: Final = 500
 
 class QuickRecords:
     def __init__(self, client: KinesisClient) -> None:
-        """`client`: one whose GetRecords answers stay undecoded (`pipeline.aws.pages_client.tapped`)."""
+        """`client`: one whose GetRecords answers stay undecoded (`headrace.pipeline.aws.pages_client.tapped`)."""
         self.client = client
         self._region = client.meta.region_name
         # botocore has no public names for these. Credentials refresh themselves when they are read; the session has the client's

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws.attributes import Item
-from pipeline.aws.clients import asking, code_of, place_of
-from pipeline.errors import TablesMissing, Throttled
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.aws.clients import asking, code_of, place_of
+from headrace.pipeline.errors import TablesMissing, Throttled
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws import lease_item, lock_item, worker_item
-from pipeline.aws.attributes import Item
-from pipeline.aws.clients import asking, place_of
-from pipeline.aws.rows import Rows
-from pipeline.aws.table_facts import describe, is_protected, is_ready
-from pipeline.aws.tables import PATIENCE, names_of
-from pipeline.errors import BadSetting, Terminal, Unreachable, WrongShape
-from pipeline.settings.model import Settings
+from headrace.pipeline.aws import lease_item, lock_item, worker_item
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.aws.clients import asking, place_of
+from headrace.pipeline.aws.rows import Rows
+from headrace.pipeline.aws.table_facts import describe, is_protected, is_ready
+from headrace.pipeline.aws.tables import PATIENCE, names_of
+from headrace.pipeline.errors import BadSetting, Terminal, Unreachable, WrongShape
+from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws import lease_item
-from pipeline.aws.clients import asking, place_of
-from pipeline.errors import WrongShape
-from pipeline.settings.choices import Billing
+from headrace.pipeline.aws import lease_item
+from headrace.pipeline.aws.clients import asking, place_of
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.settings.choices import Billing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

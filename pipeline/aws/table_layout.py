@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws import lease_item, lock_item, migration_item, worker_item
-from pipeline.aws.attributes import Item
-from pipeline.aws.rows import Place, Rows
-from pipeline.aws.table_facts import describe, is_ready
-from pipeline.errors import Transient, WrongShape
-from pipeline.kcl.layout import (
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws import lease_item, lock_item, migration_item, worker_item
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.aws.rows import Place, Rows
+from headrace.pipeline.aws.table_facts import describe, is_ready
+from headrace.pipeline.errors import Transient, WrongShape
+from headrace.pipeline.kcl.layout import (
     CLIENT_VERSION,
     LOCK,
     TABLE_MIGRATION,
@@ -24,13 +24,13 @@ from pipeline.kcl.layout import (
     LayoutEvidence,
     plan_layout,
 )
-from pipeline.kcl.migration import TableStatus
-from pipeline.ports import Clock
+from headrace.pipeline.kcl.migration import TableStatus
+from headrace.pipeline.ports import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.settings.model import Settings
 
 _KEYS: Final = (LOCK, CLIENT_VERSION, TABLE_MIGRATION)
 _HOLDS: Final = 60.0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from pipeline.aws import lease_item
-from pipeline.aws.clients import asking, code_of
-from pipeline.aws.table_facts import Table, billing_of, describe, index_of
-from pipeline.errors import WrongShape
-from pipeline.settings.choices import Billing
-from pipeline.settings.model import CoordinationSettings
+from headrace.pipeline.aws import lease_item
+from headrace.pipeline.aws.clients import asking, code_of
+from headrace.pipeline.aws.table_facts import Table, billing_of, describe, index_of
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.settings.choices import Billing
+from headrace.pipeline.settings.model import CoordinationSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from pipeline.aws import lease_item, lock_item, worker_item
-from pipeline.aws.client_version import DynamoClientVersion
-from pipeline.aws.clients import place_of
-from pipeline.aws.rows import missing_tables
-from pipeline.aws.table_facts import Found, Table, TableFacts, describe, facts_of, index_of, is_ready
-from pipeline.aws.table_layout import KnownPlaces, look
-from pipeline.aws.table_making import has_backups, make_index, make_table, switch_backups_on
-from pipeline.clock import SystemClock
-from pipeline.errors import Unreachable
-from pipeline.kcl.layout import Arrangement
-from pipeline.kcl.migration import ClientVersion
-from pipeline.settings.choices import Create
-from pipeline.settings.model import Settings
+from headrace.pipeline.aws import lease_item, lock_item, worker_item
+from headrace.pipeline.aws.client_version import DynamoClientVersion
+from headrace.pipeline.aws.clients import place_of
+from headrace.pipeline.aws.rows import missing_tables
+from headrace.pipeline.aws.table_facts import Found, Table, TableFacts, describe, facts_of, index_of, is_ready
+from headrace.pipeline.aws.table_layout import KnownPlaces, look
+from headrace.pipeline.aws.table_making import has_backups, make_index, make_table, switch_backups_on
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.kcl.layout import Arrangement
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.settings.choices import Create
+from headrace.pipeline.settings.model import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws.attributes import Item
-from pipeline.core.worker import THROUGHPUT, Metrics, Worker
-from pipeline.errors import WrongShape
-from pipeline.ports import SkippedRow
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.core.worker import THROUGHPUT, Metrics, Worker
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports import SkippedRow
 
 KEY: Final = "wid"
 LAST_UPDATE: Final = "lut"

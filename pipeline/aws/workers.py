@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.aws import attributes as av
-from pipeline.aws import worker_item as wire
-from pipeline.aws.attributes import Item
-from pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
-from pipeline.core.worker import BACKDATE_STOPPING, THROUGHPUT, Metrics, Worker
-from pipeline.errors import WrongShape
-from pipeline.kcl.report import is_outdated
-from pipeline.ports import Clock, SkippedRow, WorkerListing
+from headrace.pipeline.aws import attributes as av
+from headrace.pipeline.aws import worker_item as wire
+from headrace.pipeline.aws.attributes import Item
+from headrace.pipeline.aws.rows import ConditionFailed, Place, Rows, WrittenRow
+from headrace.pipeline.core.worker import BACKDATE_STOPPING, THROUGHPUT, Metrics, Worker
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.report import is_outdated
+from headrace.pipeline.ports import Clock, SkippedRow, WorkerListing
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.beside_kcl.adoption_plan import (
+from headrace.pipeline.beside_kcl.adoption_plan import (
     AdoptedShard,
     adopt_ranges,
     is_adopted,
@@ -19,17 +19,17 @@ from pipeline.beside_kcl.adoption_plan import (
     start_for_kcl,
     with_arrivals,
 )
-from pipeline.core.change import Change, Refused
-from pipeline.core.landing import Proposal
-from pipeline.core.lease import Lease
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin, Positions
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import rows_of
-from pipeline.core.words import counted
-from pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
-from pipeline.lake_ports import LandingTable
-from pipeline.ports import LeaseStore, ShardSource, StreamFacts
+from headrace.pipeline.core.change import Change, Refused
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin, Positions
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.ports import LeaseStore, ShardSource, StreamFacts
 
 
 def owners_that_renewed(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeline.core.due import is_time
-from pipeline.core.position import Positions
-from pipeline.core.sighting import time_from_cursor, time_to_cursor
-from pipeline.core.sync import rows_of
-from pipeline.duties.lake_table import ensure_table
-from pipeline.duties.origin import ensure_origin, plan_origin
-from pipeline.duties.part_memory import PartMemory, from_json
-from pipeline.errors import HeadraceError, OriginUnsafe, Unknown
-from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import LeaseStore, ShardSource
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.sighting import time_from_cursor, time_to_cursor
+from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.duties.origin import ensure_origin, plan_origin
+from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.errors import HeadraceError, OriginUnsafe, Unknown
+from headrace.pipeline.lake_ports import LandingTable, TableState
+from headrace.pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pipeline.beside_kcl.adoption_check import AdoptionCheck
-from pipeline.beside_kcl.company import JoinedFleet, KclNotJoined
-from pipeline.beside_kcl.joined import JoinedWork, KclRows
-from pipeline.beside_kcl.keeping import KeepsNothing, KeepsUntilKclIsSeen
-from pipeline.beside_kcl.land_foreign import TakeInForeign
-from pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
-from pipeline.beside_kcl.strategy import giving_of
-from pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
-from pipeline.duties.policy import Keeping, OtherWorkers, Policy, SignsOfLife
-from pipeline.lake_ports import LandingTable
-from pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
-from pipeline.settings.choices import Heartbeat, Mode
-from pipeline.settings.model import Settings
+from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck
+from headrace.pipeline.beside_kcl.company import JoinedFleet, KclNotJoined
+from headrace.pipeline.beside_kcl.joined import JoinedWork, KclRows
+from headrace.pipeline.beside_kcl.keeping import KeepsNothing, KeepsUntilKclIsSeen
+from headrace.pipeline.beside_kcl.land_foreign import TakeInForeign
+from headrace.pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
+from headrace.pipeline.beside_kcl.strategy import giving_of
+from headrace.pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
+from headrace.pipeline.duties.policy import Keeping, OtherWorkers, Policy, SignsOfLife
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.beside_kcl.adoption_check import AdoptionCheck, AdoptionMemory
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import expired, living
-from pipeline.core.worker import Worker, not_ours
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Presence
-from pipeline.kcl.migration import ACTS_AS_2X
-from pipeline.ports import Listing, Tables, WorkerStore
-from pipeline.settings.choices import Mode
-from pipeline.settings.model import Settings, TimeSettings
+from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck, AdoptionMemory
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import expired, living
+from headrace.pipeline.core.worker import Worker, not_ours
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Presence
+from headrace.pipeline.kcl.migration import ACTS_AS_2X
+from headrace.pipeline.ports import Listing, Tables, WorkerStore
+from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.model import Settings, TimeSettings
 
 KCL_SILENT = timedelta(seconds=60)
 """KCL's own rule: a worker isn't active any more once its row is older than two reports, which come every 30 s."""

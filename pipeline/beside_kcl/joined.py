@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.beside_kcl.kcl_leader_watch import KclLeaderMemory, KclLeaderWatch
-from pipeline.beside_kcl.renewal_pace import failover_warning
-from pipeline.beside_kcl.shared_sync import plan_sync_kcl
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family
-from pipeline.core.position import Positions, Start
-from pipeline.core.shard import Shard
-from pipeline.duties.alone import AssignedLeases
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.policy import LeaderLook, TakenLeases
-from pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
-from pipeline.settings.model import Settings
+from headrace.pipeline.beside_kcl.kcl_leader_watch import KclLeaderMemory, KclLeaderWatch
+from headrace.pipeline.beside_kcl.renewal_pace import failover_warning
+from headrace.pipeline.beside_kcl.shared_sync import plan_sync_kcl
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family
+from headrace.pipeline.core.position import Positions, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.duties.alone import AssignedLeases
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.policy import LeaderLook, TakenLeases
+from headrace.pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
+from headrace.pipeline.settings.model import Settings
 
 
 class KclRows:

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from pipeline.beside_kcl.renewal_pace import renewal_periods
-from pipeline.core.due import is_time
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import (
+from headrace.pipeline.beside_kcl.renewal_pace import renewal_periods
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import (
     Sightings,
     expired,
     from_cursor,
@@ -25,12 +25,12 @@ from pipeline.core.sighting import (
     time_from_cursor,
     time_to_cursor,
 )
-from pipeline.core.words import counted
-from pipeline.core.worker import not_ours
-from pipeline.duties.part_memory import PartMemory, from_json
-from pipeline.errors import WrongShape
-from pipeline.ports import LeaderLock, LeaseStore, WorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.worker import not_ours
+from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports import LeaderLock, LeaseStore, WorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
 """How many assignment periods lie between two looks, and how many may pass before a lease that stands still is reported."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.worker import not_ours
-from pipeline.ports import LeaderLock, WorkerStore
+from headrace.pipeline.core.worker import not_ours
+from headrace.pipeline.ports import LeaderLock, WorkerStore
 
 
 class KeepsNothing:

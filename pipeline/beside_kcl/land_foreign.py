@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.beside_kcl.foreign_ranges import ahead_of_table, plan_ends, plan_foreign, unfinished_parents
-from pipeline.core.landing import Proposal
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Range
-from pipeline.duties.policy import ClaimedShards
-from pipeline.lake_ports import TableState
-from pipeline.ports import LeaseStore
+from headrace.pipeline.beside_kcl.foreign_ranges import (
+    ahead_of_table,
+    plan_ends,
+    plan_foreign,
+    unfinished_parents,
+)
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.duties.policy import ClaimedShards
+from headrace.pipeline.lake_ports import TableState
+from headrace.pipeline.ports import LeaseStore
 
 _GENERATIONS = 20
 """The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""

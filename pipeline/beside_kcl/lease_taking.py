@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from pipeline.beside_kcl.company import kcl_workers_among, why_kcl_not_joined, why_mode_differs
-from pipeline.core.change import applied, require_some
-from pipeline.core.due import is_time
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import (
+from headrace.pipeline.beside_kcl.company import kcl_workers_among, why_kcl_not_joined, why_mode_differs
+from headrace.pipeline.core.change import applied, require_some
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import (
     Sighting,
     Sightings,
     expired,
@@ -29,13 +29,13 @@ from pipeline.core.sighting import (
     time_from_cursor,
     time_to_cursor,
 )
-from pipeline.core.words import counted
-from pipeline.duties.part_memory import PartMemory, from_json
-from pipeline.duties.streams import of_our_form
-from pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
-from pipeline.kcl.writes import take
-from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.duties.streams import of_our_form
+from headrace.pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
+from headrace.pipeline.kcl.writes import take
+from headrace.pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.settings.model import Settings
 
 _DURATIONS = 2
 """Lease durations between two scans. KCL's workers look for leases to take at the same interval."""

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory
-from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from pipeline.core.assign import AssignmentInput
-from pipeline.core.change import Change
-from pipeline.core.election import Move
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
-from pipeline.core.worker import Worker
-from pipeline.duties.alone import held_of
-from pipeline.duties.electing import Electing, LockState
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.policy import Elected, LeaderLook, TakenLeases
-from pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
-from pipeline.settings.model import Settings
+from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory
+from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
+from headrace.pipeline.core.assign import AssignmentInput
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.election import Move
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.alone import held_of
+from headrace.pipeline.duties.electing import Electing, LockState
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.policy import Elected, LeaderLook, TakenLeases
+from headrace.pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

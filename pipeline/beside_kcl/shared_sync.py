@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pipeline.core.change import Change, create
-from pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, counts_as_end, parents_first
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, lease_key
-from pipeline.core.sync import a_lease, plan_retire, rows_of
-from pipeline.kcl.missing_leases import Listed, inconsistent, plan_first_sync, plan_sync, tiles
+from headrace.pipeline.core.change import Change, create
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, counts_as_end, parents_first
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, lease_key
+from headrace.pipeline.core.sync import a_lease, plan_retire, rows_of
+from headrace.pipeline.kcl.missing_leases import Listed, inconsistent, plan_first_sync, plan_sync, tiles
 
 
 def plan_sync_kcl(

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from pipeline.core.assign import AssignmentInput, GapRules
-from pipeline.core.change import Change
-from pipeline.core.worker import Worker
-from pipeline.duties.alone import GapStrategy
-from pipeline.duties.policy import AssignmentStrategy
-from pipeline.kcl.fleet import KclRules
-from pipeline.kcl.strategies import plan_lease_count, plan_variance
-from pipeline.settings.choices import Strategy
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.assign import AssignmentInput, GapRules
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.alone import GapStrategy
+from headrace.pipeline.duties.policy import AssignmentStrategy
+from headrace.pipeline.kcl.fleet import KclRules
+from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
+from headrace.pipeline.settings.choices import Strategy
+from headrace.pipeline.settings.model import Settings
 
 
 def giving_of(settings: Settings, rules: GapRules) -> AssignmentStrategy:

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.errors import HeadraceError, Transient, WrongSettings
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
 
 COMMANDS = {
     "adopt": "take over a stopped KCL application at the positions of its workers",
@@ -43,7 +43,7 @@ COMMANDS = {
     "upkeep": "compact the lake table's files, expire old snapshots, and delete files that nothing names",
     "window": "choose records that have landed, and copy them from the lake table into a table of their own",
 }
-"""Name of a command -> its line in the help. The module of `give-back` is `pipeline.cli.give_back`."""
+"""Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`."""
 
 DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command is None:
             parser.print_help(sys.stderr)
             return STOPPED
-        code = int(import_module(f"pipeline.cli.{_module(command)}").run(args))
+        code = int(import_module(f"headrace.pipeline.cli.{_module(command)}").run(args))
         sys.stdout.flush()
     except HeadraceError as error:
         return tell_errors(error)
@@ -100,7 +100,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="command", dest="command")
     for name, line in COMMANDS.items():
         if name == command:
-            import_module(f"pipeline.cli.{_module(name)}").add(subparsers)
+            import_module(f"headrace.pipeline.cli.{_module(name)}").add(subparsers)
         else:
             subparsers.add_parser(name, help=line)
     return parser

@@ -1,7 +1,7 @@
-"""`python -m pipeline.cli`, the same as `headrace`."""
+"""`python -m headrace.pipeline.cli`, the same as `headrace`."""
 
 import sys
 
-from pipeline.cli import main
+from headrace.pipeline.cli import main
 
 sys.exit(main())

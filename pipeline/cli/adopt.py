@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import tell
-from pipeline.core.words import clean, counted
-from pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.core.words import clean, counted
+from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
-    from pipeline.beside_kcl.adoption import Adopting, Adoption
-    from pipeline.cli.options import Subparsers
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.settings.model import Settings
 
 _WATCH = timedelta(seconds=30)
 """A KCL worker renews its leases every third of failoverTimeMillis: every 3.3 s by default."""
@@ -51,7 +51,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.wiring import wire
+    from headrace.pipeline.wiring import wire
 
     settings = load(args).settings
     adopting = wire(settings).adopting()
@@ -101,7 +101,7 @@ def _why_passed_over(adoption: "Adoption") -> str:
 
 
 def _beating(adopting: "Adopting", watch: timedelta, pause: Callable[[float], None]) -> tuple[str, ...]:
-    from pipeline.beside_kcl.adoption import owners_that_renewed
+    from headrace.pipeline.beside_kcl.adoption import owners_that_renewed
 
     before = adopting.leases.scan().leases
     tell(
@@ -117,8 +117,8 @@ def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
 
     The others were found by `discovery`, or are no longer in the settings.
     """
-    from pipeline.core.former_streams import newest_lives
-    from pipeline.core.stream import name_of_serialized
+    from headrace.pipeline.core.former_streams import newest_lives
+    from headrace.pipeline.core.stream import name_of_serialized
 
     yield from (stream.name for stream in settings.streams)
     for _, life in sorted(newest_lives(adopting.leases.scan().leases).items()):
@@ -173,7 +173,7 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
 
 
 def _moment(text: str) -> datetime:
-    from pipeline.settings.values import read_value
+    from headrace.pipeline.settings.values import read_value
 
     try:
         moment: datetime = read_value(datetime, text)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.settings.file import Loaded
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.settings.file import Loaded
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -61,14 +61,14 @@ def as_json(loaded: "Loaded") -> dict[str, Any]:
 
 
 def _shown(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
-    from pipeline.settings.values import leaves, show
+    from headrace.pipeline.settings.values import leaves, show
 
     for key, value, unit in leaves(loaded.settings):
         yield key, value, show(value, unit=unit)
 
 
 def _document(target: str) -> None:
-    from pipeline.cli.settings_doc import knob_tables, renewed
+    from headrace.pipeline.cli.settings_doc import knob_tables, renewed
 
     if target == "-":
         tell(*knob_tables().split("\n"))

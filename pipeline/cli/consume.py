@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import records_in
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import records_in
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.duties.run import RunEnding
-    from pipeline.duties.wave import Landed, WaveReport
-    from pipeline.ports import LeaseStore
-    from pipeline.settings.model import Settings
-    from pipeline.wiring import Wiring
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.duties.run import RunEnding
+    from headrace.pipeline.duties.wave import Landed, WaveReport
+    from headrace.pipeline.ports import LeaseStore
+    from headrace.pipeline.settings.model import Settings
+    from headrace.pipeline.wiring import Wiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -44,9 +44,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.errors import BadSetting
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.wiring import wire
 
     if not (args.shard or args.worker):
         raise BadSetting(
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output: "_Output") -> "RunEnding":
-    from pipeline.wiring import NoDagster
+    from headrace.pipeline.wiring import NoDagster
 
     run_id = f"shell-{wiring.ports.ids.fresh()}"
     reading = wiring.reading(run_id, NoDagster(), on_wave=output.show, on_waiting=tell_aside)
@@ -82,7 +82,7 @@ def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output
 
 def _as_worker(settings: "Settings", worker_id: str | None) -> "Settings":
     """The settings with this worker only, so that leases without an owner go to this worker."""
-    from pipeline.errors import Unknown
+    from headrace.pipeline.errors import Unknown
 
     if worker_id is None:
         return settings
@@ -94,7 +94,7 @@ def _as_worker(settings: "Settings", worker_id: str | None) -> "Settings":
 
 
 def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") -> None:
-    from pipeline.errors import Unknown
+    from headrace.pipeline.errors import Unknown
 
     for key in keys:
         row = leases.get(key)

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.telling import tell, tell_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.core.lease import Lease
-    from pipeline.core.recovery_plan import Decision
-    from pipeline.core.start_of_reading import Stop
-    from pipeline.duties.recover import Recovery
-    from pipeline.wiring import Wiring
+    from headrace.pipeline.core.lease import Lease
+    from headrace.pipeline.core.recovery_plan import Decision
+    from headrace.pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.duties.recover import Recovery
+    from headrace.pipeline.wiring import Wiring
 
 _TRY_AGAIN_EVERY = 2.0
 """Seconds between two tries for a shard that a run is reading."""
@@ -89,7 +89,7 @@ def decide(
 @contextmanager
 def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
     """An error speaks of one shard ("nothing was changed"): put the shards before it, which were changed, in front."""
-    from pipeline.errors import HeadraceError
+    from headrace.pipeline.errors import HeadraceError
 
     try:
         yield
@@ -103,8 +103,8 @@ def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
 @contextmanager
 def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
     """Claim the shard for this command. Waits until the run that reads the shard releases it, or counts as dead."""
-    from pipeline.duties.recover import Busy
-    from pipeline.errors import Transient
+    from headrace.pipeline.duties.recover import Busy
+    from headrace.pipeline.errors import Transient
 
     settings = recovery.settings
     patience = settings.hung_after + settings.times.lease_duration
@@ -126,7 +126,7 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
 
 
 def recovery_of(wiring: "Wiring") -> "Recovery":
-    from pipeline.wiring import NoDagster
+    from headrace.pipeline.wiring import NoDagster
 
     return wiring.recovery(f"shell-{wiring.ports.ids.fresh()}", NoDagster())
 
@@ -140,8 +140,8 @@ def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision |
 
 
 def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision":
-    from pipeline.core.start_of_reading import Stop
-    from pipeline.errors import PositionsDisagree
+    from headrace.pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.errors import PositionsDisagree
 
     decision = plan(row)
     if isinstance(decision, Stop):
@@ -157,7 +157,7 @@ def _as_shown(shown: "Decision", now: "Decision") -> "Decision":
 
 
 def _require_same(key: str, shown: "Decision", now: "Decision") -> None:
-    from pipeline.errors import PositionsDisagree
+    from headrace.pipeline.errors import PositionsDisagree
 
     was, is_ = (d.range.after if d.range else None for d in (shown, now))
     if was != is_ or shown.row != now.row:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.demo.home import Home
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.demo.home import Home
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -47,19 +47,19 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.demo.home import as_it_was_left
+    from headrace.pipeline.demo.home import as_it_was_left
 
     return judge(as_it_was_left(Path(args.home))) if args.check else _show(args)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from pipeline.cli.holding import Holder, held, require_free
-    from pipeline.cli.own_spark import spark_of_its_own
-    from pipeline.cli.services import HOST, is_free, stopped_by_signals
-    from pipeline.cli.show import Show, say
-    from pipeline.cli.watching import until_a_process_dies
-    from pipeline.demo.home import Home, emptied
-    from pipeline.lake.private_files import umask
+    from headrace.pipeline.cli.holding import Holder, held, require_free
+    from headrace.pipeline.cli.own_spark import spark_of_its_own
+    from headrace.pipeline.cli.services import HOST, is_free, stopped_by_signals
+    from headrace.pipeline.cli.show import Show, say
+    from headrace.pipeline.cli.watching import until_a_process_dies
+    from headrace.pipeline.demo.home import Home, emptied
+    from headrace.pipeline.lake.private_files import umask
 
     port = next(port for port in range(args.port, 65536) if is_free(port))
     ui = f"http://{HOST}:{port}"
@@ -88,9 +88,9 @@ def _show(args: argparse.Namespace) -> int:
 
 def judge(home: "Home") -> int:
     """Print the summary, and return the exit code: 0 only if everything matches."""
-    from pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
-    from pipeline.demo.summary import summary
-    from pipeline.demo.verdict import judge as decide
+    from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
+    from headrace.pipeline.demo.summary import summary
+    from headrace.pipeline.demo.verdict import judge as decide
 
     puts, shards = read_puts(home.puts), read_shards(home.shards)
     evidence = read_evidence(the_table(home.lake), puts, shards, read_typed(home.lake))

@@ -7,20 +7,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli import discard_output
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
-from pipeline.core.words import counted
+from headrace.pipeline.cli import discard_output
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.core.words import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
     from typing import NoReturn
 
-    from pipeline.cli.holding import Hold
-    from pipeline.cli.options import Subparsers
-    from pipeline.cli.services import Group
-    from pipeline.settings.file import Loaded
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.cli.holding import Hold
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.services import Group
+    from headrace.pipeline.settings.file import Loaded
+    from headrace.pipeline.settings.model import Settings
 
 _LOOK_EVERY = 0.5
 
@@ -39,9 +39,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.holding import Holder, held
-    from pipeline.cli.services import HOST, dagster_home, stopped_by_signals
-    from pipeline.lake.private_files import umask
+    from headrace.pipeline.cli.holding import Holder, held
+    from headrace.pipeline.cli.services import HOST, dagster_home, stopped_by_signals
+    from headrace.pipeline.lake.private_files import umask
 
     loaded = load(args)
     home, private = dagster_home(Path(loaded.name)), loaded.settings.private_files
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
-    from pipeline.cli import services
-    from pipeline.cli.own_spark import spark_of_its_own, warmed
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.cli import services
+    from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
+    from headrace.pipeline.errors import BadSetting
 
     _stop_former(hold, home)
     if not services.is_free(port):
@@ -75,8 +75,8 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
 
 def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
     """Wait for a signal or for the death of a process, then stop Dagster."""
-    from pipeline.cli import services
-    from pipeline.cli.watching import until_a_process_dies
+    from headrace.pipeline.cli import services
+    from headrace.pipeline.cli.watching import until_a_process_dies
 
     is_up = False
     try:
@@ -100,7 +100,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
 def _stop_former(hold: "Hold", home: Path) -> None:
     """Stop the Dagster of a `headrace dev` that SIGKILL ended: its sensors would tick beside those of the new one."""
-    from pipeline.cli.services import stop_orphans
+    from headrace.pipeline.cli.services import stop_orphans
 
     former = hold.former
     if former and former.dagster and stop_orphans(former.dagster, home):
@@ -111,8 +111,8 @@ def _stop_former(hold: "Hold", home: Path) -> None:
 
 def _start_workers(settings: "Settings") -> None:
     """Let workers work again that an earlier `headrace dev` or `headrace stop` has stopped."""
-    from pipeline.cli.stop import start_workers
-    from pipeline.errors import HeadraceError, TablesMissing
+    from headrace.pipeline.cli.stop import start_workers
+    from headrace.pipeline.errors import HeadraceError, TablesMissing
 
     try:
         again = start_workers(settings)
@@ -130,8 +130,8 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
 
     A second Ctrl-C, or AWS out of reach, skips this step: the leases then expire after the lease duration.
     """
-    from pipeline.cli.stop import stop_workers
-    from pipeline.errors import HeadraceError
+    from headrace.pipeline.cli.stop import stop_workers
+    from headrace.pipeline.errors import HeadraceError
 
     _say("the workers are giving up their leases (Ctrl-C again skips this)")
     until = time.monotonic() + _patience(settings).total_seconds()
@@ -147,7 +147,7 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
 
 def _let_runs_end(home: Path, until: float) -> None:
     """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events to Dagster."""
-    from resources.runs import runs_in
+    from headrace.resources.runs import runs_in
 
     with runs_in(home) as runs:
         while runs.at_work() and time.monotonic() < until:
@@ -156,7 +156,7 @@ def _let_runs_end(home: Path, until: float) -> None:
 
 def _cancel_runs(home: Path) -> None:
     """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as their failure."""
-    from resources.runs import runs_in
+    from headrace.resources.runs import runs_in
 
     with runs_in(home) as runs:
         canceled = runs.cancel_all("headrace dev is stopping")

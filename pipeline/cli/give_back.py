@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.cli.adopt import agree, known_streams
-from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.stop import beats_of
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted
-from pipeline.errors import BadSetting, TablesMissing, Unreachable
+from headrace.pipeline.cli.adopt import agree, known_streams
+from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.stop import beats_of
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import BadSetting, TablesMissing, Unreachable
 
 if TYPE_CHECKING:
-    from pipeline.beside_kcl.adoption import Adopting
-    from pipeline.cli.options import Subparsers
-    from pipeline.ports import WorkerStore
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.beside_kcl.adoption import Adopting
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.ports import WorkerStore
+    from headrace.pipeline.settings.model import Settings
 
 _WATCH = timedelta(seconds=30)
 """The default lease duration (20 s) and two ticks of a worker (5 s each)."""
@@ -46,7 +46,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.wiring import wire
+    from headrace.pipeline.wiring import wire
 
     settings = load(args).settings
     wiring = wire(settings)
@@ -93,7 +93,7 @@ def _gone(
     adopting: "Adopting", workers: "WorkerStore", watch: timedelta, pause: Callable[[float], None]
 ) -> frozenset[str]:
     """The workers that hold leases and don't beat: those of a deployment that was killed."""
-    from pipeline.beside_kcl.adoption import owners_that_renewed
+    from headrace.pipeline.beside_kcl.adoption import owners_that_renewed
 
     before = adopting.leases.scan().leases
     holders = sorted({row.holder for row in before if row.holder is not None and not row.has_ended})

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.errors import BadSetting
-from pipeline.lake.private_files import make_folder
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.private_files import make_folder
 
 LOCK = "headrace.lock"
 

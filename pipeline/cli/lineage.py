@@ -7,19 +7,19 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted, no_such_shard, records_in
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import counted, no_such_shard, records_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pipeline.adapters import Adapters
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.lineage import LedgerEntry, Lost
-    from pipeline.core.lineage_filter import RangeFilter
-    from pipeline.core.window import KeptWindow
-    from pipeline.ports import LeaseStore
+    from headrace.pipeline.adapters import Adapters
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.lineage import LedgerEntry, Lost
+    from headrace.pipeline.core.lineage_filter import RangeFilter
+    from headrace.pipeline.core.window import KeptWindow
+    from headrace.pipeline.ports import LeaseStore
 
 _SHORT_OF_TARGET = [
     "at",
@@ -78,8 +78,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.adapters import Adapters
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.adapters import Adapters
+    from headrace.pipeline.errors import BadSetting
 
     adapters = Adapters(load(args).settings)
     if args.window is not None and (args.rebuild or args.gaps or args.family or args.sequence is not None):
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_unused(args: argparse.Namespace) -> None:
     """Refuse options that the chosen view would leave out silently."""
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.errors import BadSetting
 
     if args.sequence is not None and args.csv:
         raise BadSetting("--sequence prints text, and --csv can't go with it; nothing was read")
@@ -111,9 +111,9 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 
 
 def _view(args: argparse.Namespace, adapters: "Adapters") -> int:
-    from pipeline.cli.lineage_views import show_family, show_gaps, show_parsed, show_record
-    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-    from pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
+    from headrace.pipeline.cli.lineage_views import show_family, show_gaps, show_parsed, show_record
+    from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+    from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
 
     if args.gaps:
         asked = RangeFilter(kinds=KINDS_WITHOUT_ROWS)
@@ -144,9 +144,9 @@ def _shards_of(args: argparse.Namespace) -> "frozenset[str] | None":
 
 
 def _rebuild(adapters: "Adapters") -> int:
-    from pipeline.core.lineage import Lost
-    from pipeline.core.lineage_filter import RangeFilter
-    from pipeline.lake.lineage_rebuild import rebuild
+    from headrace.pipeline.core.lineage import Lost
+    from headrace.pipeline.core.lineage_filter import RangeFilter
+    from headrace.pipeline.lake.lineage_rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
     now = rebuild(lineage)
@@ -163,9 +163,9 @@ def _rebuild(adapters: "Adapters") -> int:
 def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
-    from pipeline.core.lineage import Lost
-    from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-    from pipeline.lake.lineage_frame import lineage_frame
+    from headrace.pipeline.core.lineage import Lost
+    from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+    from headrace.pipeline.lake.lineage_frame import lineage_frame
 
     asked = RangeFilter(shards=_shards_of(args))
     window = None if args.window is None else _window(adapters, args.window)
@@ -199,12 +199,12 @@ def _show(args: argparse.Namespace, adapters: "Adapters") -> int:
 def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
     import pandas as pd
 
-    from pipeline.cli.parse import targets_of
-    from pipeline.core.lineage_filter import RangeFilter
-    from pipeline.core.redrive_chain import with_chains
-    from pipeline.errors import Unknown
-    from pipeline.lake.lineage_frame import parsed_frame
-    from pipeline.lake.lineage_table import IcebergLineage
+    from headrace.pipeline.cli.parse import targets_of
+    from headrace.pipeline.core.lineage_filter import RangeFilter
+    from headrace.pipeline.core.redrive_chain import with_chains
+    from headrace.pipeline.errors import Unknown
+    from headrace.pipeline.lake.lineage_frame import parsed_frame
+    from headrace.pipeline.lake.lineage_table import IcebergLineage
 
     (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
     table = adapters.lake_tables.typed(target, "lineage")
@@ -227,7 +227,7 @@ def _show_target(args: argparse.Namespace, adapters: "Adapters") -> int:
 
 
 def _window(adapters: "Adapters", window: str) -> "KeptWindow":
-    from pipeline.errors import Unknown
+    from headrace.pipeline.errors import Unknown
 
     found = next((each for each in adapters.windows().all() if each.window.id == window), None)
     if found is None:
@@ -252,7 +252,7 @@ def _entries(
 
 
 def _shards_in(entries: "Iterable[LedgerEntry | Lost]") -> "Iterable[str]":
-    from pipeline.core.proof_chains import story_of
+    from headrace.pipeline.core.proof_chains import story_of
 
     return {key.shard_id for key in story_of(entries).keys}
 
@@ -262,10 +262,10 @@ def _of_window(
 ) -> "Iterable[LedgerEntry | Lost]":
     from dataclasses import replace
 
-    from pipeline.cli.parse import targets_of
-    from pipeline.core.lineage import DONE_ANEW, LedgerEntry
-    from pipeline.core.replace_plan import replays_of
-    from pipeline.errors import Unknown
+    from headrace.pipeline.cli.parse import targets_of
+    from headrace.pipeline.core.lineage import DONE_ANEW, LedgerEntry
+    from headrace.pipeline.core.replace_plan import replays_of
+    from headrace.pipeline.errors import Unknown
 
     found, window = kept.window, kept.window.id
     if found.target or found.unpack:
@@ -286,8 +286,8 @@ def _of_window(
 
 
 def _tell_through(adapters: "Adapters") -> None:
-    from pipeline.core.valid_through_text import time_text
-    from pipeline.errors import HeadraceError
+    from headrace.pipeline.core.valid_through_text import time_text
+    from headrace.pipeline.errors import HeadraceError
 
     try:
         state = adapters.table("lineage").load()
@@ -306,7 +306,7 @@ def _tell_through(adapters: "Adapters") -> None:
 
 def _require_lease(leases: "LeaseStore", key: str, *, also: "Iterable[str]") -> None:
     """Refuse a shard that has no lease row: nothing landed of it, so its name may be mistyped. `also`: shards in the ledger."""
-    from pipeline.errors import Unknown
+    from headrace.pipeline.errors import Unknown
 
     known = {row.key for row in leases.scan().leases}
     if key not in known:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.core.proof_chains import Step, Story
-    from pipeline.lake.iceberg import IcebergTable
-    from pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.core.proof_chains import Step, Story
+    from headrace.pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def show_family(story: Story) -> int:
-    from pipeline.core.family_picture import mermaid
+    from headrace.pipeline.core.family_picture import mermaid
 
     tell(*mermaid(story))
     return 0
 
 
 def show_gaps(story: Story) -> int:
-    from pipeline.core.proof_chains import ranges_without_rows
+    from headrace.pipeline.core.proof_chains import ranges_without_rows
 
     told = [each.text for each in ranges_without_rows(story)]
     tell(
@@ -57,8 +57,8 @@ def show_parsed(
 ) -> None:
     """Print which commits of a typed table decided about the record, the oldest first, and which of the tables has it now. `tables`: the typed
     table and its quarantine table."""
-    from pipeline.core.accounting import read_accounting
-    from pipeline.core.redrive_chain import is_chain
+    from headrace.pipeline.core.accounting import read_accounting
+    from headrace.pipeline.core.redrive_chain import is_chain
 
     found = [
         step
@@ -83,8 +83,8 @@ def show_parsed(
 
 
 def _now_in(tables: Sequence[IcebergTable], step: Step, sequence: int) -> Iterator[str]:
-    from pipeline.core.words import counted
-    from pipeline.lake.find_record import find_record
+    from headrace.pipeline.core.words import counted
+    from headrace.pipeline.lake.find_record import find_record
 
     typed, quarantine = tables
     is_there = False
@@ -116,10 +116,10 @@ def _may_have_rest(step: Step, sequence: int) -> bool:
 
 
 def _where(step: Step, lake: IcebergTable, sequence: int) -> Iterator[str]:
-    from pipeline.core.accounting import read_accounting
-    from pipeline.core.lineage import Kind
-    from pipeline.core.words import counted
-    from pipeline.lake.find_record import find_record
+    from headrace.pipeline.core.accounting import read_accounting
+    from headrace.pipeline.core.lineage import Kind
+    from headrace.pipeline.core.words import counted
+    from headrace.pipeline.lake.find_record import find_record
 
     yield f"{step.range.kind}: {step}"
     if step.range.kind is Kind.UNPACKED:

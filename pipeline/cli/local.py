@@ -1,13 +1,13 @@
-"""`headrace local`: the AWS stand-in, `pipeline.local`."""
+"""`headrace local`: the AWS stand-in, `headrace.pipeline.local`."""
 
 import argparse
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from pipeline.errors import MissingPackage
+from headrace.pipeline.errors import MissingPackage
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _stand_in() -> ModuleType:
     try:
-        from pipeline.local import __main__ as stand_in
+        from headrace.pipeline.local import __main__ as stand_in
     except ModuleNotFoundError as missing:
         raise MissingPackage(
             f"the AWS stand-in needs the package {missing.name}: pip install 'headrace[local]'"

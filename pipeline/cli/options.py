@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.core.proof import Window
-    from pipeline.settings.file import Loaded
+    from headrace.pipeline.core.proof import Window
+    from headrace.pipeline.settings.file import Loaded
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
@@ -22,8 +22,8 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 def load(args: argparse.Namespace) -> "Loaded":
     """Read the settings from the file and the environment. Prints on stderr which settings are given under an earlier name."""
-    from pipeline.cli.telling import tell_aside
-    from pipeline.settings.file import read_settings
+    from headrace.pipeline.cli.telling import tell_aside
+    from headrace.pipeline.settings.file import read_settings
 
     loaded = read_settings(args.config, os.environ)
     if loaded.notes:
@@ -33,7 +33,7 @@ def load(args: argparse.Namespace) -> "Loaded":
 
 def duration(text: str) -> timedelta:
     """An argument such as 30s or 2m, as in the settings."""
-    from pipeline.settings.values import read_value
+    from headrace.pipeline.settings.values import read_value
 
     try:
         period: timedelta = read_value(timedelta, text)
@@ -72,8 +72,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 def window_of(args: argparse.Namespace) -> "Window":
     """The times of `add_window`. Raises BadSetting where no time lies between them."""
-    from pipeline.core.proof import Window
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.core.proof import Window
+    from headrace.pipeline.errors import BadSetting
 
     if args.since is not None and args.until is not None and args.since >= args.until:
         raise BadSetting(

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.cli.services import Group, undisturbed
-from pipeline.errors import Unreachable
-from pipeline.lake.local_server import end, is_server
-from pipeline.lake.private_files import make_folder
-from pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.cli.services import Group, undisturbed
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.local_server import end, is_server
+from headrace.pipeline.lake.private_files import make_folder
+from headrace.pipeline.lake.session import DISCOVERY, discovery_in
 
-WARM = [sys.executable, "-m", "pipeline.cli.warm"]
+WARM = [sys.executable, "-m", "headrace.pipeline.cli.warm"]
 
 
 @contextmanager

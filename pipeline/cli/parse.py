@@ -4,15 +4,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted
-from pipeline.errors import Unknown
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import Unknown
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.settings.model import Settings
-    from pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.settings.model import Settings
+    from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -31,8 +31,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.wiring import wire
 
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)

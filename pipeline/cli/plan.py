@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import cell
+from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import cell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.change import Change
-    from pipeline.duties.leader_tick import LeaderDuty
-    from pipeline.duties.preview import Preview
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.change import Change
+    from headrace.pipeline.duties.leader_tick import LeaderDuty
+    from headrace.pipeline.duties.preview import Preview
+    from headrace.pipeline.settings.model import Settings
 
 FORMAT = 1
 _WORDS = {
@@ -54,7 +54,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.wiring import wire
+    from headrace.pipeline.wiring import wire
 
     settings = load(args).settings
     period = args.period or default_period(settings)
@@ -75,8 +75,8 @@ def watch(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
     """Look again and again for a while, and return the plan of the last look."""
-    from pipeline.duties.leader_report import LeaderMemory
-    from pipeline.duties.preview import preview
+    from headrace.pipeline.duties.leader_report import LeaderMemory
+    from headrace.pipeline.duties.preview import preview
 
     seen = preview(duty, LeaderMemory())
     left = period

@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, add_window, load, window_of
-from pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.options import add_config, add_window, load, window_of
+from headrace.pipeline.cli.telling import tell, tell_aside
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -26,8 +26,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.wiring import wire
 
     window = window_of(args)
     loaded = load(args)

@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.parse import targets_of
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.parse import targets_of
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -30,9 +30,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.core.redrive_plan import Selection
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.core.redrive_plan import Selection
+    from headrace.pipeline.wiring import wire
 
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)

@@ -5,13 +5,13 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pipeline.cli.deciding import add_deciding, is_wanted
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli.deciding import add_deciding, is_wanted
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.position import Start
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.position import Start
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -32,9 +32,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.core.repair_plan import Repair
-    from pipeline.errors import ChainBroken
-    from pipeline.wiring import wire
+    from headrace.pipeline.core.repair_plan import Repair
+    from headrace.pipeline.errors import ChainBroken
+    from headrace.pipeline.wiring import wire
 
     origin = None if args.origin is None else _start(args.origin)
     wiring = wire(load(args).settings)
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _start(text: str) -> "Start":
-    from pipeline.core.position import TRIM, Start
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.core.position import TRIM, Start
+    from headrace.pipeline.errors import BadSetting
 
     if text == "TRIM_HORIZON":
         return TRIM

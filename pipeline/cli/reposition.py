@@ -3,14 +3,14 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from pipeline.cli.deciding import add_deciding, decide, recovery_of
-from pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.deciding import add_deciding, decide, recovery_of
+from headrace.pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.lease import Lease
-    from pipeline.core.recovery_plan import Decision
-    from pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.lease import Lease
+    from headrace.pipeline.core.recovery_plan import Decision
+    from headrace.pipeline.core.start_of_reading import Stop
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -40,10 +40,10 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.core.checkpoint import Checkpoint
-    from pipeline.core.recovery_plan import Person, plan_reposition
-    from pipeline.duties.streams import how_to_read
-    from pipeline.wiring import wire
+    from headrace.pipeline.core.checkpoint import Checkpoint
+    from headrace.pipeline.core.recovery_plan import Person, plan_reposition
+    from headrace.pipeline.duties.streams import how_to_read
+    from headrace.pipeline.wiring import wire
 
     settings = load(args).settings
     recovery = recovery_of(wire(settings))

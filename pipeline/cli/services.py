@@ -16,12 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pipeline
-from pipeline.errors import BadSetting, HeadraceError, Unreachable
-from pipeline.lake.private_files import make_folder
+import headrace
+from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable
+from headrace.pipeline.lake.private_files import make_folder
 
 HOST = "127.0.0.1"  # never a public address: a person who reaches Dagster's UI can run code
-ROOT = Path(pipeline.__file__).parents[1]
+ROOT = Path(headrace.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CLEAN_STOP = 60.0
 """Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few."""
@@ -35,7 +35,7 @@ _WORKSPACE = """\
 # Written by headrace at each start.
 load_from:
   - python_module:
-      module_name: pipeline.definitions
+      module_name: headrace.pipeline.definitions
       location_name: headrace
       working_directory: {root}
 """
@@ -208,7 +208,7 @@ def prepare_dagster_home(home: Path, *, private: bool = True) -> Path:
     if not instance.exists():
         # A wheel has the file inside the package, a checkout has it beside the package.
         shipped = next(
-            (f for f in (ROOT / "pipeline/dagster.yaml", ROOT / "dagster.yaml") if f.exists()), None
+            (f for f in (ROOT / "headrace/pipeline/dagster.yaml", ROOT / "dagster.yaml") if f.exists()), None
         )
         if shipped is None:
             raise BadSetting(
@@ -261,7 +261,7 @@ def _answers(port: int) -> bool:
 
 def join_spark(config: Path) -> None:
     """Use the local Spark server of a `headrace dev` on the same settings, where one runs, instead of starting another."""
-    from pipeline.lake.session import DISCOVERY, discovery_in
+    from headrace.pipeline.lake.session import DISCOVERY, discovery_in
 
     discovery = discovery_in(dagster_home(config))
     if discovery.exists():

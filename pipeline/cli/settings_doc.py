@@ -1,4 +1,4 @@
-"""The reference tables in docs/settings.md, generated from the dataclasses in `pipeline.settings.model`."""
+"""The reference tables in docs/settings.md, generated from the dataclasses in `headrace.pipeline.settings.model`."""
 
 import re
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from dataclasses import MISSING, Field, fields
 from itertools import groupby
 from typing import Any, get_type_hints
 
-from pipeline.errors import BadSetting
-from pipeline.settings.model import Settings
-from pipeline.settings.values import allowed, bare, element, knobs, show
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import allowed, bare, element, knobs, show
 
 BEGIN = "<!-- knobs: made by `headrace config --doc docs/settings.md` -->"
 END = "<!-- end of knobs -->"

@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, add_window, load, window_of
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli.options import add_config, add_window, load, window_of
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -64,9 +64,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.core.shadow import OtherColumns, PayloadForm
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.core.shadow import OtherColumns, PayloadForm
+    from headrace.pipeline.wiring import wire
 
     window = window_of(args)
     columns = OtherColumns(args.shard, args.number, args.sub, args.data, PayloadForm(args.data_is))

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.cli.own_spark import WARM
-from pipeline.cli.services import (
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.cli.own_spark import WARM
+from headrace.pipeline.cli.services import (
     HOST,
     Group,
     dagster_command,
@@ -18,10 +18,10 @@ from pipeline.cli.services import (
     prepare_dagster_home,
     wait_for_ui,
 )
-from pipeline.cli.watching import Watch, require_alive
-from pipeline.core.words import counted
-from pipeline.demo.evidence import replayed_shard
-from pipeline.demo.home import (
+from headrace.pipeline.cli.watching import Watch, require_alive
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.demo.evidence import replayed_shard
+from headrace.pipeline.demo.home import (
     APPLICATION,
     FIRST,
     NEW_COLUMN,
@@ -32,12 +32,12 @@ from pipeline.demo.home import (
     Home,
     surroundings,
 )
-from pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
-from pipeline.demo.progress import DemoProgress, Stillness, progress
-from pipeline.demo.reading import read_puts, the_table, write_puts, write_shards
-from pipeline.demo.reshards import Reshards, is_active
-from pipeline.errors import HeadraceError, ProcessDied
-from pipeline.local.endpoint import READY, LocalAws
+from headrace.pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
+from headrace.pipeline.demo.progress import DemoProgress, Stillness, progress
+from headrace.pipeline.demo.reading import read_puts, the_table, write_puts, write_shards
+from headrace.pipeline.demo.reshards import Reshards, is_active
+from headrace.pipeline.errors import HeadraceError, ProcessDied
+from headrace.pipeline.local.endpoint import READY, LocalAws
 
 _SHARDS = 4
 _PACE = 625.0
@@ -150,7 +150,7 @@ class Show:
         env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
         with self._home.log(name).open("ab") as log:
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "pipeline.cli", name, *more],
+                [sys.executable, "-P", "-m", "headrace.pipeline.cli", name, *more],
                 env=env,
                 cwd=self._home.folder,
                 stdout=subprocess.PIPE,
@@ -164,7 +164,7 @@ class Show:
 
     def _stand_in(self) -> LocalAws:
         log = self._home.log("stand-in")
-        command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin"]
+        command = [sys.executable, "-m", "headrace.pipeline.local", "--port", "0", "--while-stdin"]
         served = self._start(command, surroundings(""), name="stand-in")
         until = time.monotonic() + _STAND_IN_STARTS_WITHIN
         while not (

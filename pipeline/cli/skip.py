@@ -3,17 +3,17 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from pipeline.cli.deciding import add_deciding, decide, recovery_of
-from pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.deciding import add_deciding, decide, recovery_of
+from headrace.pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.lease import Lease
-    from pipeline.core.recovery_plan import Decision, ShardSituation, Target
-    from pipeline.core.start_of_reading import Stop
-    from pipeline.core.stream import ShardKey
-    from pipeline.duties.recover import Recovery
-    from pipeline.lake_ports import Pages
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.lease import Lease
+    from headrace.pipeline.core.recovery_plan import Decision, ShardSituation, Target
+    from headrace.pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.core.stream import ShardKey
+    from headrace.pipeline.duties.recover import Recovery
+    from headrace.pipeline.lake_ports import Pages
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -36,8 +36,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.core.recovery_plan import Person, plan_skip
-    from pipeline.wiring import wire
+    from headrace.pipeline.core.recovery_plan import Person, plan_skip
+    from headrace.pipeline.wiring import wire
 
     wiring = wire(load(args).settings)
     recovery = recovery_of(wiring)
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
 def _target(
     args: argparse.Namespace, scene: "ShardSituation", recovery: "Recovery", pages: "Pages"
 ) -> "Target":
-    from pipeline.core.recovery_plan import AfterRecord, WhatIsLeft
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.core.recovery_plan import AfterRecord, WhatIsLeft
+    from headrace.pipeline.errors import BadSetting
 
     if args.end:
         return recovery.end_of(scene.key)
@@ -70,7 +70,7 @@ def _target(
 
 
 def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", pages: "Pages") -> None:
-    from pipeline.errors import BadSetting, DataLoss, Terminal
+    from headrace.pipeline.errors import BadSetting, DataLoss, Terminal
 
     try:
         recovery.require_readable(key, int(sequence), pages)

@@ -1,14 +1,14 @@
-"""`headrace status`: `pipeline.inspect` on the tables that the settings name, or on those of any KCL application."""
+"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL application."""
 
 import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -22,8 +22,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.inspect.read import TableNames
-    from pipeline.settings.model import AwsSettings
+    from headrace.pipeline.inspect.read import TableNames
+    from headrace.pipeline.settings.model import AwsSettings
 
     if args.table is not None:
         return answer(args, names_of(args), AwsSettings(**place_of(args)))

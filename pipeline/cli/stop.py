@@ -9,16 +9,16 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, duration, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import clean, counted
-from pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.cli.options import add_config, duration, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import clean, counted
+from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.lease import Lease
-    from pipeline.ports import LeaseStore, WorkerStore
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.lease import Lease
+    from headrace.pipeline.ports import LeaseStore, WorkerStore
+    from headrace.pipeline.settings.model import Settings
 
 WAIT = timedelta(seconds=120)
 """Enough for a wave of a minute (wave.seconds), the commit after it, and a few ticks."""
@@ -162,7 +162,7 @@ def beats_of(workers: "WorkerStore", names: Collection[str]) -> dict[str, object
 
 
 def _stores(settings: "Settings") -> tuple["LeaseStore", "WorkerStore"]:
-    from pipeline.wiring import wire
+    from headrace.pipeline.wiring import wire
 
     ports = wire(settings).ports
     return ports.leases(), ports.workers()

@@ -5,14 +5,14 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.core.words import counted
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.words import counted
 
 if TYPE_CHECKING:
-    from pipeline.aws.table_facts import TableFacts
-    from pipeline.cli.options import Subparsers
-    from pipeline.settings.model import Settings
+    from headrace.pipeline.aws.table_facts import TableFacts
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.settings.model import Settings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -47,16 +47,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(settings: "Settings", _: argparse.Namespace) -> None:
-    from pipeline.aws.clients import dynamodb_client
-    from pipeline.aws.tables import DynamoTables
+    from headrace.pipeline.aws.clients import dynamodb_client
+    from headrace.pipeline.aws.tables import DynamoTables
 
     made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
     tell("the tables were created" if made else "the tables exist already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
-    from pipeline.aws.clients import dynamodb_client
-    from pipeline.aws.tables import DynamoTables
+    from headrace.pipeline.aws.clients import dynamodb_client
+    from headrace.pipeline.aws.tables import DynamoTables
 
     tables = DynamoTables(dynamodb_client(settings.aws), settings)
     found = tables.describe()
@@ -72,8 +72,8 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
 
 
 def _delete(settings: "Settings", args: argparse.Namespace) -> None:
-    from pipeline.aws.clients import dynamodb_client
-    from pipeline.aws.table_deleting import TableDeletion
+    from headrace.pipeline.aws.clients import dynamodb_client
+    from headrace.pipeline.aws.table_deleting import TableDeletion
 
     deletion = TableDeletion(dynamodb_client(settings.aws), settings, progress=_progress)
     names = deletion.tables()
@@ -91,7 +91,7 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
 
 
 def _require_name(application: str, given: str | None, names: tuple[str, ...]) -> None:
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.errors import BadSetting
 
     if given is None:
         _progress(

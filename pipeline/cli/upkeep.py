@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli import DONE, tell_errors
-from pipeline.cli.options import add_config, load
-from pipeline.cli.telling import tell
+from headrace.pipeline.cli import DONE, tell_errors
+from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
+    from headrace.pipeline.cli.options import Subparsers
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -27,8 +27,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.cli.services import join_spark
-    from pipeline.wiring import wire
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.wiring import wire
 
     loaded = load(args)
     join_spark(Path(loaded.name))

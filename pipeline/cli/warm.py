@@ -1,4 +1,4 @@
-"""`python -m pipeline.cli.warm`: start the local Spark server that the workers' runs will join.
+"""`python -m headrace.pipeline.cli.warm`: start the local Spark server that the workers' runs will join.
 
 It reads the settings that HEADRACE_CONFIG names, as Dagster's code server does. Where no worker uses a local Spark, it
 does nothing.
@@ -8,11 +8,11 @@ import logging
 import os
 from collections.abc import Callable
 
-from pipeline.cli.telling import tell_aside
-from pipeline.errors import HeadraceError
-from pipeline.lake.session import is_local, spark_session
-from pipeline.lake.spark_job import run_tasks
-from pipeline.settings.file import read_settings
+from headrace.pipeline.cli.telling import tell_aside
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake.session import is_local, spark_session
+from headrace.pipeline.lake.spark_job import run_tasks
+from headrace.pipeline.settings.file import read_settings
 
 
 def main() -> int:

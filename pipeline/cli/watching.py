@@ -22,8 +22,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from pipeline.cli.services import Group, commands_of
-from pipeline.errors import ProcessDied
+from headrace.pipeline.cli.services import Group, commands_of
+from headrace.pipeline.errors import ProcessDied
 
 _LOOK_EVERY = 1.0
 """Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death."""

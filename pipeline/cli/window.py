@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.cli.options import add_config, load, moment
-from pipeline.cli.telling import tell, tell_aside
-from pipeline.cli.window_views import as_json, costs, done_of, listed, shown
+from headrace.pipeline.cli.options import add_config, load, moment
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.window_views import as_json, costs, done_of, listed, shown
 
 if TYPE_CHECKING:
-    from pipeline.cli.options import Subparsers
-    from pipeline.core.window import ReplayWindow
-    from pipeline.core.window_making import Asked
-    from pipeline.window_wiring import WindowWiring
+    from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.core.window import ReplayWindow
+    from headrace.pipeline.core.window_making import Asked
+    from headrace.pipeline.window_wiring import WindowWiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -119,7 +119,7 @@ def _add_create(actions: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pipeline.wiring import wire
+    from headrace.pipeline.wiring import wire
 
     loaded = load(args)
     # Before anything is opened: a wrong combination of options is told at once.
@@ -143,10 +143,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
-    from pipeline.cli.parse import targets_of
-    from pipeline.core.window import KeptWindow
-    from pipeline.duties.replacing import check_replaceable
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.cli.parse import targets_of
+    from headrace.pipeline.core.window import KeptWindow
+    from headrace.pipeline.duties.replacing import check_replaceable
+    from headrace.pipeline.errors import BadSetting
 
     stream = args.stream
     if args.from_stream and (args.unpack or args.replace is not None):
@@ -217,7 +217,7 @@ def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
 
 
 def _cancel(window: str, windows: "WindowWiring") -> None:
-    from pipeline.core.window import Word
+    from headrace.pipeline.core.window import Word
 
     windowing = windows.windowing(_me())
     found = windowing.find(window)
@@ -238,8 +238,8 @@ def _cancel(window: str, windows: "WindowWiring") -> None:
 
 
 def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> None:
-    from pipeline.cli.services import join_spark
-    from pipeline.core.window import Word
+    from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.core.window import Word
 
     windowing = windows.windowing(_me())
     window = windowing.find(args.id).window
@@ -262,9 +262,9 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
 
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
     """What the options ask for, and the same for people."""
-    from pipeline.core.proof import Window as Arrivals
-    from pipeline.core.window_making import Numbers, OfRun, OfSnapshot
-    from pipeline.errors import BadSetting
+    from headrace.pipeline.core.proof import Window as Arrivals
+    from headrace.pipeline.core.window_making import Numbers, OfRun, OfSnapshot
+    from headrace.pipeline.errors import BadSetting
 
     by_time = args.since is not None or args.until is not None
     if [by_time, args.snapshot is not None, args.run is not None, args.shard is not None].count(True) != 1:

@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from pipeline.core.window import KeptWindow, ReplayWindow, WindowRange
-    from pipeline.window_wiring import WindowWiring
+    from headrace.pipeline.core.window import KeptWindow, ReplayWindow, WindowRange
+    from headrace.pipeline.window_wiring import WindowWiring
 
 
 def listed(kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[str]":
@@ -22,7 +22,7 @@ def listed(kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[s
 
 
 def shown(found: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
-    from pipeline.core.words import counted
+    from headrace.pipeline.core.words import counted
 
     window = found.window
     yield f"window {window.id}: {window.how}"
@@ -67,7 +67,7 @@ def _first(found: "KeptWindow") -> str:
 
 
 def costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
-    from pipeline.core.pace import window_share
+    from headrace.pipeline.core.pace import window_share
 
     yield window.cost()
     if told := window.stream_cost(window_share(windows.settings.wave.shard_share)):

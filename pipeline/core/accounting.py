@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 _FORM = 1
 

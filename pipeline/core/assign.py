@@ -5,7 +5,7 @@
     uneven clusters  then leases move between clusters (groups of workers whose ids begin alike), where no worker gets more load
                      than the giving worker had
 
-A worker's load is the sum of the weights of its leases (`pipeline.core.weight`): throughput, and CPU where workers are measured.
+A worker's load is the sum of the weights of its leases (`headrace.pipeline.core.weight`): throughput, and CPU where workers are measured.
 Loads change all the time, so a worker gives leases away only when its load is beyond the tolerance, and then until the loads are
 even. The same input gives the same plan. Without CPU, a plan that was carried out is followed by an empty one, because each move
 makes the sum of the squared loads smaller, or leaves the sum and evens out the clusters (I6 of docs/protocol.md). With CPU,
@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.core import change
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.planned_loads import PlannedLoads
-from pipeline.core.weight import SETTLES, Weights, weigh
-from pipeline.core.words import counted
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.planned_loads import PlannedLoads
+from headrace.pipeline.core.weight import SETTLES, Weights, weigh
+from headrace.pipeline.core.words import counted
 
 _LEAST_TOLERANCE = 0.05
 """The tolerance is at least this where CPU counts, even if the settings have less."""

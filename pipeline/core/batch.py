@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.core.lineage import ParentReason
-from pipeline.core.position import Position, Start
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.lineage import ParentReason
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
 """The Date of an answer is cut to whole seconds, so Kinesis's clock may be almost a second ahead of it. Where records may be

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.core.lease import Lease
-from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.words import counted
 
 _ON_PURPOSE = "To begin anew on purpose, stop the workers and delete the lease rows (`headrace tables delete`), or choose another application name"
 

@@ -1,6 +1,6 @@
 """Writes on a lease row as values: which row, what must still be true, what is written, and why.
 
-`pipeline.core.change_kind` has a table of them; this module has a function for each line.
+`headrace.pipeline.core.change_kind` has a table of them; this module has a function for each line.
 
 A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md). Writes that
 take a lease or give it away require the epoch as read, because a stream that is created again has rows with the same keys (D12).
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pipeline.core.change_kind import DELETES, ChangeKind
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.failure import Failure, failed_again
-from pipeline.core.lease import FIELDS, Lease
-from pipeline.errors import HeadraceError
+from headrace.pipeline.core.change_kind import DELETES, ChangeKind
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.failure import Failure, failed_again
+from headrace.pipeline.core.lease import FIELDS, Lease
+from headrace.pipeline.errors import HeadraceError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 _SENTINELS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 """The words that come before every sequence number, in KCL's order."""

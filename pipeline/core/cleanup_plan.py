@@ -19,13 +19,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.change import Change, delete_ended, delete_garbage
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, children_of_ends, counts_as_end
-from pipeline.core.position import Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import cover_all, is_of_this_life
+from headrace.pipeline.core.change import Change, delete_ended, delete_garbage
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, children_of_ends, counts_as_end
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import cover_all, is_of_this_life
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.core.json_columns import Items, Kind, Struct
+from headrace.pipeline.core.json_columns import Items, Kind, Struct
 
 _DDL = {"long": "BIGINT", "integer": "INT"}
 

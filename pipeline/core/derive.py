@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
 
 _RUN = "unknown"
 _WHY = "derived from rows of the lake table that no ledger accounts for"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.sighting import Sighting
+from headrace.pipeline.core.lease import Lease, run_of_claim
+from headrace.pipeline.core.sighting import Sighting
 
 
 def is_time(last: datetime | None, now: datetime, *, every: timedelta) -> bool:
@@ -122,7 +122,7 @@ def plan_due(
 
 def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
     """Whether a parent's row says that the parent hasn't ended yet."""
-    # Only a hint that saves runs: each run asks again, and the commit decides (`pipeline.core.order`). A shard that was read
+    # Only a hint that saves runs: each run asks again, and the commit decides (`headrace.pipeline.core.order`). A shard that was read
     # before began after its parents.
     if lease.looked_at is not None or lease.landed is not None:
         return False

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.core.parse_values import SourceFile, WavePlan
-from pipeline.core.position import Positions
+from headrace.pipeline.core.parse_values import SourceFile, WavePlan
+from headrace.pipeline.core.position import Positions
 
 
 @dataclass(slots=True)

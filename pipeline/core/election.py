@@ -1,4 +1,4 @@
-"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in `pipeline.aws`."""
+"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in `headrace.pipeline.aws`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.sighting import Sighting, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def plan_election(
         return Move.TAKE, None
     if found.owner == me:
         return Move.BEAT, None
-    # How long the lock stands still is counted in looks, not by a clock (`pipeline.core.sighting`). A new owner writes a new
+    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.sighting`). A new owner writes a new
     # version, so it starts without credit.
     before = {} if seen is None else {found.owner: seen}
     now = look(before, {found.owner: found.version}, since=since, tick=tick)[found.owner]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pipeline.settings.secrets import holds_secret
+from headrace.pipeline.settings.secrets import holds_secret
 
 _MAX_CHARACTERS: Final = 500
 """The most characters of an error's text that a row keeps. Lease rows are read often, and DynamoDB bills reads by size."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.core.lineage import ParentIs
-from pipeline.core.proof_chains import Story
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.words import counted
+from headrace.pipeline.core.lineage import ParentIs
+from headrace.pipeline.core.proof_chains import Story
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.words import counted
 
 MOST = 300
 """Shards in one picture: more can't be read. The newest ones are shown."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from pipeline.core.change import Change, delete_garbage
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, Sightings, look
-from pipeline.core.stream import epoch_of_serialized
+from headrace.pipeline.core.change import Change, delete_garbage
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting, Sightings, look
+from headrace.pipeline.core.stream import epoch_of_serialized
 
 _LONGEST_SILENCE = timedelta(minutes=10)
 """A leader that didn't look for longer than this starts all waits again, because the settings may have asked for the streams
@@ -45,7 +45,7 @@ def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
 def watch_former(
     before: Sightings, former: Iterable[str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """How long each stream has been a former one, counted in this leader's looks, as `pipeline.core.sighting` counts."""
+    """How long each stream has been a former one, counted in this leader's looks, as `headrace.pipeline.core.sighting` counts."""
     if since is None or not timedelta(0) <= since <= _LONGEST_SILENCE:
         before, since = {}, None
     # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one any more.

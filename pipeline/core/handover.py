@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
-from pipeline.core.change import Change, complete_handover
-from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.sighting import Sightings, expired
+from headrace.pipeline.core.change import Change, complete_handover
+from headrace.pipeline.core.lease import Lease, run_of_claim
+from headrace.pipeline.core.sighting import Sightings, expired
 
 
 def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
-    """The handovers under way: lease key -> a token for `pipeline.core.sighting`, which measures how long each one takes."""
+    """The handovers under way: lease key -> a token for `headrace.pipeline.core.sighting`, which measures how long each one takes."""
     # Holder and next owner are in the token, so that the time counts anew for a handover to another worker.
     return {
         row.key: f"{row.checkpoint_owner}>{row.owner}" for row in leases if row.checkpoint_owner is not None

@@ -9,8 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from pipeline.core.json_columns import DEPTH, FLOAT_END, INT_END, LONG_END, Items, Kind, Limits, Path, Struct
-from pipeline.core.json_fit import Judge, has_value
+from headrace.pipeline.core.json_columns import (
+    DEPTH,
+    FLOAT_END,
+    INT_END,
+    LONG_END,
+    Items,
+    Kind,
+    Limits,
+    Path,
+    Struct,
+)
+from headrace.pipeline.core.json_fit import Judge, has_value
 
 Fact: TypeAlias = tuple[Path, str]
 """A payload has a value of this kind there, and the columns have no place for it yet."""

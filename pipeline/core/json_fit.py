@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.core.json_columns import (
+from headrace.pipeline.core.json_columns import (
     DEPTH,
     INT_END,
     LONG_END,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.core.json_columns import Items, Kind, Limits, Path, Struct, why_no_name
-from pipeline.core.json_facts import TOO_LARGE, Fact, order_of
+from headrace.pipeline.core.json_columns import Items, Kind, Limits, Path, Struct, why_no_name
+from headrace.pipeline.core.json_facts import TOO_LARGE, Fact, order_of
 
 _PROMOTED = {"integer": "long", "float": "double"}
 _LEAVES = ("boolean", "long", "double", "string", TOO_LARGE)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pipeline.core.batch import StagedFile, TakenFile
-from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
-from pipeline.core.order import children_of_ends, strangers
-from pipeline.core.position import Origin, Position, Positions, is_forward, reaches
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.valid_through import Through, through_after
+from headrace.pipeline.core.batch import StagedFile, TakenFile
+from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.order import children_of_ends, strangers
+from headrace.pipeline.core.position import Origin, Position, Positions, is_forward, reaches
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.valid_through import Through, through_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Proposal:
     begun: tuple[ShardKey, ...] = ()
     """Shards whose positions show that nothing after the dropped ENDs is left to read. The children that an END names needn't be here."""
     proofs: tuple[tuple[StreamId, frozenset[str]], ...] = ()
-    """For streams, the shards whose positions prove that the table knows all shards (`pipeline.core.valid_through`)."""
+    """For streams, the shards whose positions prove that the table knows all shards (`headrace.pipeline.core.valid_through`)."""
     below: Mapping[ShardKey, frozenset[str]] = field(default_factory=dict)
     """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them (D19)."""
     known: Mapping[StreamId, frozenset[str]] = field(default_factory=dict)

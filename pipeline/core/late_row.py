@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from pipeline.core.batch import Staged
-from pipeline.core.lease import Lease
-from pipeline.core.load import rate_after_quiet, throughput_after
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.load import rate_after_quiet, throughput_after
 
 
 def as_landed(row: Lease, staged: Staged) -> Lease:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import shard_of_lease_key
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import shard_of_lease_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Positions and ledger as texts: the two values that each commit writes into its snapshot's summary or into a file.
 
     "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
-    "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`pipeline.core.state_delta`), in a file
+    "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
 that was ever written can be read (I17 of docs/protocol.md).
@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
-from pipeline.core.position import Origin, Position, Positions, Start
-from pipeline.core.state_delta import Delta
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Origin, Position, Positions, Start
+from headrace.pipeline.core.state_delta import Delta
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
 
 VERSION = 1
 DELTA_VERSION = 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pipeline.core.position import Origin, Position
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.position import Origin, Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 
 class Kind(StrEnum):
@@ -23,24 +23,24 @@ class Kind(StrEnum):
     ADOPT = "adopt"
     REPLAY = "replay"
     """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
-    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`pipeline.core.accounting`)."""
+    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`headrace.pipeline.core.accounting`)."""
     GENERATION = "generation"
-    """In a typed table or its quarantine table: a replay raised the shard's generation (`pipeline.core.redrive_chain`). `why` tells what the
+    """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.redrive_chain`). `why` tells what the
     quarantine table has to exchange."""
     REDRIVEN = "redriven"
-    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`pipeline.core.redrive_plan`). `why` tells
+    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`headrace.pipeline.core.redrive_plan`). `why` tells
     what became of each of them."""
     PARSED = "parsed"
     """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
-    each of them (`pipeline.core.accounting`)."""
+    each of them (`headrace.pipeline.core.accounting`)."""
     UNPACKED = "unpacked"
-    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`pipeline.duties.unpacking`). `rows`:
+    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`headrace.pipeline.duties.unpacking`). `rows`:
     how many rows the table has more since. It moves no position. `why` tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
-    """In the table of a window: the rows of this range of the lake table were copied (`pipeline.duties.replaying`)."""
+    """In the table of a window: the rows of this range of the lake table were copied (`headrace.pipeline.duties.replaying`)."""
     READ = "read"
     """In the table of a window: the records of this range, which the lake table lacks, were read from the stream
-    (`pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
+    (`headrace.pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
 
 
 DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
@@ -97,7 +97,7 @@ class Range:
     """Whether aggregates were taken apart. Else each Kinesis record of the range is one row, also an aggregate."""
     joined: int = 1
     """How many ranges of the ledgers this one stands for. More than one only where a reader has asked for that
-    (`pipeline.core.lineage_filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
+    (`headrace.pipeline.core.lineage_filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
 
     @property
     def moves(self) -> bool:

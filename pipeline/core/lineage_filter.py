@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Joining:
     below: int
     """Only ranges of snapshots before the one with this sequence number are joined."""
     by_day: bool = False
-    """Whether only ranges are joined whose first records arrived on one day (UTC), by `pipeline.core.proof_rows.first_day`. Of ranges with rows
+    """Whether only ranges are joined whose first records arrived on one day (UTC), by `headrace.pipeline.core.proof_rows.first_day`. Of ranges with rows
     these are only such that tell when their first record arrived."""
     is_aside: bool = False
     """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has: it may have none, and

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.position import Origin
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.position import Origin
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@
     lost         a part of the history whose ledger is missing; `why` says what happened
     derived      a range of a lost part, derived from rows of the lake table
 
-A row is a dictionary from column to value. The columns are described in `pipeline.lake.lineage_schema`.
+A row is a dictionary from column to value. The columns are described in `headrace.pipeline.lake.lineage_schema`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
-from pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
-from pipeline.core.position import Origin, Position, Start
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
+from headrace.pipeline.core.position import Origin, Position, Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 Row = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
-from pipeline.core.batch import Staged
-from pipeline.core.lease import Lease
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.lease import Lease
 
 _ALPHA = 0.5
 """The weight of the newest figure in the exponential average, as in KCL."""

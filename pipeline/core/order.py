@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 
 @dataclass(frozen=True, slots=True)

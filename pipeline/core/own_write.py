@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
 
 _MARKS = frozenset({"wanted_by", "assigned_at"})
 """Fields whose value tells which process wrote it: a waiting run's claim, and the time of a leader's assignment."""

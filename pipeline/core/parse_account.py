@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.parse_values import ApartCount, Parsed, ShardCount, WavePlan
-from pipeline.core.stream import ShardKey
-from pipeline.core.words import counted
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, WavePlan
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
 
 DUPLICATE = "duplicate"
 """Why a row is in neither table: the typed table has the same event."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.lineage import ParentReason
-from pipeline.core.position import Origin, Position
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.lineage import ParentReason
+from headrace.pipeline.core.position import Origin, Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 
 def key_of(position: Position | None) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import are_all_parents, children_of_ends
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.order import are_all_parents, children_of_ends
+from headrace.pipeline.core.parse_values import (
     Piece,
     PlannedRange,
     ReadUnit,
@@ -27,9 +27,9 @@ from pipeline.core.parse_values import (
     position_at,
     record_in,
 )
-from pipeline.core.position import Position, Positions, is_forward
-from pipeline.core.redrive_chain import is_chain
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.position import Position, Positions, is_forward
+from headrace.pipeline.core.redrive_chain import is_chain
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _FORGOTTEN = timedelta(days=1)
 """Kinesis forgets a shard at the earliest a day after its end, and only then the lake table drops the shard's position. A shard without a

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.words import counted
+from headrace.pipeline.core.words import counted
 
 MOST_TOLD = 20
 """Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no memory."""

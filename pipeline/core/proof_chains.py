@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from pipeline.core.position import Position, Positions, is_forward
-from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.stream import ShardKey
-from pipeline.core.words import counted
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.position import Position, Positions, is_forward
+from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True)

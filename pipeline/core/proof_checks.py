@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from pipeline.core.position import Positions
-from pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
-from pipeline.core.proof_chains import (
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
+from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
     broken_chains,
@@ -16,17 +16,22 @@ from pipeline.core.proof_chains import (
     ranges_without_rows,
     wrong_positions,
 )
-from pipeline.core.proof_counts import strange_rows, wrong_counts, wrong_files
-from pipeline.core.proof_families import ListedShards, broken_families, early_children, uncovered_keys
-from pipeline.core.proof_rows import (
+from headrace.pipeline.core.proof_counts import strange_rows, wrong_counts, wrong_files
+from headrace.pipeline.core.proof_families import (
+    ListedShards,
+    broken_families,
+    early_children,
+    uncovered_keys,
+)
+from headrace.pipeline.core.proof_rows import (
     CountPlan,
     Doubled,
     FileCount,
     may_be_dropped,
 )
-from pipeline.core.rewriting import LiveFiles
-from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
+from headrace.pipeline.core.rewriting import LiveFiles
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

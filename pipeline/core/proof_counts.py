@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.proof_rows import Cluster, CountPlan, Digest, FileCount, Overlap
-from pipeline.core.words import counted
+from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.proof_rows import Cluster, CountPlan, Digest, FileCount, Overlap
+from headrace.pipeline.core.words import counted
 
 
 def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.core.lineage import Kind, ParentIs, ParentReason
-from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason
+from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _ALL_KEYS = HashRange(0, MAX_HASH_KEY)
 _SET_BY_A_PERSON = frozenset({Kind.ADOPT, Kind.REPAIR, Kind.REPOSITION})

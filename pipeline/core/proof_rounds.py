@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import (
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.proof_rows import (
     EVER,
     Cluster,
     CountPlan,
@@ -26,9 +26,9 @@ from pipeline.core.proof_rows import (
     last_day,
     overlapping,
 )
-from pipeline.core.rewriting import LiveFile
-from pipeline.core.stream import ShardKey
-from pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.valid_through import APPROXIMATE
 
 _ONE_DAY = timedelta(days=1)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 
-from pipeline.core.lineage import Kind
-from pipeline.core.lineage_rows import order_text
-from pipeline.core.parse_values import past
-from pipeline.core.position import Position
-from pipeline.core.proof import Window
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.lineage_rows import order_text
+from headrace.pipeline.core.parse_values import past
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Window
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.valid_through import APPROXIMATE
 
 NOT_ASKED = -1
 """Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
@@ -246,7 +246,7 @@ def high_of(step: Step) -> str:
 
 
 def _end_text(position: Position) -> str:
-    """As `order_text`, and after all rows of a record that counts as a whole (`pipeline.core.parse_values.past`)."""
+    """As `order_text`, and after all rows of a record that counts as a whole (`headrace.pipeline.core.parse_values.past`)."""
     return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
 
 

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.position import Position, Positions, reaches
-from pipeline.core.proof import Told
-from pipeline.core.proof_chains import Step, Story, counted_ranges
-from pipeline.core.proof_rows import CountPlan, FileCount
-from pipeline.core.redrive_chain import is_chain, shard_of
-from pipeline.core.rewriting import LiveFiles
-from pipeline.core.row_patterns import Pattern
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.position import Position, Positions, reaches
+from headrace.pipeline.core.proof import Told
+from headrace.pipeline.core.proof_chains import Step, Story, counted_ranges
+from headrace.pipeline.core.proof_rows import CountPlan, FileCount
+from headrace.pipeline.core.redrive_chain import is_chain, shard_of
+from headrace.pipeline.core.rewriting import LiveFiles
+from headrace.pipeline.core.row_patterns import Pattern
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.errors import WrongShape
 
 _OUT_OF_ORDER = timedelta(days=1)
 """No record of a shard arrives so long before one with a lower sequence number."""

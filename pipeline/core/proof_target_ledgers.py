@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipeline.core.lineage import Kind
-from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.proof_chains import Step, Story, broken_chains, ranges_without_rows, wrong_positions
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, accounting_of, unsettled_steps
-from pipeline.core.redrive_chain import is_chain, shard_of
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_plan import is_done
-from pipeline.core.words import counted
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.proof_chains import (
+    Step,
+    Story,
+    broken_chains,
+    ranges_without_rows,
+    wrong_positions,
+)
+from headrace.pipeline.core.proof_target_evidence import (
+    TableLook,
+    TargetEvidence,
+    accounting_of,
+    unsettled_steps,
+)
+from headrace.pipeline.core.redrive_chain import is_chain, shard_of
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_plan import is_done
+from headrace.pipeline.core.words import counted
 
 
 def wrong_chains(look: TableLook) -> Iterator[Told]:

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.lineage import Kind
-from pipeline.core.proof import Told, Unproved, Wrong
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import Cluster, CountPlan, high_of, low_of, spans_of
-from pipeline.core.proof_target_evidence import TargetEvidence, accounting_of
-from pipeline.core.redrive_chain import chain_of, is_chain, shard_of
-from pipeline.core.row_patterns import Pattern, by_span
-from pipeline.core.stream import ShardKey
-from pipeline.core.words import counted
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.proof_rows import Cluster, CountPlan, high_of, low_of, spans_of
+from headrace.pipeline.core.proof_target_evidence import TargetEvidence, accounting_of
+from headrace.pipeline.core.redrive_chain import chain_of, is_chain, shard_of
+from headrace.pipeline.core.row_patterns import Pattern, by_span
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.words import counted
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.core.lineage import Kind
-from pipeline.core.proof import Check, TableProof, checked
-from pipeline.core.proof_checks import hidden_rows
-from pipeline.core.proof_counts import strange_rows, wrong_files
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
-from pipeline.core.proof_target_ledgers import (
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.proof import Check, TableProof, checked
+from headrace.pipeline.core.proof_checks import hidden_rows
+from headrace.pipeline.core.proof_counts import strange_rows, wrong_files
+from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
+from headrace.pipeline.core.proof_target_ledgers import (
     ranges_behind,
     ranges_outside,
     wrong_accounts,
@@ -23,8 +23,8 @@ from pipeline.core.proof_target_ledgers import (
     wrong_replacements,
     wrong_settlings,
 )
-from pipeline.core.proof_target_rows import stated_numbers, wrong_numbers, wrong_rows
-from pipeline.core.words import counted
+from headrace.pipeline.core.proof_target_rows import stated_numbers, wrong_numbers, wrong_rows
+from headrace.pipeline.core.words import counted
 
 
 def target_proof(seen: TargetEvidence) -> TableProof:

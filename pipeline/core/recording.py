@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from pipeline.errors import ChainBroken
+from headrace.pipeline.errors import ChainBroken
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, ParentReason, Range
-from pipeline.core.order import InTheWay
-from pipeline.core.position import Position, Positions, Start, is_forward
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Stop
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, ParentReason, Range
+from headrace.pipeline.core.order import InTheWay
+from headrace.pipeline.core.position import Position, Positions, Start, is_forward
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.core.stream import ShardKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ is refused, and the quarantine table knows which of these commits it has carried
 
 from __future__ import annotations
 
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
 
 _SUFFIX = "#redrive"
 """Kinesis allows no such character in the id of a shard."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.parse_account import account, aside_name
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.parse_account import account, aside_name
+from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
     Piece,
@@ -22,12 +22,12 @@ from pipeline.core.parse_values import (
     WavePlan,
     position_at,
 )
-from pipeline.core.parsing_plan import units_of
-from pipeline.core.position import Positions
-from pipeline.core.redrive_chain import is_chain
-from pipeline.core.stream import ShardKey
-from pipeline.core.words import counted
-from pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.core.parsing_plan import units_of
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.redrive_chain import is_chain
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import Unknown, WrongShape
 
 
 @dataclass(frozen=True, slots=True)

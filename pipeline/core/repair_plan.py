@@ -18,13 +18,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.lineage import Kind, LedgerPage, Range
-from pipeline.core.order import Family
-from pipeline.core.position import Origin, Position, Positions, is_forward
-from pipeline.core.start_of_reading import Stop
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.words import counted
+from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Range
+from headrace.pipeline.core.order import Family
+from headrace.pipeline.core.position import Origin, Position, Positions, is_forward
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True)

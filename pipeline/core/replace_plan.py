@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.parse_account import aside_name
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.parse_account import aside_name
+from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
     Piece,
@@ -24,15 +24,15 @@ from pipeline.core.parse_values import (
     Wishes,
     key_of,
 )
-from pipeline.core.parsing_plan import plan_portion
-from pipeline.core.position import Position, Positions, reaches
-from pipeline.core.proof_chains import Story
-from pipeline.core.redrive_chain import is_chain
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import twice_in
-from pipeline.core.words import counted
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.parsing_plan import plan_portion
+from headrace.pipeline.core.position import Position, Positions, reaches
+from headrace.pipeline.core.proof_chains import Story
+from headrace.pipeline.core.redrive_chain import is_chain
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import twice_in
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
 
 _NO_LIMIT = 2**62
 
@@ -104,7 +104,7 @@ def check_once(window: ReplayWindow, story: Story) -> None:
 
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
     """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there.
-    `window`: as `pipeline.core.window_making.grown` made it, because the ledgers state the rows of whole ranges."""
+    `window`: as `headrace.pipeline.core.window_making.grown` made it, because the ledgers state the rows of whole ranges."""
     found = sum(piece.rows for piece in pieces)
     if found > window.rows:
         raise WrongShape(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.words import counted
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.words import counted
 
 _WORTH = 5
 """This many files of one day are worth a rewrite, although they don't fill a file of the wanted size. So the last records of a day are

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.core.proof_rows import CountPlan, Digest, FileCount, ShardSpans, rows_by_span
+from headrace.pipeline.core.proof_rows import CountPlan, Digest, FileCount, ShardSpans, rows_by_span
 
 MOST_ROWS = 100_000
 """Rows that the ledgers state for one bucket, unless a single range has more."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import LedgerPage, Range
-from pipeline.core.position import Position, Positions
-from pipeline.core.stream import ShardKey
-from pipeline.errors import ChainBroken
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.lineage import LedgerPage, Range
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import ChainBroken
 
 
 @dataclass(frozen=True, slots=True)

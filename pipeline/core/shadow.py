@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pipeline.core.lineage import Kind
-from pipeline.core.proof import ALL, Check, Window, Wrong, checked, told_lines
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, plan_rows
-from pipeline.core.row_patterns import Pattern, by_span
-from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
-from pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.proof import ALL, Check, Window, Wrong, checked, told_lines
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.proof_rows import Cluster, CountPlan, FileCount, plan_rows
+from headrace.pipeline.core.row_patterns import Pattern, by_span
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import BadSetting, Unknown
 
 _NOT_READ_HERE = {Kind.FOREIGN, Kind.ADOPT, Kind.REPOSITION, Kind.REPAIR}
 """Ranges that were never landed: another worker has read them, or a person has moved the position."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from pipeline.core.batch import Batch
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentReason
-from pipeline.core.order import InTheWay
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import ParentReason
+from headrace.pipeline.core.order import InTheWay
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.stream import ShardKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from pipeline.core.landing import Landing
-from pipeline.core.position import Origin, Position, Positions
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.landing import Landing
+from headrace.pipeline.core.position import Origin, Position, Positions
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 # "aws[^:]*" also matches the partitions aws-cn and aws-us-gov.
 _ARN = re.compile(r"arn:aws[^:]*:kinesis:(?P<region>[-a-z0-9]+):(?P<account>\d{12}):stream/(?P<name>.+)")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipeline.core.change import Change, create, retire
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, a_family, children_of_ends, counts_as_end, parents_first
-from pipeline.core.position import Positions
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId, lease_key
+from headrace.pipeline.core.change import Change, create, retire
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, a_family, children_of_ends, counts_as_end, parents_first
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId, lease_key
 
 
 def a_lease(

@@ -14,9 +14,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import (
     ApartCount,
     Bound,
     Parsed,
@@ -27,12 +27,12 @@ from pipeline.core.parse_values import (
     end_of,
     past,
 )
-from pipeline.core.position import Position
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, WindowRange
-from pipeline.core.words import counted
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
 
 _MOST_LANDINGS = 10_000
 """Landings of one wave: each may become a range of its ledger, and a ledger has to stay small."""

@@ -26,12 +26,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from pipeline.core.lineage import Kind, LedgerPage, Range
-from pipeline.core.order import Family, children_of_ends
-from pipeline.core.position import TRIM, Position, Positions, Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import cover_all
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Range
+from headrace.pipeline.core.order import Family, children_of_ends
+from headrace.pipeline.core.position import TRIM, Position, Positions, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import cover_all
 
 Through = Mapping[StreamId, datetime]
 """Stream -> up to when its records are in the table. A stream without a statement isn't there."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from pipeline.core.stream import StreamId
-from pipeline.core.valid_through import Through
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import Through
 
 
 def time_text(at: datetime) -> str:

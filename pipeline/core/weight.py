@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from pipeline.core.lease import Lease
+from headrace.pipeline.core.lease import Lease
 
 SETTLES: Final = timedelta(minutes=3)
 """After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the move count

@@ -1,7 +1,7 @@
 """A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake table, and where it lacks
 them from the stream.
 
-`pipeline.core.window_making` makes windows of the ledgers, and `pipeline.core.window_plan` says what a wave takes of one.
+`headrace.pipeline.core.window_making` makes windows of the ledgers, and `headrace.pipeline.core.window_plan` says what a wave takes of one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
-from pipeline.core.pace import BYTES_A_SECOND, PUT_BYTES_A_SECOND
-from pipeline.core.position import Position, is_forward
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.words import counted
+from headrace.pipeline.core.pace import BYTES_A_SECOND, PUT_BYTES_A_SECOND
+from headrace.pipeline.core.position import Position, is_forward
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.words import counted
 
 # Half of what one core did with rows of 200 bytes, to leave room for slower storage.
 _ROWS_A_SECOND = 180_000
@@ -94,10 +94,10 @@ class ReplayWindow:
     oldest_day: date | None = None
     """The first day (UTC) that may have records of the window. None: an earlier version of Headrace made the window."""
     target: str = ""
-    """The target whose typed table gets the window's records anew, in the place of their older rows (`pipeline.duties.replacing`). Without
+    """The target whose typed table gets the window's records anew, in the place of their older rows (`headrace.pipeline.duties.replacing`). Without
     one, the window is copied into a table of its own."""
     unpack: bool = False
-    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`pipeline.duties.unpacking`)."""
+    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`headrace.pipeline.duties.unpacking`)."""
 
     @property
     def streams(self) -> tuple[StreamId, ...]:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.lineage_rows import order_text
-from pipeline.core.position import Position
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_rows import first_day, may_be_dropped
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, Stretch, WindowRange
-from pipeline.core.window_stretches import (
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.lineage_rows import order_text
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.proof_rows import first_day, may_be_dropped
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow, Stretch, WindowRange
+from headrace.pipeline.core.window_stretches import (
     Reach,
     Reaches,
     arrivals_of,
@@ -28,7 +28,7 @@ from pipeline.core.window_stretches import (
     stretch_in,
     text_of,
 )
-from pipeline.core.words import counted
+from headrace.pipeline.core.words import counted
 
 _LAST_SUB = 2**63 - 1
 """Sorts after every user record of a Kinesis record."""

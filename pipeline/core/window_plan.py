@@ -1,19 +1,19 @@
 """What a wave takes of a window: the rows that the window's own table lacks. Pure functions on values.
 
 The table of a window has positions as the lake table has. Its first commit sets each to where the window begins; from then on a wave is
-planned as that of a typed table (`pipeline.core.parsing_plan`), and ends at the latest where the window ends.
+planned as that of a typed table (`headrace.pipeline.core.parsing_plan`), and ends at the latest where the window ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import Wanted, Wishes, key_of
-from pipeline.core.position import Positions, reaches
-from pipeline.core.proof_chains import Story
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, Stretch, WindowRange
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import Wanted, Wishes, key_of
+from headrace.pipeline.core.position import Positions, reaches
+from headrace.pipeline.core.proof_chains import Story
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow, Stretch, WindowRange
 
 
 def beginnings(window: ReplayWindow, target: Positions, *, run: str) -> tuple[Range, ...]:

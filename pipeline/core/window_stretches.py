@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from pipeline.core.batch import WITHIN_THE_SECOND
-from pipeline.core.lineage import Kind, ParentIs
-from pipeline.core.lineage_rows import order_text
-from pipeline.core.position import Position
-from pipeline.core.proof_chains import Step
-from pipeline.core.proof_rows import may_be_dropped
-from pipeline.core.stream import StreamId
-from pipeline.core.window import Stretch, WindowRange
+from headrace.pipeline.core.batch import WITHIN_THE_SECOND
+from headrace.pipeline.core.lineage import Kind, ParentIs
+from headrace.pipeline.core.lineage_rows import order_text
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof_chains import Step
+from headrace.pipeline.core.proof_rows import may_be_dropped
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.window import Stretch, WindowRange
 
 LACKING = frozenset({Kind.SKIPPED, Kind.FOREIGN})
 """The kinds of ranges whose records never landed."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.core.lineage import Range
-from pipeline.core.shard import Shard
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting
 
 _MARKER = ".headrace-demo"
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pipeline.demo.aggregate import aggregated
-from pipeline.demo.evidence import Put
-from pipeline.demo.home import NEW_COLUMN
-from pipeline.errors import Unreachable
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.demo.evidence import Put
+from headrace.pipeline.demo.home import NEW_COLUMN
+from headrace.pipeline.errors import Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

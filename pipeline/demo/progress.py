@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.errors import Transient, Unknown
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.errors import Transient, Unknown
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)

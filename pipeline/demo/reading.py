@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.clock import SystemClock
-from pipeline.core.shard import Shard
-from pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
-from pipeline.demo.home import NEW_COLUMN, SECOND, TYPED
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
+from headrace.pipeline.demo.home import NEW_COLUMN, SECOND, TYPED
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
 
 TABLE = "lake.records"
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "data"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.core.words import counted
-from pipeline.demo.evidence import DemoEvidence
-from pipeline.demo.verdict import CheckedPromise, DemoVerdict
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.demo.evidence import DemoEvidence
+from headrace.pipeline.demo.verdict import CheckedPromise, DemoVerdict
 
 _SHOWN = 5
 """At most so many violations of one promise are shown; their number counts all."""

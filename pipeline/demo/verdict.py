@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.core.lineage import Range
-from pipeline.core.position import Position
-from pipeline.core.words import counted
-from pipeline.demo.evidence import DemoEvidence, File, Row, holds, replayed_shard
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.demo.evidence import DemoEvidence, File, Row, holds, replayed_shard
 
 
 @dataclass(frozen=True, slots=True)

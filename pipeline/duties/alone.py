@@ -6,24 +6,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.core import change
-from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.election import Move
-from pipeline.core.lease import Lease
-from pipeline.core.load import rate_at_beat
-from pipeline.core.order import Family
-from pipeline.core.position import Positions, Start
-from pipeline.core.shard import Shard
-from pipeline.core.sighting import Sighting, Sightings, expired
-from pipeline.core.sync import plan_sync
-from pipeline.core.worker import Worker
-from pipeline.duties.electing import Electing, LockState
-from pipeline.duties.known_workers import KnownWorkers
-from pipeline.duties.leader_watch import LeaderWatch, LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.policy import (
+from headrace.pipeline.core import change
+from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.election import Move
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.load import rate_at_beat
+from headrace.pipeline.core.order import Family
+from headrace.pipeline.core.position import Positions, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.sighting import Sighting, Sightings, expired
+from headrace.pipeline.core.sync import plan_sync
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.electing import Electing, LockState
+from headrace.pipeline.duties.known_workers import KnownWorkers
+from headrace.pipeline.duties.leader_watch import LeaderWatch, LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.policy import (
     AssignmentView,
     ClaimedShards,
     Elected,
@@ -34,9 +34,9 @@ from pipeline.duties.policy import (
     SignsOfLife,
     TakenLeases,
 )
-from pipeline.lake_ports import TableState
-from pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
-from pipeline.settings.model import Settings, TimeSettings
+from headrace.pipeline.lake_ports import TableState
+from headrace.pipeline.ports import LeaderLock, LeaseStore, Listing, WorkerStore
+from headrace.pipeline.settings.model import Settings, TimeSettings
 
 
 def alone(

@@ -10,23 +10,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.assign import AssignmentInput, count_unplaced
-from pipeline.core.change import Change
-from pipeline.core.change_kind import MOVES, ChangeKind
-from pipeline.core.due import is_time
-from pipeline.core.handover import pending, plan_overdue
-from pipeline.core.lease import Lease
-from pipeline.core.load import rate_now
-from pipeline.core.sighting import Sightings, look
-from pipeline.core.words import counted
-from pipeline.duties.known_workers import KnownWorkers, sightings_to_keep
-from pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Policy
-from pipeline.duties.writing import Tally, WrittenChanges
-from pipeline.errors import BadSetting, HeadraceError, Transient
-from pipeline.kcl.metrics import is_stale
-from pipeline.kcl.report import cpu_of
-from pipeline.ports import LeaseStore, Listing, WorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.assign import AssignmentInput, count_unplaced
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import MOVES, ChangeKind
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.handover import pending, plan_overdue
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.load import rate_now
+from headrace.pipeline.core.sighting import Sightings, look
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.known_workers import KnownWorkers, sightings_to_keep
+from headrace.pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Policy
+from headrace.pipeline.duties.writing import Tally, WrittenChanges
+from headrace.pipeline.errors import BadSetting, HeadraceError, Transient
+from headrace.pipeline.kcl.metrics import is_stale
+from headrace.pipeline.kcl.report import cpu_of
+from headrace.pipeline.ports import LeaseStore, Listing, WorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 _CALM = timedelta(hours=1)
 """After so long without any move the leader forgets that it moved leases because of CPU (`cpu_passes`)."""

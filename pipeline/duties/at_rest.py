@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.core.due import is_time
-from pipeline.core.lease import Lease
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.lease import Lease
 
 _TICKS = 2.5
 """Rows that were read are known for so many ticks: every third tick reads them, even if it comes somewhat early."""

@@ -15,24 +15,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pipeline.core.change import require_some
-from pipeline.core.lease import Lease
-from pipeline.duties.chain import Claimed, WavePorts
-from pipeline.duties.claims import Claims
-from pipeline.duties.kept import KeptClaims
-from pipeline.duties.lake_table import ensure_table
-from pipeline.duties.load_report import LoadReport
-from pipeline.duties.planning import Planning
-from pipeline.duties.policy import Policy
-from pipeline.duties.shard_ends import ShardEnds
-from pipeline.duties.staging import Staging
-from pipeline.duties.wave import Arrow, OnArrow, Problem, WaveLog, WaveReport
-from pipeline.duties.wave_landing import LandingStep
-from pipeline.duties.wave_rows import WaveRows
-from pipeline.duties.wave_streams import WaveStreams
-from pipeline.errors import HeadraceError
-from pipeline.lake_ports import OnWaiting
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.change import require_some
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.chain import Claimed, WavePorts
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.kept import KeptClaims
+from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.duties.load_report import LoadReport
+from headrace.pipeline.duties.planning import Planning
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.shard_ends import ShardEnds
+from headrace.pipeline.duties.staging import Staging
+from headrace.pipeline.duties.wave import Arrow, OnArrow, Problem, WaveLog, WaveReport
+from headrace.pipeline.duties.wave_landing import LandingStep
+from headrace.pipeline.duties.wave_rows import WaveRows
+from headrace.pipeline.duties.wave_streams import WaveStreams
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.settings.model import Settings
 
 T = TypeVar("T")
 

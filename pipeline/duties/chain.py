@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.core.batch import Manifest
-from pipeline.core.start_of_reading import Read
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.claims import Claims
-from pipeline.duties.kept import KeptClaims
-from pipeline.duties.wave import WaveLog
-from pipeline.duties.wave_streams import WaveStreams
-from pipeline.lake_ports import Committed, LandingTable, Stage
-from pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.core.batch import Manifest
+from headrace.pipeline.core.start_of_reading import Read
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.kept import KeptClaims
+from headrace.pipeline.duties.wave import WaveLog
+from headrace.pipeline.duties.wave_streams import WaveStreams
+from headrace.pipeline.lake_ports import Committed, LandingTable, Stage
+from headrace.pipeline.ports import LeaseStore, ShardSource
 
 Reads = Mapping[ShardKey, Read]
 

@@ -7,18 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pipeline.core.order import Family, a_family
-from pipeline.core.position import Origin, Start
-from pipeline.core.repair_plan import Repair, TableEvidence, plan_repair
-from pipeline.core.start_of_reading import Stop
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import rows_of
-from pipeline.core.words import counted
-from pipeline.duties.streams import asked_by
-from pipeline.errors import ChainBroken, Unknown
-from pipeline.lake_ports import RepairableTable
-from pipeline.ports import LeaseStore, ShardSource, StreamFacts
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.order import Family, a_family
+from headrace.pipeline.core.position import Origin, Start
+from headrace.pipeline.core.repair_plan import Repair, TableEvidence, plan_repair
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.streams import asked_by
+from headrace.pipeline.errors import ChainBroken, Unknown
+from headrace.pipeline.lake_ports import RepairableTable
+from headrace.pipeline.ports import LeaseStore, ShardSource, StreamFacts
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

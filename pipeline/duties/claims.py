@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from pipeline.core import change
-from pipeline.core.change import Applied, Change, Outcome, Refused, require_some
-from pipeline.core.due import LivenessTimes, run_lives
-from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.sighting import Sighting, look
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import is_of_this_life
-from pipeline.core.worker import Worker
-from pipeline.duties.failing import Troubles, note_unclaimed, note_undescribed
-from pipeline.duties.wave import Problem, WaveLog
-from pipeline.errors import HeadraceError, Terminal, Unreachable
-from pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused, require_some
+from headrace.pipeline.core.due import LivenessTimes, run_lives
+from headrace.pipeline.core.lease import Lease, run_of_claim
+from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import is_of_this_life
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.failing import Troubles, note_unclaimed, note_undescribed
+from headrace.pipeline.duties.wave import Problem, WaveLog
+from headrace.pipeline.errors import HeadraceError, Terminal, Unreachable
+from headrace.pipeline.ports import Clock, LeaseStore, Runs, WorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 _NO_BEAT: Final = Sighting("none")
 """The sighting of a claim that has no beat in the worker's row yet."""

@@ -13,21 +13,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.change import Change
-from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
-from pipeline.core.due import is_time
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Range
-from pipeline.core.order import Family, a_family
-from pipeline.core.position import Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import StreamId
-from pipeline.core.sync import is_of_this_life, rows_of
-from pipeline.core.valid_through import quiet_shards, reached, seen_quiet, shards_that_prove
-from pipeline.duties.writing import WrittenChanges, write_all
-from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
-from pipeline.settings.model import Settings, TimeSettings
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.cleanup_plan import (
+    plan_delete_ended,
+    plan_delete_garbage,
+    plan_drop,
+    worth_asking,
+)
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.order import Family, a_family
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.sync import is_of_this_life, rows_of
+from headrace.pipeline.core.valid_through import quiet_shards, reached, seen_quiet, shards_that_prove
+from headrace.pipeline.duties.writing import WrittenChanges, write_all
+from headrace.pipeline.lake_ports import LandingTable, TableState
+from headrace.pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
+from headrace.pipeline.settings.model import Settings, TimeSettings
 
 ASKED_A_PASS = 100
 """Shards that one pass asks Kinesis about, by one GetShardIterator each; the others wait for the next pass. A tick has 40 s."""

@@ -12,13 +12,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from pipeline.core.rewriting import CompactionPlan, FileGroup, Left, LiveFile, Rewritten, plan_compaction
-from pipeline.core.window import KeptWindow, kept_days
-from pipeline.core.words import counted
-from pipeline.errors import HeadraceError, Transient
-from pipeline.lake_ports import LiveTable, Rewriter
-from pipeline.ports import Clock
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.rewriting import (
+    CompactionPlan,
+    FileGroup,
+    Left,
+    LiveFile,
+    Rewritten,
+    plan_compaction,
+)
+from headrace.pipeline.core.window import KeptWindow, kept_days
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import HeadraceError, Transient
+from headrace.pipeline.lake_ports import LiveTable, Rewriter
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _APART = timedelta(seconds=5)
 """The pause between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""

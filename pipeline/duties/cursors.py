@@ -2,7 +2,7 @@
 
 Dagster copies the cursor into the row of every tick. So a cursor has nothing that grows with the number of leases, and of many
 sightings only those that stood still the longest; a counter that moved at the last look needs no memory. The process that made
-the tick remembers the rest (`pipeline.duties.turns.LastTick`).
+the tick remembers the rest (`headrace.pipeline.duties.turns.LastTick`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.core.backoff import Backoff
-from pipeline.core.sighting import (
+from headrace.pipeline.core.backoff import Backoff
+from headrace.pipeline.core.sighting import (
     MOST_IN_CURSOR,
     Sighting,
     from_cursor,
@@ -22,13 +22,13 @@ from pipeline.core.sighting import (
     time_to_cursor,
     to_cursor,
 )
-from pipeline.duties.assignment_pass import AssignmentMemory
-from pipeline.duties.cleanup import CleanupMemory
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import as_json
-from pipeline.duties.streams import StreamsMemory
-from pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.duties.assignment_pass import AssignmentMemory
+from headrace.pipeline.duties.cleanup import CleanupMemory
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import as_json
+from headrace.pipeline.duties.streams import StreamsMemory
+from headrace.pipeline.duties.worker_report import WorkerMemory
 
 
 def write_leader(memory: LeaderMemory, failures: int) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.core.duplicates import Comparison, plan_comparison
-from pipeline.core.parse_values import WavePlan
-from pipeline.errors import WrongShape
-from pipeline.target_ports import SourceTable
+from headrace.pipeline.core.duplicates import Comparison, plan_comparison
+from headrace.pipeline.core.parse_values import WavePlan
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.target_ports import SourceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.deletion_plan import DeletionPlan, StoredFile, plan_deletion
-from pipeline.core.words import counted
-from pipeline.errors import Unreachable
-from pipeline.lake_ports import TableFiles
-from pipeline.ports import Clock
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.deletion_plan import DeletionPlan, StoredFile, plan_deletion
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake_ports import TableFiles
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

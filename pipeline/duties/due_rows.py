@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.core.due import Due, DuePlan, plan_due, together
-from pipeline.core.lease import Lease
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import is_of_this_life
-from pipeline.errors import HeadraceError, Transient, Unreachable
-from pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.core.due import Due, DuePlan, plan_due, together
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import is_of_this_life
+from headrace.pipeline.errors import HeadraceError, Transient, Unreachable
+from headrace.pipeline.ports import LeaseStore, ShardSource
 
 _Stream = tuple[StreamId, timedelta] | None
 """A stream's identity and retention; None where they aren't known."""

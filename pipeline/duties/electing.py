@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.core.election import LockRow, Move, plan_election
-from pipeline.core.sighting import Sighting
-from pipeline.errors import TablesMissing
-from pipeline.ports import Ids, LeaderLock
+from headrace.pipeline.core.election import LockRow, Move, plan_election
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.ports import Ids, LeaderLock
 
 
 @dataclass(frozen=True, slots=True)

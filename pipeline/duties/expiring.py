@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
-from pipeline.core.words import counted
-from pipeline.errors import HeadraceError, Terminal
-from pipeline.lake_ports import ExpirableTable, LineageTable, TableState
-from pipeline.ports import Clock
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.expiry_plan import AT_LEAST, ExpiryPlan, History, Keep, Shape, Why, plan_expiry
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import HeadraceError, Terminal
+from headrace.pipeline.lake_ports import ExpirableTable, LineageTable, TableState
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _AT_A_TIME = timedelta(seconds=5)
 """After this time no further commit is begun. Recording ledgers may take half of it."""

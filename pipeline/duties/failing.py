@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from pipeline.core.change import note_failure
-from pipeline.core.lease import Lease
-from pipeline.core.words import counted
-from pipeline.errors import HeadraceError, Terminal
-from pipeline.ports import LeaseStore
+from headrace.pipeline.core.change import note_failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import HeadraceError, Terminal
+from headrace.pipeline.ports import LeaseStore
 
 Troubles = Mapping[str | None, HeadraceError]
 """By the row's `streamName`: why Kinesis couldn't describe the stream."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pipeline.core.batch import WITHIN_THE_SECOND
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, a_family
-from pipeline.core.position import Positions
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import is_of_this_life
-from pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.core.batch import WITHIN_THE_SECOND
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, a_family
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import is_of_this_life
+from headrace.pipeline.ports import LeaseStore, ShardSource
 
 
 def family_of(

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Read
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import cover_all
-from pipeline.duties.chain import known_by
-from pipeline.lake_ports import LandingTable
-from pipeline.ports import ShardSource, StreamFacts
+from headrace.pipeline.core.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Read
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import cover_all
+from headrace.pipeline.duties.chain import known_by
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.ports import ShardSource, StreamFacts
 
 
 @dataclass(slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.column_types import ddl_of
-from pipeline.core.json_columns import Struct
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.parsing_plan import plan_wishes
-from pipeline.core.position import Positions
-from pipeline.duties.next_wave import plan_next
-from pipeline.errors import BadSetting
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import Inferrer, SourceTable
+from headrace.pipeline.core.column_types import ddl_of
+from headrace.pipeline.core.json_columns import Struct
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.parsing_plan import plan_wishes
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import Inferrer, SourceTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
 
-from pipeline.core import change
-from pipeline.core.batch import Staged
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.failure import Failure, failed_again
-from pipeline.core.late_row import as_landed, as_looked_at, caught_up
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
-from pipeline.duties.claims import Claims
-from pipeline.duties.wave import Problem, WaveLog
-from pipeline.errors import HeadraceError
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.failure import Failure, failed_again
+from headrace.pipeline.core.late_row import as_landed, as_looked_at, caught_up
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.wave import Problem, WaveLog
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.model import TimeSettings
 
 _WRITTEN_AT_ONCE = 100
 """This many rows are written in about a second, so they needn't be spread over several looks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.ports import Clock, Tables
+from headrace.pipeline.ports import Clock, Tables
 
 _HOLDS = 30.0
 """Seconds. A tick that meets a missing table fails, and the next one looks again at once."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, Sightings, look
-from pipeline.core.worker import Worker
-from pipeline.ports import WorkerListing
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting, Sightings, look
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.ports import WorkerListing
 
 _NO_ROW = "none"
 """The token of a worker that owns leases and has no worker row."""

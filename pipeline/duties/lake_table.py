@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.core.beginning import why_not_make_table
-from pipeline.core.lease import Lease
-from pipeline.errors import OriginUnsafe
-from pipeline.lake_ports import LandingTable
-from pipeline.ports import LeaseStore
+from headrace.pipeline.core.beginning import why_not_make_table
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import OriginUnsafe
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.ports import LeaseStore
 
 
 def ensure_table(table: LandingTable, leases: LeaseStore, *, name: str) -> None:

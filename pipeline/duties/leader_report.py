@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.core.lease import Lease
-from pipeline.core.order import parents_first
-from pipeline.core.sighting import Sighting, Sightings
-from pipeline.core.words import counted
-from pipeline.duties.assignment_pass import AssignmentMemory
-from pipeline.duties.cleanup import CleanupDue, CleanupMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.shard_sync import SyncMemory
-from pipeline.duties.streams import StreamsMemory
-from pipeline.duties.writing import Tally
-from pipeline.errors import HeadraceError
-from pipeline.ports import Listing
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import parents_first
+from headrace.pipeline.core.sighting import Sighting, Sightings
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.assignment_pass import AssignmentMemory
+from headrace.pipeline.duties.cleanup import CleanupDue, CleanupMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.shard_sync import SyncMemory
+from headrace.pipeline.duties.streams import StreamsMemory
+from headrace.pipeline.duties.writing import Tally
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.ports import Listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,24 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.due import is_time
-from pipeline.core.election import Move
-from pipeline.core.sighting import Sightings
-from pipeline.duties.assignment_pass import Assigning, AssignmentMemory
-from pipeline.duties.cleanup import CleanupDue
-from pipeline.duties.electing import Electing, LockState
-from pipeline.duties.expiring import Expiring, look_after
-from pipeline.duties.known_tables import KnownTables
-from pipeline.duties.known_workers import KnownWorkers, owners_of, watch
-from pipeline.duties.lake_table import ensure_table
-from pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
-from pipeline.duties.policy import Policy
-from pipeline.duties.shard_sync import ShardSync
-from pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
-from pipeline.duties.writing import Tally
-from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LakeTable
-from pipeline.ports import (
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.election import Move
+from headrace.pipeline.core.sighting import Sightings
+from headrace.pipeline.duties.assignment_pass import Assigning, AssignmentMemory
+from headrace.pipeline.duties.cleanup import CleanupDue
+from headrace.pipeline.duties.electing import Electing, LockState
+from headrace.pipeline.duties.expiring import Expiring, look_after
+from headrace.pipeline.duties.known_tables import KnownTables
+from headrace.pipeline.duties.known_workers import KnownWorkers, owners_of, watch
+from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.shard_sync import ShardSync
+from headrace.pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
+from headrace.pipeline.duties.writing import Tally
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake_ports import LakeTable
+from headrace.pipeline.ports import (
     Clock,
     Ids,
     LeaderLock,
@@ -41,7 +41,7 @@ from pipeline.ports import (
     WorkerListing,
     WorkerStore,
 )
-from pipeline.settings.model import Settings
+from headrace.pipeline.settings.model import Settings
 
 TICK_DEADLINE = timedelta(seconds=40)
 """How long a leader's tick beats the lock and writes; the next tick goes on. After 60 s Dagster abandons a tick and starts a

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.core.due import is_time
-from pipeline.core.sighting import Sighting, look
-from pipeline.core.worker import Worker
-from pipeline.errors import WrongShape
-from pipeline.ports import LeaderLock, WorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports import LeaderLock, WorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
 """Assignment periods without a finished pass before a worker raises the alarm: one slow pass is no alarm."""

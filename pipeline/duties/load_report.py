@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pipeline.core.batch import HostLoad
-from pipeline.errors import HeadraceError
-from pipeline.kcl.metrics import REPORT_PERIOD
-from pipeline.kcl.report import is_due, plan_report
-from pipeline.ports import Clock, WorkerStore
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.batch import HostLoad
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.kcl.metrics import REPORT_PERIOD
+from headrace.pipeline.kcl.report import is_due, plan_report
+from headrace.pipeline.ports import Clock, WorkerStore
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(slots=True, kw_only=True)

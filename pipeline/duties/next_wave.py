@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipeline.core.parse_values import Bound, SurveyOrder, WaveLimits, WavePlan, Wishes
-from pipeline.core.parsing_plan import Portion, plan_portion, plan_wave
-from pipeline.errors import WrongShape
-from pipeline.target_ports import SourceLook, Surveyor
+from headrace.pipeline.core.parse_values import Bound, SurveyOrder, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.core.parsing_plan import Portion, plan_portion, plan_wave
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.target_ports import SourceLook, Surveyor
 
 _GROWS = 4
 """How many times as many rows are looked at where a look found none that are wanted."""

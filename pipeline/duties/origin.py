@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.core.beginning import why_no_origin
-from pipeline.core.landing import Proposal
-from pipeline.core.lease import Lease
-from pipeline.core.position import TRIM, Origin, Start
-from pipeline.core.words import counted
-from pipeline.errors import OriginUnsafe, Transient
-from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import InitialPosition
-from pipeline.settings.model import StreamSettings
+from headrace.pipeline.core.beginning import why_no_origin
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import TRIM, Origin, Start
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import OriginUnsafe, Transient
+from headrace.pipeline.lake_ports import LandingTable, TableState
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.model import StreamSettings
 
 
 def ensure_origin(

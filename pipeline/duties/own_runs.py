@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.core.due import LivenessTimes, RunState, run_lives
-from pipeline.core.lease import run_of_claim
-from pipeline.core.sighting import Sighting
-from pipeline.ports import Runs
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.due import LivenessTimes, RunState, run_lives
+from headrace.pipeline.core.lease import run_of_claim
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.ports import Runs
+from headrace.pipeline.settings.model import TimeSettings
 
 
 @dataclass(frozen=True)

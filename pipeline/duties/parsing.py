@@ -1,7 +1,7 @@
 """A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
 
     settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
-                                                              (decides)                    (carries out: pipeline.duties.settling)
+                                                              (decides)                    (carries out: headrace.pipeline.duties.settling)
 
 The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
 then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.duplicates import Comparison
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_account import account, why_stop
-from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, Wishes
-from pipeline.core.parsing_plan import plan_wishes
-from pipeline.core.position import Positions
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.valid_through import APPROXIMATE
-from pipeline.core.words import counted
-from pipeline.duties.deduplicating import Deduplicating
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.next_wave import plan_next
-from pipeline.duties.settling import Settling
-from pipeline.errors import Overtaken, WrongShape
-from pipeline.ports import Clock
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsedTable, Parser, SourceTable
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_account import account, why_stop
+from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.core.parsing_plan import plan_wishes
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import Overtaken, WrongShape
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsedTable, Parser, SourceTable
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
 _TRIES = 5

@@ -10,26 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from pipeline.core import change
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, InTheWay, lost_above, parents_of
-from pipeline.core.position import Position, Positions
-from pipeline.core.start_of_reading import Above, Begin, Finish, Passed, Read, Stop, Wait, plan_begin
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import rows_of
-from pipeline.duties.chain import Claimed, Planned, WavePorts
-from pipeline.duties.family import SinceOrigin, family_of
-from pipeline.duties.origin import ensure_origin
-from pipeline.duties.policy import BeforeReading, ClaimedShards
-from pipeline.duties.shard_ends import ShardEnds
-from pipeline.duties.streams import how_to_read
-from pipeline.duties.wave import Problem
-from pipeline.duties.wave_streams import WaveStreams
-from pipeline.lake_ports import TableState
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import OnDataLoss
-from pipeline.settings.model import Settings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, InTheWay, lost_above, parents_of
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.start_of_reading import Above, Begin, Finish, Passed, Read, Stop, Wait, plan_begin
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.duties.chain import Claimed, Planned, WavePorts
+from headrace.pipeline.duties.family import SinceOrigin, family_of
+from headrace.pipeline.duties.origin import ensure_origin
+from headrace.pipeline.duties.policy import BeforeReading, ClaimedShards
+from headrace.pipeline.duties.shard_ends import ShardEnds
+from headrace.pipeline.duties.streams import how_to_read
+from headrace.pipeline.duties.wave import Problem
+from headrace.pipeline.duties.wave_streams import WaveStreams
+from headrace.pipeline.lake_ports import TableState
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

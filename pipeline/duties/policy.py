@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from pipeline.core.assign import AssignmentInput
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family
-from pipeline.core.position import Positions, Start
-from pipeline.core.shard import Shard
-from pipeline.core.sighting import Sighting, Sightings
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.worker import Worker
-from pipeline.duties.electing import Electing, LockState
-from pipeline.duties.known_workers import KnownWorkers
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import Listing, ShardSource
+from headrace.pipeline.core.assign import AssignmentInput
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family
+from headrace.pipeline.core.position import Positions, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.sighting import Sighting, Sightings
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.electing import Electing, LockState
+from headrace.pipeline.duties.known_workers import KnownWorkers
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.lake_ports import LandingTable, TableState
+from headrace.pipeline.ports import Listing, ShardSource
 
 # --- who leads ----------------------------------------------------------------------------------------------
 

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.position import Origin, Positions
-from pipeline.core.stream import StreamId
-from pipeline.core.sync import rows_of
-from pipeline.duties.assignment_pass import plan_pass
-from pipeline.duties.known_workers import sightings_to_keep
-from pipeline.duties.lake_table import check_new_table
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.duties.origin import plan_origin
-from pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life, of_our_form
-from pipeline.errors import TablesMissing, Unknown
-from pipeline.lake_ports import TableState
-from pipeline.ports import Listing, WorkerListing
-from pipeline.settings.choices import Create, InitialPosition
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Origin, Positions
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.duties.assignment_pass import plan_pass
+from headrace.pipeline.duties.known_workers import sightings_to_keep
+from headrace.pipeline.duties.lake_table import check_new_table
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.duties.origin import plan_origin
+from headrace.pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life, of_our_form
+from headrace.pipeline.errors import TablesMissing, Unknown
+from headrace.pipeline.lake_ports import TableState
+from headrace.pipeline.ports import Listing, WorkerListing
+from headrace.pipeline.settings.choices import Create, InitialPosition
 
 _Found = TypeVar("_Found")
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_filter import Joining, RangeFilter
-from pipeline.core.lineage_pages import SnapshotPlace
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_rows import CountPlan, FileCount, must_read_all
-from pipeline.core.rewriting import LiveFile, LiveFiles
-from pipeline.lake_ports import LineageTable
-from pipeline.proof_ports import Proved
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.lineage_filter import Joining, RangeFilter
+from headrace.pipeline.core.lineage_pages import SnapshotPlace
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_rows import CountPlan, FileCount, must_read_all
+from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.proof_ports import Proved
 
 
 @dataclass(frozen=True, slots=True)

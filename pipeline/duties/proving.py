@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import Joining
-from pipeline.core.proof import ALL, Proof, Window
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_checks import ProofEvidence, proof_of
-from pipeline.core.proof_counts import changed_days, overlaps
-from pipeline.core.proof_families import ListedShards
-from pipeline.core.proof_rows import CountPlan, first_kept_day, plan_rows
-from pipeline.core.stream import StreamId
-from pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
-from pipeline.duties.proving_rounds import MOST_RANGES, Rounds, all_rows
-from pipeline.duties.proving_target import ProvingTarget
-from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LineageTable
-from pipeline.ports import Clock, ShardSource
-from pipeline.proof_ports import ProofLook, ProofTable, Proved, TargetPorts
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.lineage_filter import Joining
+from headrace.pipeline.core.proof import ALL, Proof, Window
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_checks import ProofEvidence, proof_of
+from headrace.pipeline.core.proof_counts import changed_days, overlaps
+from headrace.pipeline.core.proof_families import ListedShards
+from headrace.pipeline.core.proof_rows import CountPlan, first_kept_day, plan_rows
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.duties.proof_memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
+from headrace.pipeline.duties.proving_rounds import MOST_RANGES, Rounds, all_rows
+from headrace.pipeline.duties.proving_target import ProvingTarget
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.ports import Clock, ShardSource
+from headrace.pipeline.proof_ports import ProofLook, ProofTable, Proved, TargetPorts
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.proof import ALL, Wrong
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_checks import ProofEvidence
-from pipeline.core.proof_counts import overlaps, wrong_clusters
-from pipeline.core.proof_rounds import (
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.proof import ALL, Wrong
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_checks import ProofEvidence
+from headrace.pipeline.core.proof_counts import overlaps, wrong_clusters
+from headrace.pipeline.core.proof_rounds import (
     Open,
     arrivals_of,
     divided,
@@ -21,10 +21,10 @@ from pipeline.core.proof_rounds import (
     place_of,
     rounds_of,
 )
-from pipeline.core.proof_rows import EVER, CountPlan, Days, Doubled, FileCount, plan_rows
-from pipeline.core.rewriting import LiveFiles
-from pipeline.lake_ports import LineageTable
-from pipeline.proof_ports import ProofTable
+from headrace.pipeline.core.proof_rows import EVER, CountPlan, Days, Doubled, FileCount, plan_rows
+from headrace.pipeline.core.rewriting import LiveFiles
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.proof_ports import ProofTable
 
 MOST_RANGES = 200_000
 """Ranges that are in memory one by one, unless a single day has more."""

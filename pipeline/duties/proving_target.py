@@ -12,27 +12,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.proof import TableProof, Window
-from pipeline.core.proof_chains import Step, Story
-from pipeline.core.proof_counts import changed_days
-from pipeline.core.proof_rows import CountPlan, plan_rows
-from pipeline.core.proof_target_evidence import (
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.proof import TableProof, Window
+from headrace.pipeline.core.proof_chains import Step, Story
+from headrace.pipeline.core.proof_counts import changed_days
+from headrace.pipeline.core.proof_rows import CountPlan, plan_rows
+from headrace.pipeline.core.proof_target_evidence import (
     TargetEvidence,
     cut_shards,
     rest_asked,
     rest_of,
     source_view,
 )
-from pipeline.core.proof_targets import target_proof
-from pipeline.core.stream import ShardKey
-from pipeline.duties.proof_memory import files_of_days, proved_now
-from pipeline.duties.proving_rounds import MOST_RANGES
-from pipeline.duties.proving_target_rounds import TargetRounds
-from pipeline.duties.target_rows import TargetRows
-from pipeline.duties.target_sides import Side, Sides, late_steps, looked, may_skip
-from pipeline.errors import HeadraceError
-from pipeline.proof_ports import TargetPorts
+from headrace.pipeline.core.proof_targets import target_proof
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.proof_memory import files_of_days, proved_now
+from headrace.pipeline.duties.proving_rounds import MOST_RANGES
+from headrace.pipeline.duties.proving_target_rounds import TargetRounds
+from headrace.pipeline.duties.target_rows import TargetRows
+from headrace.pipeline.duties.target_sides import Side, Sides, late_steps, looked, may_skip
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.proof_ports import TargetPorts
 
 _Seen = tuple[TargetEvidence, Sides]
 """What a proof judges, and the tables as they were read for it."""

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from pipeline.core.proof import Told, Wrong
-from pipeline.core.proof_rounds import Open, divided, files_of, place_of, rounds_of
-from pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
-from pipeline.core.proof_target_evidence import Judged, TargetEvidence, source_view
-from pipeline.core.proof_target_ledgers import wrong_settlings
-from pipeline.core.proof_target_rows import Totals, cluster_numbers, wrong_rows, wrong_totals
-from pipeline.duties.proving_rounds import OtherDayError, Rounds, in_order
-from pipeline.duties.target_rows import TargetRows
-from pipeline.duties.target_sides import Side, Sides, late_steps
+from headrace.pipeline.core.proof import Told, Wrong
+from headrace.pipeline.core.proof_rounds import Open, divided, files_of, place_of, rounds_of
+from headrace.pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
+from headrace.pipeline.core.proof_target_evidence import Judged, TargetEvidence, source_view
+from headrace.pipeline.core.proof_target_ledgers import wrong_settlings
+from headrace.pipeline.core.proof_target_rows import Totals, cluster_numbers, wrong_rows, wrong_totals
+from headrace.pipeline.duties.proving_rounds import OtherDayError, Rounds, in_order
+from headrace.pipeline.duties.target_rows import TargetRows
+from headrace.pipeline.duties.target_sides import Side, Sides, late_steps
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core.change import Applied, assign
-from pipeline.core.words import no_such_shard
-from pipeline.errors import Unknown
-from pipeline.ports import LeaseStore
+from headrace.pipeline.core.change import Applied, assign
+from headrace.pipeline.core.words import no_such_shard
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.ports import LeaseStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,26 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
 
-from pipeline.core import change
-from pipeline.core.batch import Batch
-from pipeline.core.change import Applied
-from pipeline.core.due import LivenessTimes, run_lives
-from pipeline.core.landing import Proposal
-from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.order import parents_of
-from pipeline.core.position import Position, Start
-from pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
-from pipeline.core.sighting import Sighting, look
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import is_of_this_life
-from pipeline.duties.family import SinceOrigin, family_of
-from pipeline.duties.gaps import children_in
-from pipeline.duties.policy import Policy
-from pipeline.duties.streams import asked_by
-from pipeline.errors import HeadraceError, PositionsDisagree, Unknown
-from pipeline.lake_ports import LandingTable, Pages
-from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, StreamFacts, WorkerStore
-from pipeline.settings.model import Settings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.due import LivenessTimes, run_lives
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lease import Lease, run_of_claim
+from headrace.pipeline.core.order import parents_of
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
+from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import is_of_this_life
+from headrace.pipeline.duties.family import SinceOrigin, family_of
+from headrace.pipeline.duties.gaps import children_in
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.streams import asked_by
+from headrace.pipeline.errors import HeadraceError, PositionsDisagree, Unknown
+from headrace.pipeline.lake_ports import LandingTable, Pages
+from headrace.pipeline.ports import Clock, LeaseStore, Runs, ShardSource, StreamFacts, WorkerStore
+from headrace.pipeline.settings.model import Settings
 
 _LOOKS_BACK = (timedelta(minutes=1), timedelta(hours=1))
 """Kinesis can't be asked for the newest record of a shard, and reading a whole shard takes long. So the newest record is looked

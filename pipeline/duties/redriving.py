@@ -4,7 +4,7 @@
                                                                       (decides)                    (carries out)
 
 A portion is some files of the quarantine table. The typed table's commit lands the mended rows, and its ledger names the files that leave the
-quarantine table and those that take their place. `pipeline.duties.settling` carries that out, also in a later process with other code.
+quarantine table and those that take their place. `headrace.pipeline.duties.settling` carries that out, also in a later process with other code.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.batch import TakenFile
-from pipeline.core.duplicates import Comparison
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import Parsed, Piece, WaveLimits, Wishes
-from pipeline.core.redrive_chain import chain_of, next_link
-from pipeline.core.redrive_plan import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.batch import TakenFile
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import Parsed, Piece, WaveLimits, Wishes
+from headrace.pipeline.core.redrive_chain import chain_of, next_link
+from headrace.pipeline.core.redrive_plan import (
     ALL,
     RedrivePlan,
     Selection,
@@ -29,13 +29,13 @@ from pipeline.core.redrive_plan import (
     plan_redrive,
     worth_parsing,
 )
-from pipeline.core.stream import ShardKey
-from pipeline.core.words import counted
-from pipeline.duties.deduplicating import Deduplicating
-from pipeline.duties.settling import Settling
-from pipeline.errors import Overtaken, WrongShape
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsedTable, Redriver, SourceLook, SourceTable
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import Overtaken, WrongShape
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsedTable, Redriver, SourceLook, SourceTable
 
 _TRIES = 10
 """How often a portion is tried that other commits overtake. By then it is a thousandth of the first one, or a single file."""

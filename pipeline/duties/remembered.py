@@ -6,12 +6,12 @@ import threading
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.known_tables import KnownTables
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.stream_facts import KnownStreams
-from pipeline.duties.turns import LastTick
-from pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.known_tables import KnownTables
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.stream_facts import KnownStreams
+from headrace.pipeline.duties.turns import LastTick
+from headrace.pipeline.duties.worker_report import WorkerMemory
 
 _Memory = TypeVar("_Memory")
 

@@ -4,7 +4,7 @@
                                                                        (decides)                    (carries out)
 
 The commit of the typed table lands the new rows, removes the files with older rows of the same ranges, and raises the generation of each
-shard (`pipeline.core.redrive_chain`). So a killed run leaves either the old rows or the new ones, and of two replacements of the same rows
+shard (`headrace.pipeline.core.redrive_chain`). So a killed run leaves either the old rows or the new ones, and of two replacements of the same rows
 at once the second one is refused. The lake table is only read, and no position of a shard moves.
 """
 
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.batch import StagedFile, TakenFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.parse_account import account, why_stop
-from pipeline.core.parse_values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
-from pipeline.core.position import Positions
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.redrive_chain import chain_of, next_link
-from pipeline.core.replace_plan import (
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.batch import StagedFile, TakenFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.parse_account import account, why_stop
+from headrace.pipeline.core.parse_values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.redrive_chain import chain_of, next_link
+from headrace.pipeline.core.replace_plan import (
     Leaving,
     check_copied,
     check_covered,
@@ -40,20 +40,20 @@ from pipeline.core.replace_plan import (
     why_not_replaced,
     with_removed,
 )
-from pipeline.core.stream import ShardKey
-from pipeline.core.valid_through_text import time_text
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import grown
-from pipeline.core.window_plan import wishes_of
-from pipeline.core.words import counted
-from pipeline.duties.next_wave import plan_next
-from pipeline.duties.settling import Settling
-from pipeline.duties.windowing import note_done, to_work_on
-from pipeline.errors import BadSetting, Transient, Unknown, WrongShape
-from pipeline.lake_ports import LineageTable
-from pipeline.ports import Clock
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import Leaver, ParsePorts, SourceLook, WindowStore
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.valid_through_text import time_text
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import grown
+from headrace.pipeline.core.window_plan import wishes_of
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.duties.windowing import note_done, to_work_on
+from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import Leaver, ParsePorts, SourceLook, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.parse_account import account
-from pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
-from pipeline.core.position import Positions
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_plan import beginnings, is_done, lacks_position, stretches_of, why_not, wishes_of
-from pipeline.core.words import counted
-from pipeline.duties.next_wave import plan_next
-from pipeline.duties.window_reading import WindowReading, ranges_of
-from pipeline.duties.windowing import note_done, to_work_on
-from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.ports import Clock
-from pipeline.target_ports import ReplayPorts, SourceLook, WindowStore
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Range
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.parse_account import account
+from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_plan import (
+    beginnings,
+    is_done,
+    lacks_position,
+    stretches_of,
+    why_not,
+    wishes_of,
+)
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.window_reading import WindowReading, ranges_of
+from headrace.pipeline.duties.windowing import note_done, to_work_on
+from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.target_ports import ReplayPorts, SourceLook, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

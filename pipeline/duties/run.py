@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.core.expiry_plan import Shape
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.readers import Readers
-from pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, WaveReport
-from pipeline.errors import HeadraceError, Transient
-from pipeline.ports import Clock
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.readers import Readers
+from headrace.pipeline.duties.wave import Arrow, Landed, OnArrow, Problem, WaveReport
+from headrace.pipeline.errors import HeadraceError, Transient
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.model import Settings
 
 OnWave = Callable[[WaveReport], None]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Range
-from pipeline.core.settling_plan import Unsettled, is_settled, plan_settling
-from pipeline.core.stream import ShardKey
-from pipeline.errors import Transient, WrongShape
-from pipeline.target_ports import Exchange, ParsedTable, QuarantineTable
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.settling_plan import Unsettled, is_settled, plan_settling
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import Transient, WrongShape
+from headrace.pipeline.target_ports import Exchange, ParsedTable, QuarantineTable
 
 _TRIES = 5
 

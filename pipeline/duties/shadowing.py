@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.proof import ALL, Window
-from pipeline.core.proof_chains import story_of
-from pipeline.core.row_patterns import comparing
-from pipeline.core.shadow import Shadow, ShadowEvidence, plan_shadow, shadow_of, stream_of
-from pipeline.core.stream import StreamId
-from pipeline.duties.proof_memory import files_of_days
-from pipeline.lake_ports import LineageTable
-from pipeline.proof_ports import OtherSide, ProofTable
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.proof import ALL, Window
+from headrace.pipeline.core.proof_chains import story_of
+from headrace.pipeline.core.row_patterns import comparing
+from headrace.pipeline.core.shadow import Shadow, ShadowEvidence, plan_shadow, shadow_of, stream_of
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.duties.proof_memory import files_of_days
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.proof_ports import OtherSide, ProofTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.core import change
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import a_lease
-from pipeline.duties.claims import Claims
-from pipeline.duties.wave import Problem, WaveLog
-from pipeline.errors import WrongShape
-from pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.core import change
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.wave import Problem, WaveLog
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports import LeaseStore, ShardSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,26 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, a_family
-from pipeline.core.shard import Shard
-from pipeline.core.stream import StreamId
-from pipeline.core.sync import ends_lost, is_of_this_life, rows_of, sync_token
-from pipeline.core.words import counted
-from pipeline.duties.cleanup import Cleaning, CleanupDue
-from pipeline.duties.lake_table import ensure_table
-from pipeline.duties.origin import ensure_origin
-from pipeline.duties.policy import RowPlan
-from pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
-from pipeline.duties.writing import Tally
-from pipeline.errors import HeadraceError, Transient, Unreachable
-from pipeline.kcl.coverage import SeenHoles, coverage_warnings
-from pipeline.lake_ports import LandingTable, TableState
-from pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
-from pipeline.settings.choices import InitialPosition
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, a_family
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.sync import ends_lost, is_of_this_life, rows_of, sync_token
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue
+from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.duties.origin import ensure_origin
+from headrace.pipeline.duties.policy import RowPlan
+from headrace.pipeline.duties.streams import Tracked, Unfinished, is_wanted_life
+from headrace.pipeline.duties.writing import Tally
+from headrace.pipeline.errors import HeadraceError, Transient, Unreachable
+from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
+from headrace.pipeline.lake_ports import LandingTable, TableState
+from headrace.pipeline.ports import LeaseStore, Listing, ShardSource, StreamFacts
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.model import Settings, StreamSettings
 
 _SENTINELS = {
     InitialPosition.TRIM_HORIZON: TRIM_HORIZON,

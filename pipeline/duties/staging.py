@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pipeline.core.batch import BatchLimits, Manifest
-from pipeline.duties.chain import Claimed, Planned, Reads, StagedWave, WavePorts
-from pipeline.duties.gaps import record_gaps
-from pipeline.duties.load_report import LoadReport
-from pipeline.duties.shard_ends import ShardEnds
-from pipeline.duties.wave import Problem
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.batch import BatchLimits, Manifest
+from headrace.pipeline.duties.chain import Claimed, Planned, Reads, StagedWave, WavePorts
+from headrace.pipeline.duties.gaps import record_gaps
+from headrace.pipeline.duties.load_report import LoadReport
+from headrace.pipeline.duties.shard_ends import ShardEnds
+from headrace.pipeline.duties.wave import Problem
+from headrace.pipeline.settings.model import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pipeline.core.stream import StreamId
-from pipeline.ports import Clock, ShardSource, StreamFacts
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.ports import Clock, ShardSource, StreamFacts
 
 _VALID_FOR = 60.0
 """Seconds. A minute too late does no harm: before it commits, a run itself sees that a stream was created again."""

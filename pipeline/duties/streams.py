@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.change import Change
-from pipeline.core.due import is_time
-from pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, watch_former
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sightings, expired
-from pipeline.core.stream import StreamId, name_of_serialized
-from pipeline.errors import HeadraceError, Unreachable
-from pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
-from pipeline.settings.choices import FormerStreams
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.due import is_time
+from headrace.pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, watch_former
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sightings, expired
+from headrace.pipeline.core.stream import StreamId, name_of_serialized
+from headrace.pipeline.errors import HeadraceError, Unreachable
+from headrace.pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
+from headrace.pipeline.settings.choices import FormerStreams
+from headrace.pipeline.settings.model import Settings, StreamSettings
 
 FIND_EVERY = timedelta(seconds=60)
 """Time between two searches for streams by prefix and tags, as in KCL. Kinesis answers five ListStreams a second."""

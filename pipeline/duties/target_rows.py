@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipeline.core.parse_values import SourceFile
-from pipeline.core.proof_rounds import files_of
-from pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
-from pipeline.core.rewriting import LiveFile
-from pipeline.core.row_patterns import Comparing, Pattern, comparing, patterns_by_sums
-from pipeline.proof_ports import TargetPorts
+from headrace.pipeline.core.parse_values import SourceFile
+from headrace.pipeline.core.proof_rounds import files_of
+from headrace.pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.core.row_patterns import Comparing, Pattern, comparing, patterns_by_sums
+from headrace.pipeline.proof_ports import TargetPorts
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from pipeline.core.lineage_filter import Joining
-from pipeline.core.proof_chains import Step
-from pipeline.core.proof_rows import FileCount
-from pipeline.core.proof_target_evidence import TableLook, unsettled_steps
-from pipeline.core.stream import ShardKey
-from pipeline.duties.proof_memory import Ledgers, joins, read_ledgers
-from pipeline.proof_ports import Proved, ProvedTable
+from headrace.pipeline.core.lineage_filter import Joining
+from headrace.pipeline.core.proof_chains import Step
+from headrace.pipeline.core.proof_rows import FileCount
+from headrace.pipeline.core.proof_target_evidence import TableLook, unsettled_steps
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.proof_memory import Ledgers, joins, read_ledgers
+from headrace.pipeline.proof_ports import Proved, ProvedTable
 
 _NEWEST = 100
 """Snapshots whose ranges come one by one: the quarantine table hasn't followed yet some of the newest ones."""

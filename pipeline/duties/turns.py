@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipeline.duties.cursors import read_leader, read_worker, write_leader, write_worker
-from pipeline.duties.due_rows import PROBES_A_TICK
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.leader_tick import TICK_DEADLINE, LeaderDuty
-from pipeline.duties.worker_report import WorkerMemory, WorkerReport
-from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.errors import HeadraceError, TablesMissing, Transient
-from pipeline.ports import Timer
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.duties.cursors import read_leader, read_worker, write_leader, write_worker
+from headrace.pipeline.duties.due_rows import PROBES_A_TICK
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.leader_tick import TICK_DEADLINE, LeaderDuty
+from headrace.pipeline.duties.worker_report import WorkerMemory, WorkerReport
+from headrace.pipeline.duties.worker_tick import WorkerDuty
+from headrace.pipeline.errors import HeadraceError, TablesMissing, Transient
+from headrace.pipeline.ports import Timer
+from headrace.pipeline.settings.model import TimeSettings
 
 _Memory = TypeVar("_Memory")
 _FAILURES_IN_A_ROW = 3

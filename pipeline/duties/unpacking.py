@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Lost, Range
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.parse_values import Parsed, WaveLimits, past
-from pipeline.core.position import Position
-from pipeline.core.proof_chains import story_of
-from pipeline.core.replace_plan import replays_of
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.unpack_plan import (
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.parse_values import Parsed, WaveLimits, past
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof_chains import story_of
+from headrace.pipeline.core.replace_plan import replays_of
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.unpack_plan import (
     LandedPart,
     account_unpacked,
     files_with,
@@ -32,15 +32,15 @@ from pipeline.core.unpack_plan import (
     parts_of,
     without_ledger,
 )
-from pipeline.core.valid_through import APPROXIMATE
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import twice_in
-from pipeline.core.words import counted
-from pipeline.duties.next_wave import plan_next
-from pipeline.duties.windowing import note_done, to_work_on
-from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.ports import Clock, ShardSource
-from pipeline.target_ports import UnpackPorts, WindowStore
+from headrace.pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import twice_in
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.windowing import note_done, to_work_on
+from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.ports import Clock, ShardSource
+from headrace.pipeline.target_ports import UnpackPorts, WindowStore
 
 
 @dataclass(frozen=True, slots=True)

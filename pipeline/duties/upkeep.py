@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pipeline.core.deletion_plan import StoredFile
-from pipeline.core.expiry_plan import Shape
-from pipeline.core.rewriting import FileGroup, LiveFile
-from pipeline.core.words import counted
-from pipeline.duties.compacting import Compacted, Compacting, Dropped
-from pipeline.duties.deleting import Deleted, Deleting
-from pipeline.duties.expiring import Expiring
-from pipeline.errors import HeadraceError
-from pipeline.lake_ports import LakeTable
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.deletion_plan import StoredFile
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.rewriting import FileGroup, LiveFile
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.compacting import Compacted, Compacting, Dropped
+from headrace.pipeline.duties.deleting import Deleted, Deleting
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake_ports import LakeTable
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipeline.duties.parsing import Parsing
-from pipeline.duties.upkeep import Upkeep, UpkeepReport
-from pipeline.errors import HeadraceError
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.errors import HeadraceError
 
 
 def run_upkeep_of_target(

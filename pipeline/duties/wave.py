@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from pipeline.core.batch import Staged
-from pipeline.core.expiry_plan import Shape
-from pipeline.core.words import counted, records_in
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.words import counted, records_in
 
 
 class Arrow(StrEnum):

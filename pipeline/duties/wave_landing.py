@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from pipeline.core import change
-from pipeline.core.batch import Staged
-from pipeline.core.change import Change
-from pipeline.core.landing import Proposal, RangeRefused
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.load import throughput_after
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Read
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.valid_through import BEHIND_OTHERS
-from pipeline.duties.chain import LandedWave, StagedWave, WavePorts, known_by
-from pipeline.duties.claims import Claims
-from pipeline.duties.kept import KeptClaims
-from pipeline.duties.shard_ends import ShardEnds
-from pipeline.duties.wave import Landed, Problem
-from pipeline.duties.wave_streams import WaveStreams
-from pipeline.lake_ports import Committed
+from headrace.pipeline.core import change
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.landing import Proposal, RangeRefused
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.load import throughput_after
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Read
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.valid_through import BEHIND_OTHERS
+from headrace.pipeline.duties.chain import LandedWave, StagedWave, WavePorts, known_by
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.kept import KeptClaims
+from headrace.pipeline.duties.shard_ends import ShardEnds
+from headrace.pipeline.duties.wave import Landed, Problem
+from headrace.pipeline.duties.wave_streams import WaveStreams
+from headrace.pipeline.lake_ports import Committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

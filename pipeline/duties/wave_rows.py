@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from zlib import crc32
 
-from pipeline.core.due import DuePlan
-from pipeline.core.lease import Lease
-from pipeline.duties.due_rows import DueRows, Streams
-from pipeline.duties.wave import Landed
-from pipeline.errors import Transient
-from pipeline.ports import Clock
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.due import DuePlan
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.due_rows import DueRows, Streams
+from headrace.pipeline.duties.wave import Landed
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.model import Settings
 
 PROBES_A_WAVE = 1_000
 """Shards. Probing so many takes a wave a second or two."""

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from pipeline.core.batch import Manifest
-from pipeline.core.lease import Lease
-from pipeline.core.start_of_reading import Read
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.claims import Claims
-from pipeline.duties.due_rows import Streams
-from pipeline.duties.streams import asked_by
-from pipeline.duties.wave import Problem, WaveLog
-from pipeline.errors import HeadraceError, Terminal, Throttled
-from pipeline.ports import ShardSource, StreamFacts
-from pipeline.settings.model import Settings
+from headrace.pipeline.core.batch import Manifest
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.start_of_reading import Read
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.due_rows import Streams
+from headrace.pipeline.duties.streams import asked_by
+from headrace.pipeline.duties.wave import Problem, WaveLog
+from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
+from headrace.pipeline.ports import ShardSource, StreamFacts
+from headrace.pipeline.settings.model import Settings
 
 _T = TypeVar("_T")
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import Stretch
-from pipeline.core.window_stretches import Reach, Reaches
-from pipeline.errors import Unknown, WrongShape
-from pipeline.lake_ports import Stage, StagingSpec
-from pipeline.ports import ShardSource, StreamFacts
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import Stretch
+from headrace.pipeline.core.window_stretches import Reach, Reaches
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.lake_ports import Stage, StagingSpec
+from headrace.pipeline.ports import ShardSource, StreamFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

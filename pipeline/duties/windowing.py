@@ -1,4 +1,4 @@
-"""Windows are made of the ledgers, kept, found and cancelled. `pipeline.duties.replaying` copies them, and `pipeline.duties.replacing` parses
+"""Windows are made of the ledgers, kept, found and cancelled. `headrace.pipeline.duties.replaying` copies them, and `headrace.pipeline.duties.replacing` parses
 them again."""
 
 from __future__ import annotations
@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.position import Origin
-from pipeline.core.proof_chains import story_of
-from pipeline.core.proof_rows import first_kept_day
-from pipeline.core.stream import StreamId
-from pipeline.core.window import KeptWindow, ReplayWindow, Word
-from pipeline.core.window_making import Asked, Numbers, make_window
-from pipeline.duties.window_reading import reaches_of
-from pipeline.errors import Unknown, WrongShape
-from pipeline.lake_ports import LineageTable
-from pipeline.ports import Clock, Ids, ShardSource
-from pipeline.settings.model import Settings
-from pipeline.target_ports import WindowStore
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.position import Origin
+from headrace.pipeline.core.proof_chains import story_of
+from headrace.pipeline.core.proof_rows import first_kept_day
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.core.window_making import Asked, Numbers, make_window
+from headrace.pipeline.duties.window_reading import reaches_of
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.ports import Clock, Ids, ShardSource
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.target_ports import WindowStore
 
 _ID_LENGTH = 8
 

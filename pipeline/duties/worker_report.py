@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.core.backoff import Backoff
-from pipeline.core.due import Due, DuePlan
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
-from pipeline.core.words import counted
-from pipeline.duties.at_rest import KnownRows
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.core.backoff import Backoff
+from headrace.pipeline.core.due import Due, DuePlan
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.at_rest import KnownRows
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from pipeline.core import change
-from pipeline.core.backoff import after_run, held_off
-from pipeline.core.change import Change, applied, require_some
-from pipeline.core.due import Due, is_time
-from pipeline.core.handover import plan_hand_over, plan_take_over
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting, look
-from pipeline.core.stream import StreamId
-from pipeline.core.words import counted
-from pipeline.core.worker import Worker
-from pipeline.duties.at_rest import KnownRows
-from pipeline.duties.due_rows import PROBES_A_TICK, DueRows, describe_streams
-from pipeline.duties.failing import failures_suffix, note_undescribed
-from pipeline.duties.own_runs import OwnRuns
-from pipeline.duties.policy import Policy
-from pipeline.duties.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
-from pipeline.ports import Clock, LeaseStore, Runs, ShardSource, WorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.backoff import after_run, held_off
+from headrace.pipeline.core.change import Change, applied, require_some
+from headrace.pipeline.core.due import Due, is_time
+from headrace.pipeline.core.handover import plan_hand_over, plan_take_over
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.at_rest import KnownRows
+from headrace.pipeline.duties.due_rows import PROBES_A_TICK, DueRows, describe_streams
+from headrace.pipeline.duties.failing import failures_suffix, note_undescribed
+from headrace.pipeline.duties.own_runs import OwnRuns
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
+from headrace.pipeline.ports import Clock, LeaseStore, Runs, ShardSource, WorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

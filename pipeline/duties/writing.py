@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.change_kind import MOVES, ChangeKind
-from pipeline.core.words import counted
-from pipeline.errors import HeadraceError, Transient
-from pipeline.ports import LeaseStore
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.change_kind import MOVES, ChangeKind
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import HeadraceError, Transient
+from headrace.pipeline.ports import LeaseStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ what is wrong.
 Only the tables are needed: no settings, no stream, no Dagster, no Spark. Nothing is written; a role that may call
 DescribeTable and Scan is enough. In a shell:
 
-    python -m pipeline.inspect --table orders-consumer --region eu-west-1 --for 30s
+    python -m headrace.pipeline.inspect --table orders-consumer --region eu-west-1 --for 30s
 
 In Python:
 
     from datetime import timedelta
 
     import boto3
-    from pipeline.inspect.findings import findings_of
-    from pipeline.inspect.looking import look
+    from headrace.pipeline.inspect.findings import findings_of
+    from headrace.pipeline.inspect.looking import look
 
     client = boto3.client("dynamodb", region_name="eu-west-1")
     seen = look(client, "orders-consumer", watch=timedelta(seconds=30))  # without `watch`: one look, at once

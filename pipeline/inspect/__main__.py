@@ -1,14 +1,14 @@
-"""`python -m pipeline.inspect --table NAME`: look at any KCL application, without settings."""
+"""`python -m headrace.pipeline.inspect --table NAME`: look at any KCL application, without settings."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-from pipeline.core.words import clean
-from pipeline.errors import HeadraceError, Transient
-from pipeline.inspect.command import add_arguments, answer, names_of, place_of
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.core.words import clean
+from headrace.pipeline.errors import HeadraceError, Transient
+from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from headrace.pipeline.settings.model import AwsSettings
 
 STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
 """Exit codes, the same as those of the `headrace` command."""
@@ -16,7 +16,7 @@ STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m pipeline.inspect",
+        prog="python -m headrace.pipeline.inspect",
         description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x to 3.5). The command "
         "writes nothing.",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from typing import TextIO
 
-from pipeline.inspect.lease_rows import COLUMNS, rows_of
-from pipeline.inspect.observation import Observation
+from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.observation import Observation
 
 
 def write_csv(seen: Observation, file: TextIO) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
-from pipeline.inspect.lease_rows import COLUMNS, rows_of
-from pipeline.inspect.looking import look
+from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
+from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.looking import look
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from pipeline.inspect.balance import Share, cluster_of
-from pipeline.inspect.findings import conclusion, findings_of
-from pipeline.inspect.lease_rows import COLUMNS, rows_of
-from pipeline.inspect.observation import Observation, WorkerSeen
+from headrace.pipeline.inspect.balance import Share, cluster_of
+from headrace.pipeline.inspect.findings import conclusion, findings_of
+from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.observation import Observation, WorkerSeen
 
 FORMAT: Final = 1
 

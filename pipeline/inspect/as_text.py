@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pipeline.core.words import cell, clean, counted
-from pipeline.inspect.balance import Share
-from pipeline.inspect.findings import Finding, conclusion, findings_of, in_words
-from pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
+from headrace.pipeline.core.words import cell, clean, counted
+from headrace.pipeline.inspect.balance import Share
+from headrace.pipeline.inspect.findings import Finding, conclusion, findings_of, in_words
+from headrace.pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
 
 _SHOWN: Final = 20
 """At most this many of the busiest workers, of the idlest workers, and of failing shards are shown. --json shows all."""

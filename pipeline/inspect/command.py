@@ -1,4 +1,4 @@
-"""The arguments and the answer that `python -m pipeline.inspect` and `headrace status` share.
+"""The arguments and the answer that `python -m headrace.pipeline.inspect` and `headrace status` share.
 
 Slow imports stand inside functions, so that help and messages about mistyped arguments appear at once.
 """
@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pipeline.inspect.read import TableNames
-    from pipeline.settings.model import AwsSettings
+    from headrace.pipeline.inspect.read import TableNames
+    from headrace.pipeline.settings.model import AwsSettings
 
 _NEEDS_A_PERSON: Final = 1
 _PLACE: Final = ("region", "profile", "endpoint")
@@ -66,19 +66,19 @@ def place_of(args: argparse.Namespace) -> dict[str, Any]:
 
 def names_of(args: argparse.Namespace) -> "TableNames":
     """The tables of the application that `--table` names."""
-    from pipeline.inspect.read import TableNames
+    from headrace.pipeline.inspect.read import TableNames
 
     return TableNames.of(args.table, worker_table=args.worker_table, state_table=args.state_table)
 
 
 def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") -> int:
     """Read the tables, print what they show, and return the exit code."""
-    from pipeline.aws.clients import dynamodb_client
-    from pipeline.inspect.as_csv import write_csv
-    from pipeline.inspect.as_json import document_of
-    from pipeline.inspect.as_text import text_of
-    from pipeline.inspect.findings import findings_of
-    from pipeline.inspect.looking import look
+    from headrace.pipeline.aws.clients import dynamodb_client
+    from headrace.pipeline.inspect.as_csv import write_csv
+    from headrace.pipeline.inspect.as_json import document_of
+    from headrace.pipeline.inspect.as_text import text_of
+    from headrace.pipeline.inspect.findings import findings_of
+    from headrace.pipeline.inspect.looking import look
 
     client = dynamodb_client(aws)
     seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
@@ -98,7 +98,7 @@ def _tell_progress(sentence: str) -> None:
 
 
 def _duration(text: str) -> timedelta:
-    from pipeline.settings.values import read_value
+    from headrace.pipeline.settings.values import read_value
 
     try:
         period: timedelta = read_value(timedelta, text)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.inspect.balance import balance_of
-from pipeline.inspect.cover import early_children, uncovered
-from pipeline.inspect.layout import layout_of
-from pipeline.inspect.observation import (
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.inspect.balance import balance_of
+from headrace.pipeline.inspect.cover import early_children, uncovered
+from headrace.pipeline.inspect.layout import layout_of
+from headrace.pipeline.inspect.observation import (
     FailingShard,
     LeaderSeen,
     Observation,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from pipeline.core.words import counted
-from pipeline.inspect.balance import imbalance_of
-from pipeline.inspect.compare import QUIET
-from pipeline.inspect.layout import LayoutKind
-from pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.inspect.balance import imbalance_of
+from headrace.pipeline.inspect.compare import QUIET
+from headrace.pipeline.inspect.layout import LayoutKind
+from headrace.pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
 
 DEAD_AFTER: Final = timedelta(seconds=20)
 """Longer than any worker at default settings may be silent: a lease of a KCL worker expires 10 s after the last renewal (one

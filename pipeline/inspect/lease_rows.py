@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pipeline.core.lease import Lease
-from pipeline.inspect.balance import cluster_of
-from pipeline.inspect.observation import FailingShard, Observation
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.inspect.balance import cluster_of
+from headrace.pipeline.inspect.observation import FailingShard, Observation
 
 COLUMNS: Final = {
     "leaseKey": "string",

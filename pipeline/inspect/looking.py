@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.clock import SystemClock
-from pipeline.core.words import counted
-from pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
-from pipeline.inspect.compare import observation_of
-from pipeline.inspect.observation import Observation
-from pipeline.inspect.read import TableNames, TableReader
-from pipeline.ports import Clock
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
+from headrace.pipeline.inspect.compare import observation_of
+from headrace.pipeline.inspect.observation import Observation
+from headrace.pipeline.inspect.read import TableNames, TableReader
+from headrace.pipeline.ports import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

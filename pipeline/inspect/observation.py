@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.inspect.balance import Balance
-from pipeline.inspect.cover import EarlyChild, UncoveredRange
-from pipeline.inspect.layout import LayoutFacts, LayoutSeen
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.inspect.balance import Balance
+from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange
+from headrace.pipeline.inspect.layout import LayoutFacts, LayoutSeen
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pipeline.core.lease import Lease
-from pipeline.core.order import Family, counts_as_end
-from pipeline.core.position import Positions
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey
-from pipeline.kcl.auditor import CONFIDENCE, SeenHole, audit, find_hole, with_ranges
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import Family, counts_as_end
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.kcl.auditor import CONFIDENCE, SeenHole, audit, find_hole, with_ranges
 
 
 @dataclass(frozen=True, slots=True)

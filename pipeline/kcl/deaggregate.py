@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import md5
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.aggregate import Aggregate, Malformed, TooLarge, parse
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.kcl.aggregate import Aggregate, Malformed, TooLarge, parse
 
 MAGIC = bytes.fromhex("f3899ac2")
 DIGEST = 16

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import fsum, inf
 
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.kcl.metrics import ALPHA, ema, is_active, is_failing, is_valid, measures_nothing
-from pipeline.kcl.taker import NO_LIMIT
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.kcl.metrics import ALPHA, ema, is_active, is_failing, is_valid, measures_nothing
+from headrace.pipeline.kcl.taker import NO_LIMIT
 
 _BY_THROUGHPUT = "T"
 """KCL's short name of the metric that it computes, from the throughput of the leases, for a worker without metrics."""

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl.migration import TableStatus, table_status
-from pipeline.settings.choices import Layout
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.kcl.migration import TableStatus, table_status
+from headrace.pipeline.settings.choices import Layout
 
 # The keys of the rows that KCL writes beside the leases: the leader's lock, and the stages of two migrations.
 LOCK: Final = "Leader"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from heapq import heapify, heapreplace
 
-from pipeline.kcl.fleet import FleetLoads
-from pipeline.kcl.lease_availability import is_blocked
-from pipeline.kcl.taker import target
+from headrace.pipeline.kcl.fleet import FleetLoads
+from headrace.pipeline.kcl.lease_availability import is_blocked
+from headrace.pipeline.kcl.taker import target
 
 
 def _fair(fleet: FleetLoads) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting
 
 
 class ClientVersion(StrEnum):

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from math import fsum
 
-from pipeline.core.batch import HostLoad
-from pipeline.core.load import rounded
-from pipeline.core.worker import Metrics, Worker
-from pipeline.kcl.metrics import FAILED, REPORT_PERIOD, ema, is_active, is_failing
-from pipeline.kcl.network import utilisation
+from headrace.pipeline.core.batch import HostLoad
+from headrace.pipeline.core.load import rounded
+from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.kcl.metrics import FAILED, REPORT_PERIOD, ema, is_active, is_failing
+from headrace.pipeline.kcl.network import utilisation
 
 CPU = "C"
 RECEIVED = "NI"

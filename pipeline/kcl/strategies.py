@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from pipeline.core.assign import AssignmentInput, GapRules, dwells, give_free, is_free, move
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.words import counted
-from pipeline.core.worker import Worker
-from pipeline.kcl import lease_count, variance
-from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
+from headrace.pipeline.core.assign import AssignmentInput, GapRules, dwells, give_free, is_free, move
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.kcl import lease_count, variance
+from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 
 _Why: TypeAlias = Callable[[str | None, str], str]
 """Takes the present and the next owner of a lease, and returns the reason for the move in words."""

@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.core.lease import Lease
-from pipeline.core.words import counted
-from pipeline.kcl.dice import Dice, shuffled
-from pipeline.kcl.lease_availability import is_available
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.kcl.dice import Dice, shuffled
+from headrace.pipeline.kcl.lease_availability import is_available
 
 NO_LIMIT = 2**31 - 1
 """KCL's default of maxLeasesForWorker: Java's largest int."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import copysign, inf
 
-from pipeline.kcl.dice import Dice, shuffled
-from pipeline.kcl.fleet import FleetLoads
+from headrace.pipeline.kcl.dice import Dice, shuffled
+from headrace.pipeline.kcl.fleet import FleetLoads
 
 
 @dataclass(slots=True)

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
 
 
 def assign(read: Lease, to: str, why: str) -> Change:

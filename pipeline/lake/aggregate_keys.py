@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import EVERYTHING, hash_of_explicit, text_of
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import EVERYTHING, hash_of_explicit, text_of
 
 try:
     # Python's own MD5 takes half the time of OpenSSL's for a text as short as a key. Some distributions leave it out.

@@ -5,7 +5,7 @@ walks over the lengths of their parts, and numpy proves that each user record ha
 
     0A n key ... 12 n hash key ... 1A n [ 08 index of key, 10 index of hash key if it has one, 1A n data ] ...
 
-An aggregate is `good` if it has this form, its digest is right, and `pipeline.kcl.deaggregate` would deliver all its user records.
+An aggregate is `good` if it has this form, its digest is right, and `headrace.pipeline.kcl.deaggregate` would deliver all its user records.
 Nothing is concluded about other records here.
 """
 
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.core.shard import HashRange
-from pipeline.kcl.aggregate import MOST_USER_RECORDS
-from pipeline.kcl.deaggregate import DIGEST, MAGIC, MOST_BYTES
-from pipeline.lake.aggregate_keys import Texts, inside, texts_of
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.aggregate import MOST_USER_RECORDS
+from headrace.pipeline.kcl.deaggregate import DIGEST, MAGIC, MOST_BYTES
+from headrace.pipeline.lake.aggregate_keys import Texts, inside, texts_of
 
 _KEY, _HASH_KEY, _RECORD = 0x0A, 0x12, 0x1A
 """The first bytes of a message's parts: number and wire type of the field."""

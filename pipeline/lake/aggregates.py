@@ -6,7 +6,7 @@
     digest, places of keys and user records (`aggregate_walk`) ──> are they what they seem, and inside of the shard? (numpy, all
     aggregates at once) ──> columns by Arrow's `take`, without a Python object for each user record
 
-An aggregate in another form than KPL's own, or with something wrong in it, goes through `pipeline.kcl.deaggregate` instead, which
+An aggregate in another form than KPL's own, or with something wrong in it, goes through `headrace.pipeline.kcl.deaggregate` instead, which
 has KCL's rules. Both ways give the same rows. Where KCL drops or can't read an aggregate, the Kinesis record stays whole, and
 `decode_error` says why.
 """
@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import EVERYTHING, MAGIC, Unpacked, UserRecord, unpack
-from pipeline.lake.aggregate_keys import cut
-from pipeline.lake.aggregate_walk import UserRecords, user_records
-from pipeline.lake.views import with_views, without_views
-from pipeline.plain_arrow import begin_with
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import EVERYTHING, MAGIC, Unpacked, UserRecord, unpack
+from headrace.pipeline.lake.aggregate_keys import cut
+from headrace.pipeline.lake.aggregate_walk import UserRecords, user_records
+from headrace.pipeline.lake.views import with_views, without_views
+from headrace.pipeline.plain_arrow import begin_with
 
 _PIECE = 32 * 1024 * 1024
 """The bytes of rows that are in memory at once. 10 MiB of hostile aggregates could become gigabytes."""

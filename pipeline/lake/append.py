@@ -27,8 +27,8 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 
-from pipeline.lake.commit_files import Append, CommitFiles, Merging
-from pipeline.lake.schema import missing_sort_order
+from headrace.pipeline.lake.commit_files import Append, CommitFiles, Merging
+from headrace.pipeline.lake.schema import missing_sort_order
 
 TAG = "headrace"
 """A tag on the newest snapshot that moved a position or carried all of them, so that other engines' expiry keeps this snapshot. Positions are never read by way of

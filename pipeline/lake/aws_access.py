@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
-    from pipeline.settings.model import AwsSettings
+    from headrace.pipeline.settings.model import AwsSettings
 
 _REGION = ("s3.region", "client.region")
 """Properties of pyiceberg: the one of S3 counts before the one of all services."""

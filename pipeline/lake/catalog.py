@@ -15,9 +15,9 @@ from pyiceberg.exceptions import NoSuchTableError, RESTError
 from sqlalchemy import NullPool, create_engine, event, make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from pipeline.errors import Unknown, Unreachable
-from pipeline.lake.private_files import make_folder, make_private_file
-from pipeline.lake.sql_catalog import KeepingSqlCatalog
+from headrace.pipeline.errors import Unknown, Unreachable
+from headrace.pipeline.lake.private_files import make_folder, make_private_file
+from headrace.pipeline.lake.sql_catalog import KeepingSqlCatalog
 
 CATALOG_NAME = "headrace"
 """SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use it."""

@@ -28,12 +28,12 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _MergeAppendFiles
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from pipeline.core.batch import StagedFile, TakenFile
-from pipeline.core.merge_plan import Mergeable, plan_merges
-from pipeline.core.words import counted
-from pipeline.errors import Transient
-from pipeline.lake.catalog import asking
-from pipeline.lake.data_files import data_files
+from headrace.pipeline.core.batch import StagedFile, TakenFile
+from headrace.pipeline.core.merge_plan import Mergeable, plan_merges
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.data_files import data_files
 
 _STALE = timedelta(hours=12)
 """Orphan removal may delete files that are a day old. With half of that, a late commit never names a deleted file."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.proof_rows import FileCount, ShardSpans
-from pipeline.core.row_patterns import Comparing, Pattern
-from pipeline.core.shadow import ConsumerRows
-from pipeline.errors import Unreachable
-from pipeline.lake.compare_task import SideFile, SideSpec
-from pipeline.lake.prove import RunTasks
-from pipeline.lake.ship import ship
-from pipeline.lake.spark_job import cause_of, is_of_spark
-from pipeline.lake.stage_codec import decode_counts, decode_patterns
-from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, StagingSpec
-from pipeline.proof_ports import Comparer, OtherSide
+from headrace.pipeline.core.proof_rows import FileCount, ShardSpans
+from headrace.pipeline.core.row_patterns import Comparing, Pattern
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.compare_task import SideFile, SideSpec
+from headrace.pipeline.lake.prove import RunTasks
+from headrace.pipeline.lake.ship import ship
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark
+from headrace.pipeline.lake.stage_codec import decode_counts, decode_patterns
+from headrace.pipeline.lake.waiting import warn
+from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
+from headrace.pipeline.proof_ports import Comparer, OtherSide
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ class OtherFiles(OtherSide):
         return self._list()
 
     def check_columns(self, paths: Sequence[str]) -> None:
-        from pipeline.lake.other_rows import check_columns
+        from headrace.pipeline.lake.other_rows import check_columns
 
         for path in paths[:1]:
             check_columns(path, self._spec(), self._rows.columns)
@@ -142,7 +142,7 @@ class OtherFiles(OtherSide):
 
 def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
     def read(number: int) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.compare_task import marked_rows
+        from headrace.pipeline.lake.compare_task import marked_rows
 
         for file in files[number::tasks]:
             yield from marked_rows(file, wanted)
@@ -154,8 +154,8 @@ def _counter(
     paths: Sequence[str], spec: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
-        from pipeline.lake.compare_task import count_other
-        from pipeline.lake.stage_codec import encode_counts
+        from headrace.pipeline.lake.compare_task import count_other
+        from headrace.pipeline.lake.stage_codec import encode_counts
 
         return encode_counts((count_other(paths[number], spec, rows, spans),))
 
@@ -164,8 +164,8 @@ def _counter(
 
 def _judge(sides: int) -> Judge:
     def judge(rows: pa.Table) -> bytes:
-        from pipeline.lake.compare_task import patterns_of
-        from pipeline.lake.stage_codec import encode_patterns
+        from headrace.pipeline.lake.compare_task import patterns_of
+        from headrace.pipeline.lake.stage_codec import encode_patterns
 
         return encode_patterns(patterns_of(rows, sides))
 

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.proof_rows import FileCount, ShardSpans
-from pipeline.core.rewriting import LiveFile
-from pipeline.core.row_patterns import MOST_NAMED, NO_BUCKET, Comparing, Pattern
-from pipeline.core.shadow import ConsumerRows
-from pipeline.errors import WrongShape
-from pipeline.lake.other_rows import digests, rows_at
-from pipeline.lake.prove_count import is_sound_row, keys_of, number_in, shards_of
-from pipeline.lake.prove_task import counted_by, counter_of, pieces_of
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.proof_rows import FileCount, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.core.row_patterns import MOST_NAMED, NO_BUCKET, Comparing, Pattern
+from headrace.pipeline.core.shadow import ConsumerRows
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.other_rows import digests, rows_at
+from headrace.pipeline.lake.prove_count import is_sound_row, keys_of, number_in, shards_of
+from headrace.pipeline.lake.prove_task import counted_by, counter_of, pieces_of
+from headrace.pipeline.lake_ports import StagingSpec
 
 COLUMNS = (
     ("bucket", pa.int32()),

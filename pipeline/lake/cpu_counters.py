@@ -4,7 +4,7 @@
     a cgroup with a file of limits (any container)     -> percent of the cores that it may use; version 2, else 1
     any other Linux                                    -> percent of the whole machine, from /proc/stat
 
-The formulas are KCL's (`pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2 only, and
+The formulas are KCL's (`headrace.pipeline.kcl.cpu`). KCL reads cgroups in Kubernetes only and /proc/stat on EC2 only, and
 measures nothing elsewhere. Here the first source that can be read is taken.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from pipeline.kcl.cpu import (
+from headrace.pipeline.kcl.cpu import (
     Usage,
     cgroup_limit,
     cgroup_limit_v1,

@@ -8,8 +8,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 from sqlalchemy.exc import IntegrityError
 
-from pipeline.lake.schema import RECORDS, TableLayout, properties_of_new
-from pipeline.settings.choices import Aggregates
+from headrace.pipeline.lake.schema import RECORDS, TableLayout, properties_of_new
+from headrace.pipeline.settings.choices import Aggregates
 
 
 def create_table(

@@ -21,9 +21,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.words import counted
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
 
 _FIELD_ID = b"PARQUET:field_id"
 _EPOCH = date(1970, 1, 1)

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.stream import ShardKey
-from pipeline.lake.sort_key import SORT_KEY, with_sort_key
-from pipeline.lake.stage_place import StagePlace
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.sort_key import SORT_KEY, with_sort_key
+from headrace.pipeline.lake.stage_place import StagePlace
 
 ROW_GROUP = 64 * 1024 * 1024
 """The bytes in memory at which a row group is closed, over all shards and days of the task. A row group for each shard made the

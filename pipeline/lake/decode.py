@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from pipeline.lake.parse_write import own_columns
-from pipeline.lake.value_limit import BYTES_AT_ONCE, TooManyValues, too_many
+from headrace.pipeline.lake.parse_write import own_columns
+from headrace.pipeline.lake.value_limit import BYTES_AT_ONCE, TooManyValues, too_many
 
 _ROWS = 1000
 """Rows that are decoded at once. Their bytes and values are limited, too: as Python's values they take many times the payloads' bytes."""

@@ -10,12 +10,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import BadSetting
-from pipeline.lake.avro_decimal import bounded
-from pipeline.lake.avro_values import AvroValues, contains_itself
-from pipeline.lake.decode import CantDecode, Decode
-from pipeline.lake.registry_header import Header, NoHeader
-from pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.avro_decimal import bounded
+from headrace.pipeline.lake.avro_values import AvroValues, contains_itself
+from headrace.pipeline.lake.decode import CantDecode, Decode
+from headrace.pipeline.lake.registry_header import Header, NoHeader
+from headrace.pipeline.settings.parse_block import MOST_VALUES
 
 _MARKER = b"\xc3\x01"
 """Begins a single object; the schema's fingerprint follows."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import BadSetting
-from pipeline.lake.decode import CantDecode, Decode
-from pipeline.lake.protobuf_values import limit_of
-from pipeline.lake.registry_header import NoHeader, message_index, of_confluent
-from pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.decode import CantDecode, Decode
+from headrace.pipeline.lake.protobuf_values import limit_of
+from headrace.pipeline.lake.registry_header import NoHeader, message_index, of_confluent
+from headrace.pipeline.settings.parse_block import MOST_VALUES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

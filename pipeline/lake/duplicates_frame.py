@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names, small_columns
-from pipeline.lake.parse_read import RECORD_FIELDS
-from pipeline.lake.parse_write import own_columns
+from headrace.pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names, small_columns
+from headrace.pipeline.lake.parse_read import RECORD_FIELDS
+from headrace.pipeline.lake.parse_write import own_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def keys_type(columns: pa.Schema) -> StructType:
     """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be narrower. `columns`: as
-    `pipeline.lake.duplicates_task.key_columns` gives them."""
+    `headrace.pipeline.lake.duplicates_task.key_columns` gives them."""
     from pyspark.sql.types import StructType
 
     made = StructType()
@@ -50,7 +50,7 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 
 def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
-    """All rows with a key in one task, sorted as `pipeline.lake.duplicates_task` needs them."""
+    """All rows with a key in one task, sorted as `headrace.pipeline.lake.duplicates_task` needs them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     names = key_names(len(by))

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.duplicates import KeptOfKey
-from pipeline.lake.file_rows import id_of, names_in, opened, rows_of
-from pipeline.lake.parse_write import IS_DUPLICATE
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.duplicates import KeptOfKey
+from headrace.pipeline.lake.file_rows import id_of, names_in, opened, rows_of
+from headrace.pipeline.lake.parse_write import IS_DUPLICATE
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake_ports import StagingSpec
 
 ARRIVAL, FRESH = "arrival", "fresh"
 _MARKED = ("record", "row", "reason", "data")

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.position import Positions
-from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken, WrongShape
-from pipeline.lake.catalog import asking
-from pipeline.lake.position_chain import Known, Link, ancestors
-from pipeline.lake.state_files import StateFiles
-from pipeline.lake.summary import ledger_in, positions_in
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.position_chain import Known, Link, ancestors
+from headrace.pipeline.lake.state_files import StateFiles
+from headrace.pipeline.lake.summary import ledger_in, positions_in
 
 _NEWEST = 50
 """The most Headrace snapshots that are read, newest first. Each has all positions, so an older one knows more only about

@@ -21,8 +21,8 @@ from pyiceberg.table.update import (
     TableRequirement,
 )
 
-from pipeline.core.expiry_plan import History, Ref, Seen
-from pipeline.lake.history import links_of
+from headrace.pipeline.core.expiry_plan import History, Ref, Seen
+from headrace.pipeline.lake.history import links_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GC = "gc.enabled"

@@ -9,8 +9,8 @@ from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from pipeline.lake.aws_access import SMALL_FILES, keys_of, profile_of_s3
-from pipeline.lake.private_files import PrivateFiles
+from headrace.pipeline.lake.aws_access import SMALL_FILES, keys_of, profile_of_s3
+from headrace.pipeline.lake.private_files import PrivateFiles
 
 _PRIVATE = "headrace.private-files"
 

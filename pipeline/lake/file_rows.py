@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import WrongShape
-from pipeline.lake.stage_place import StagePlace
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.stage_place import StagePlace
 
 _FIELD_ID = b"PARQUET:field_id"
 

@@ -11,11 +11,11 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.parser import parse
 from pyiceberg.io.pyarrow import ArrowScan
 
-from pipeline.core.lineage import Range
-from pipeline.core.valid_through import APPROXIMATE
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.read import landed_files
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.read import landed_files
 
 
 @dataclass(frozen=True, slots=True)

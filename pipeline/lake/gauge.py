@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.core.batch import HostLoad
-from pipeline.kcl.cpu import is_sample
-from pipeline.kcl.network import Traffic, rate, traffic
-from pipeline.lake.cpu_counters import UNREADABLE, CpuCounters, find_source
+from headrace.pipeline.core.batch import HostLoad
+from headrace.pipeline.kcl.cpu import is_sample
+from headrace.pipeline.kcl.network import Traffic, rate, traffic
+from headrace.pipeline.lake.cpu_counters import UNREADABLE, CpuCounters, find_source
 
 LEAST: Final = timedelta(seconds=2)
 """The shortest time that is measured. The time of a shorter task is added to the next task's measurement."""

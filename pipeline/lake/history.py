@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from pipeline.errors import MetadataLost
-from pipeline.lake.catalog import asking
-from pipeline.lake.metadata_files import read_metadata
-from pipeline.lake.position_chain import Known, Link, ancestors
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.errors import MetadataLost
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.metadata_files import read_metadata
+from headrace.pipeline.lake.position_chain import Known, Link, ancestors
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 
 def head_of(table: Table) -> int | None:

@@ -22,29 +22,36 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from pipeline.clock import dice
-from pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
-from pipeline.core.expiry_plan import History
-from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.position import Positions
-from pipeline.core.repair_plan import TableEvidence
-from pipeline.core.stream import StreamId
-from pipeline.errors import ChainBroken, ClockOff, CommitUnknown, MetadataLost, Transient, Unreachable
-from pipeline.lake.append import PreparedCommit, landing_marks, prepare
-from pipeline.lake.aws_access import options_of_s3
-from pipeline.lake.catalog import asking, open_catalog
-from pipeline.lake.commit_files import CommitFiles
-from pipeline.lake.create_table import create_table
-from pipeline.lake.data_files import ids_of
-from pipeline.lake.evidence import Remains, evidence_of
-from pipeline.lake.expire import history_of, remove_snapshots
-from pipeline.lake.file_io import with_own_io
-from pipeline.lake.history import all_known, head_of, main_of
-from pipeline.lake.live_files import found_in
-from pipeline.lake.metadata_files import finding_metadata
-from pipeline.lake.position_chain import Link
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
-from pipeline.lake.schema import (
+from headrace.pipeline.clock import dice
+from headrace.pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
+from headrace.pipeline.core.expiry_plan import History
+from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.repair_plan import TableEvidence
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.errors import (
+    ChainBroken,
+    ClockOff,
+    CommitUnknown,
+    MetadataLost,
+    Transient,
+    Unreachable,
+)
+from headrace.pipeline.lake.append import PreparedCommit, landing_marks, prepare
+from headrace.pipeline.lake.aws_access import options_of_s3
+from headrace.pipeline.lake.catalog import asking, open_catalog
+from headrace.pipeline.lake.commit_files import CommitFiles
+from headrace.pipeline.lake.create_table import create_table
+from headrace.pipeline.lake.data_files import ids_of
+from headrace.pipeline.lake.evidence import Remains, evidence_of
+from headrace.pipeline.lake.expire import history_of, remove_snapshots
+from headrace.pipeline.lake.file_io import with_own_io
+from headrace.pipeline.lake.history import all_known, head_of, main_of
+from headrace.pipeline.lake.live_files import found_in
+from headrace.pipeline.lake.metadata_files import finding_metadata
+from headrace.pipeline.lake.position_chain import Link
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.lake.schema import (
     RECORDS,
     TableLayout,
     check_shape,
@@ -52,13 +59,13 @@ from pipeline.lake.schema import (
     unpacks,
     using_properties_of,
 )
-from pipeline.lake.state_files import KeptStates, StateFiles
-from pipeline.lake.summary import summary_of
-from pipeline.lake.table_base import Base, base_of, committed
-from pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
-from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
-from pipeline.ports import Clock
-from pipeline.settings.choices import Aggregates
+from headrace.pipeline.lake.state_files import KeptStates, StateFiles
+from headrace.pipeline.lake.summary import summary_of
+from headrace.pipeline.lake.table_base import Base, base_of, committed
+from headrace.pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
+from headrace.pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.choices import Aggregates
 
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
@@ -300,7 +307,7 @@ class IcebergTable(LakeTable):
         operation: Operation = Operation.OVERWRITE,
     ) -> PreparedCommit:
         """Prepare one attempt. `files`: those of the landing, with what earlier attempts made of them. `replaced`, `operation`: as
-        in `pipeline.lake.append.prepare`."""
+        in `headrace.pipeline.lake.append.prepare`."""
         check_shape(base.table, self.layout, self.remedy)
         files = files or CommitFiles()
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):

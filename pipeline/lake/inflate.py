@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.settings.choices import Compression
+from headrace.pipeline.settings.choices import Compression
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _AS_GZIP, _AS_ZLIB = 31, 15

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.lake.json_walk import has_value, kinds_with
+from headrace.pipeline.lake.json_walk import has_value, kinds_with
 
 MOST_DIGITS = 1000
 """Of a number. Spark allows so many in a number that is no text."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.json_columns import Limits, Struct
-from pipeline.core.json_facts import Fact, counted_facts, facts_of
-from pipeline.lake.json_text import object_in
+from headrace.pipeline.core.json_columns import Limits, Struct
+from headrace.pipeline.core.json_facts import Fact, counted_facts, facts_of
+from headrace.pipeline.lake.json_text import object_in
 
 
 def facts_in(batches: Iterable[pa.RecordBatch], columns: Struct, limits: Limits) -> Counter[Fact]:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.core.json_fit import Judge
-from pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
-from pipeline.lake.json_times import NO_DATE, JsonTimes
-from pipeline.lake.json_values import JsonValues
-from pipeline.lake.value_limit import too_many
+from headrace.pipeline.core.json_fit import Judge
+from headrace.pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
+from headrace.pipeline.lake.json_times import NO_DATE, JsonTimes
+from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.value_limit import too_many
 
 NO_TEXT = "the payload isn't text in UTF-8"
 NO_OBJECT = "the payload isn't one JSON object that fits the schema"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.lake.json_walk import has_value, kinds_with
+from headrace.pipeline.lake.json_walk import has_value, kinds_with
 
 NO_DATE = "a text for a timestamp column has a time of day without a date"
 _NO_DATE = re.compile(r"[\x00-\x20]*(?:T[0-9]|[0-9]{1,2}:)")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.lake.value_limit import TooManyValues, ValuesLeft
+from headrace.pipeline.lake.value_limit import TooManyValues, ValuesLeft
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _LEAST = 2

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pipeline.clock import SystemClock
-from pipeline.core.batch import Batch, Manifest
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.batch import Batch, Manifest
+from headrace.pipeline.core.stream import ShardKey
 
 _LIVES = 240.0
 """Seconds. Kinesis accepts an iterator for 300 s, and a task may come to a shard a minute after the wave began."""

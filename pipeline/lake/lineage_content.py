@@ -10,8 +10,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from pipeline.errors import Transient
-from pipeline.lake.lineage_schema import PROPERTIES, ROW_GROUP_LIMIT
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake.lineage_schema import PROPERTIES, ROW_GROUP_LIMIT
 
 _KEPT_SNAPSHOTS = 20
 """Snapshots of the lineage table itself that stay. Each has all rows, so that older ones are of no use."""

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
-from pipeline.core.lineage_rows import DERIVED, RANGE, put, start_in
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage_pages import LedgerPages, SnapshotPlace
+from headrace.pipeline.core.lineage_rows import DERIVED, RANGE, put, start_in
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHERE = ("snapshot_sequence", "snapshot_id", "place")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.position import Position
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

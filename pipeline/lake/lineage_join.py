@@ -1,4 +1,4 @@
-"""Ranges of the lineage table joined in their columns, before anything is made an object (`pipeline.core.lineage_filter.Joining`).
+"""Ranges of the lineage table joined in their columns, before anything is made an object (`headrace.pipeline.core.lineage_filter.Joining`).
 
 rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for each run
 
@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import DONE_ANEW, Kind
-from pipeline.core.lineage_filter import Joining
-from pipeline.core.lineage_rows import RANGE
-from pipeline.core.valid_through import APPROXIMATE
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import DONE_ANEW, Kind
+from headrace.pipeline.core.lineage_filter import Joining
+from headrace.pipeline.core.lineage_rows import RANGE
+from headrace.pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.errors import WrongShape
 
 JOINED, SINCE = "joined", "since"
 """Added columns: of how many ranges a row is made, and the sequence number of the snapshot of the first of them."""
@@ -59,7 +59,7 @@ def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | No
 
 
 def _with_own(rows: pa.Table) -> pa.Table:
-    # As `pipeline.core.lineage_rows`: an earlier version made each Kinesis record one row.
+    # As `headrace.pipeline.core.lineage_rows`: an earlier version made each Kinesis record one row.
     if "records" in rows.column_names:
         rows = _with(rows, "records", pc.coalesce(rows["records"], rows["rows"]))
     else:
@@ -199,7 +199,7 @@ def _same_shard(steps: pa.Table) -> _Column:
 
 
 def _days(steps: pa.Table) -> _Column:
-    """As `pipeline.core.proof_rows.first_day`."""
+    """As `headrace.pipeline.core.proof_rows.first_day`."""
     micros = pc.fill_null(steps["first_arrival"].cast(pa.int64()), 0).to_numpy()
     return (micros - APPROXIMATE // type(APPROXIMATE)(microseconds=1)) // _DAY
 

@@ -16,21 +16,28 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.lineage_rows import Row, rows_of
-from pipeline.core.recording import Recorded
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken
-from pipeline.lake.catalog import asking
-from pipeline.lake.evidence import with_landed_form
-from pipeline.lake.history import main_of
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_recorded import recorded_of
-from pipeline.lake.lineage_table import Content, IcebergLineage, Look, as_arrow, lost_below, lost_pick
-from pipeline.lake.position_chain import Link
-from pipeline.lake.read import entry_of, time_of
+from headrace.pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.lineage_rows import Row, rows_of
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.evidence import with_landed_form
+from headrace.pipeline.lake.history import main_of
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_recorded import recorded_of
+from headrace.pipeline.lake.lineage_table import (
+    Content,
+    IcebergLineage,
+    Look,
+    as_arrow,
+    lost_below,
+    lost_pick,
+)
+from headrace.pipeline.lake.position_chain import Link
+from headrace.pipeline.lake.read import entry_of, time_of
 
 _COLUMNS = ("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts")
 

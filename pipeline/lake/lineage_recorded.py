@@ -8,9 +8,9 @@ from dataclasses import asdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.lineage_rows import DERIVED, LOST, RANGE
-from pipeline.core.recording import Recorded
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.lineage_rows import DERIVED, LOST, RANGE
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.errors import WrongShape
 
 RECORDED = "headrace.recorded"
 """Key in the summary of a recording's snapshot: how far the lineage table goes with this snapshot."""

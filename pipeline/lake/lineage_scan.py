@@ -1,5 +1,5 @@
 """Reads the ledgers of the lineage table. Rows that aren't asked for are left out by the reader of Parquet, which passes over whole row groups
-where their bounds tell enough (`pipeline.lake.lineage_content.sorted_rows`)."""
+where their bounds tell enough (`headrace.pipeline.lake.lineage_content.sorted_rows`)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import StructType
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.lineage_rows import DERIVED, DROPPED, EMPTY, RANGE, number_texts
-from pipeline.lake.lineage_decode import LineageDecoder
-from pipeline.lake.lineage_join import joined
-from pipeline.lake.lineage_schema import SCHEMA
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.lineage_rows import DERIVED, DROPPED, EMPTY, RANGE, number_texts
+from headrace.pipeline.lake.lineage_decode import LineageDecoder
+from headrace.pipeline.lake.lineage_join import joined
+from headrace.pipeline.lake.lineage_schema import SCHEMA
 
 TRUE: BooleanExpression = AlwaysTrue()
 

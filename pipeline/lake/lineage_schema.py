@@ -19,7 +19,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 OF = "headrace.lineage-of"
 """Table property: the UUID of the lake table whose ledgers the lineage table has."""

@@ -24,23 +24,23 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-from pipeline.core.lineage_rows import Row, rows_of
-from pipeline.core.recording import Recorded, Tail, tail_of
-from pipeline.errors import ChainBroken, CommitUnknown, Transient
-from pipeline.lake.append import PreparedCommit, own_id, prepare
-from pipeline.lake.catalog import asking
-from pipeline.lake.history import head_of, main_of
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_content import old_snapshots, rewritten, sorted_rows, with_small_groups
-from pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
-from pipeline.lake.lineage_scan import read_ledgers
-from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage, missing_columns
-from pipeline.lake.position_chain import Link
-from pipeline.lake.read import entry_of, time_of
-from pipeline.lake.summary import WRITER
-from pipeline.lake_ports import LineageTable
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from headrace.pipeline.core.lineage_rows import Row, rows_of
+from headrace.pipeline.core.recording import Recorded, Tail, tail_of
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
+from headrace.pipeline.lake.append import PreparedCommit, own_id, prepare
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.history import head_of, main_of
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_content import old_snapshots, rewritten, sorted_rows, with_small_groups
+from headrace.pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
+from headrace.pipeline.lake.lineage_scan import read_ledgers
+from headrace.pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage, missing_columns
+from headrace.pipeline.lake.position_chain import Link
+from headrace.pipeline.lake.read import entry_of, time_of
+from headrace.pipeline.lake.summary import WRITER
+from headrace.pipeline.lake_ports import LineageTable
 
 _TRIES = 20
 """Commits of other recorders that may come first before this one gives up. After one of them, little is left to record."""

@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.types import TimestamptzType
 
-from pipeline.core.rewriting import LiveFile, LiveFiles
-from pipeline.lake.catalog import asking
+from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
+from headrace.pipeline.lake.catalog import asking
 
 STAGED = r"data/arrival_ts_day=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet"
 """The names, below the table's location, that Headrace gives to data files, and no other engine does."""

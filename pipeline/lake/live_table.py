@@ -16,14 +16,22 @@ from datetime import date
 
 from pyiceberg.table.snapshots import Operation
 
-from pipeline.clock import dice
-from pipeline.core.batch import StagedFile
-from pipeline.core.rewriting import Left, LiveFile, LiveFiles, Replaced, Rewritten, outlived, why_left
-from pipeline.lake.catalog import asking
-from pipeline.lake.commit_files import CommitFiles
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_files import ManifestReader
-from pipeline.lake_ports import LiveTable
+from headrace.pipeline.clock import dice
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.rewriting import (
+    Left,
+    LiveFile,
+    LiveFiles,
+    Replaced,
+    Rewritten,
+    outlived,
+    why_left,
+)
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.commit_files import CommitFiles
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_files import ManifestReader
+from headrace.pipeline.lake_ports import LiveTable
 
 _TRIES = 5
 """Commits of others that may come first. Compaction isn't urgent, and the next upkeep tries again."""

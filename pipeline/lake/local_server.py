@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import Unreachable
-from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.lake_ports import OnWaiting
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
+from headrace.pipeline.lake_ports import OnWaiting
 
 if TYPE_CHECKING:
     import grpc

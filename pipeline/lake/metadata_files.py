@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 
-from pipeline.errors import MetadataLost
+from headrace.pipeline.errors import MetadataLost
 
 _DAMAGED = (ValidationError, ValueError, EOFError, zlib.error)
 """What pyiceberg raises for a file that is no metadata file, and Python for bytes that are no text or no whole gzip file."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from pipeline.errors import ChainBroken
-from pipeline.lake.append import MARK, TAG
-from pipeline.lake.position_chain import Known
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.append import MARK, TAG
+from headrace.pipeline.lake.position_chain import Known
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 
 def check_never_ours(table: Table, current: Known, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:

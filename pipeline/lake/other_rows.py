@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv, fs
 
-from pipeline.core.shadow import ConsumerRows, OtherColumns, PayloadForm
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.lake.stage_place import file_system
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.shadow import ConsumerRows, OtherColumns, PayloadForm
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.lake.stage_place import file_system
+from headrace.pipeline.lake_ports import StagingSpec
 
 _PIECE = 64 * 1024
 """Rows that are in memory at once."""

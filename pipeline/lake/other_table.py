@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
 
-from pipeline.errors import BadSetting
-from pipeline.lake.catalog import asking
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.catalog import asking
 
 
 def files_of_table(catalog: Catalog, name: str) -> tuple[str, ...]:

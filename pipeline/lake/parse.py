@@ -14,33 +14,33 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.core.column_types import spark_of, struct_of
-from pipeline.core.duplicates import Comparison
-from pipeline.core.json_columns import Limits, Struct
-from pipeline.core.json_facts import OBJECT, Fact
-from pipeline.core.json_fit import Judge
-from pipeline.core.json_growth import grow
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
-from pipeline.errors import Unreachable
-from pipeline.lake.decode import Decoder
-from pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
-from pipeline.lake.duplicates_task import key_columns, small_columns
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.inflate import Inflation
-from pipeline.lake.json_text import JsonRules
-from pipeline.lake.json_values import JsonValues
-from pipeline.lake.parse_frame import Frames, columns_of
-from pipeline.lake.parse_read import ROWS_DDL
-from pipeline.lake.parse_write import WriteSpec
-from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from pipeline.lake.ship import ship
-from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
-from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, StagingSpec
-from pipeline.settings.choices import ColumnsFrom, ParseFormat
-from pipeline.target_ports import Inferrer, Parser
+from headrace.pipeline.core.column_types import spark_of, struct_of
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.json_columns import Limits, Struct
+from headrace.pipeline.core.json_facts import OBJECT, Fact
+from headrace.pipeline.core.json_fit import Judge
+from headrace.pipeline.core.json_growth import grow
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.decode import Decoder
+from headrace.pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
+from headrace.pipeline.lake.duplicates_task import key_columns, small_columns
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.inflate import Inflation
+from headrace.pipeline.lake.json_text import JsonRules
+from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.parse_frame import Frames, columns_of
+from headrace.pipeline.lake.parse_read import ROWS_DDL
+from headrace.pipeline.lake.parse_write import WriteSpec
+from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.lake.ship import ship
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
+from headrace.pipeline.lake.waiting import warn
+from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
+from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.target_ports import Inferrer, Parser
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -305,8 +305,8 @@ def _surveying(
     files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
-        from pipeline.lake.parse_read import survey
-        from pipeline.lake.stage_codec import encode_pieces
+        from headrace.pipeline.lake.parse_read import survey
+        from headrace.pipeline.lake.stage_codec import encode_pieces
 
         return encode_pieces(survey(order, files[number], spec))
 
@@ -324,7 +324,7 @@ def _reading(
     bounds = tuple(each.bound for each in plan.ranges)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.parse_read import read_units
+        from headrace.pipeline.lake.parse_read import read_units
 
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
@@ -345,8 +345,8 @@ def _looking(columns: Struct, limits: Limits) -> _Task:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from pipeline.lake.json_looking import facts_in
-        from pipeline.lake.stage_codec import encode_facts
+        from headrace.pipeline.lake.json_looking import facts_in
+        from headrace.pipeline.lake.stage_codec import encode_facts
 
         report = encode_facts(facts_in(batches, columns, limits))
         yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], names=["report"])
@@ -360,7 +360,7 @@ def _reading_keys(
     since, until = comparison.since, comparison.until
 
     def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.duplicates_task import earlier_rows
+        from headrace.pipeline.lake.duplicates_task import earlier_rows
 
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
@@ -372,7 +372,7 @@ def _reading_keys(
 
 def _marking(keys: int, within: timedelta) -> _Task:
     def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.duplicates_task import marked
+        from headrace.pipeline.lake.duplicates_task import marked
 
         return marked(batches, keys=keys, within=within)
 
@@ -381,7 +381,7 @@ def _marking(keys: int, within: timedelta) -> _Task:
 
 def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pipeline.lake.decode import decoded
+        from headrace.pipeline.lake.decode import decoded
 
         return decoded(batches, decoder, columns)
 
@@ -402,9 +402,9 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
 
         import pyarrow as pa
 
-        from pipeline.lake.decode import decoded
-        from pipeline.lake.parse_write import write_rows
-        from pipeline.lake.stage_codec import encode_parsed
+        from headrace.pipeline.lake.decode import decoded
+        from headrace.pipeline.lake.parse_write import write_rows
+        from headrace.pipeline.lake.stage_codec import encode_parsed
 
         rows = decoded(batches, decoder, spec.schema) if decoder else batches
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)

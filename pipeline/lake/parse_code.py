@@ -10,10 +10,10 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch_context import BatchContext
-from pipeline.errors import BadSetting
-from pipeline.settings.choices import ParseFormat
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -23,23 +23,23 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipeline.core.batch_context import BatchContext
-from pipeline.core.json_columns import Limits
-from pipeline.errors import BadSetting
-from pipeline.lake.decode import Decoder
-from pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
-from pipeline.lake.decode_protobuf import ProtobufDecoder
-from pipeline.lake.inflate import Inflation
-from pipeline.lake.json_misfit import misfit
-from pipeline.lake.json_text import NO_OBJECT
-from pipeline.lake.parse_code import function_of
-from pipeline.lake.parsed_table import PROVENANCE
-from pipeline.lake.registry_header import of_confluent, of_glue
-from pipeline.lake.schema import DAY
-from pipeline.lake.spark_types import iceberg_type
-from pipeline.lake.time_range import time_trouble
-from pipeline.settings.choices import Compression, ParseFormat
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.core.json_columns import Limits
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.decode import Decoder
+from headrace.pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
+from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
+from headrace.pipeline.lake.inflate import Inflation
+from headrace.pipeline.lake.json_misfit import misfit
+from headrace.pipeline.lake.json_text import NO_OBJECT
+from headrace.pipeline.lake.parse_code import function_of
+from headrace.pipeline.lake.parsed_table import PROVENANCE
+from headrace.pipeline.lake.registry_header import of_confluent, of_glue
+from headrace.pipeline.lake.schema import DAY
+from headrace.pipeline.lake.spark_types import iceberg_type
+from headrace.pipeline.lake.time_range import time_trouble
+from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

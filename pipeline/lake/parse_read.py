@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
-from pipeline.core.stream import ShardKey
-from pipeline.errors import WrongShape
-from pipeline.kcl.deaggregate import MAGIC
-from pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
-from pipeline.lake.inflate import Inflation, inflated
-from pipeline.lake.json_text import JsonRules, with_json_errors
-from pipeline.lake.sort_key import sort_keys
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.deaggregate import MAGIC
+from headrace.pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
+from headrace.pipeline.lake.inflate import Inflation, inflated
+from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
+from headrace.pipeline.lake.sort_key import sort_keys
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake_ports import StagingSpec
 
 _TYPES: Mapping[str, pa.DataType] = {
     "stream": pa.string(),

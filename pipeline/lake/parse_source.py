@@ -7,12 +7,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-from pipeline.core.parse_values import SourceFile
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_files import ManifestReader, moment_in
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.target_ports import SourceLook, SourceTable
+from headrace.pipeline.core.parse_values import SourceFile
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_files import ManifestReader, moment_in
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.target_ports import SourceLook, SourceTable
 
 
 class IcebergSource(SourceTable):

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.parse_values import Parsed, ShardCount
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import WrongShape
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.stage_files import CantWrite, TaskFiles
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake.time_range import check_times
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.parse_values import Parsed, ShardCount
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake.time_range import check_times
+from headrace.pipeline.lake_ports import StagingSpec
 
 _SHARD = ["stream", "stream_epoch", "shard_id"]
 _RECORD = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")

@@ -17,24 +17,30 @@ from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID, SetPr
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import BinaryType, IcebergType, LongType, StringType, TimestamptzType
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.column_types import spark_of, struct_of
-from pipeline.core.json_columns import Struct
-from pipeline.core.json_growth import changes
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.stream import ShardKey
-from pipeline.errors import Transient, WrongShape
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_files import ManifestReader
-from pipeline.lake.quarantine_exchange import exchange
-from pipeline.lake.remedy import Remedy, of_typed
-from pipeline.lake.schema import Columns, TableLayout
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.spark_types import Promotion, has_more_fields, iceberg_type, promotions, spark_type
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake.summary import ledger_in
-from pipeline.target_ports import Exchange
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.column_types import spark_of, struct_of
+from headrace.pipeline.core.json_columns import Struct
+from headrace.pipeline.core.json_growth import changes
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import Transient, WrongShape
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_files import ManifestReader
+from headrace.pipeline.lake.quarantine_exchange import exchange
+from headrace.pipeline.lake.remedy import Remedy, of_typed
+from headrace.pipeline.lake.schema import Columns, TableLayout
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.spark_types import (
+    Promotion,
+    has_more_fields,
+    iceberg_type,
+    promotions,
+    spark_type,
+)
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake.summary import ledger_in
+from headrace.pipeline.target_ports import Exchange
 
 _PROVENANCE: Columns = (
     ("stream", StringType(), "Name of the Kinesis stream"),

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pipeline.errors import ChainBroken
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 POSITIONS = "headrace.positions"
 STATE = "headrace.state"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipeline.lake.value_limit import ValueLimit, ValuesLeft
+from headrace.pipeline.lake.value_limit import ValueLimit, ValuesLeft
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

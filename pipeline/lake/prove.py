@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
-from pipeline.core.rewriting import LiveFile
-from pipeline.errors import Unreachable
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_files import ManifestReader
-from pipeline.lake.prove_task import ProofSpec
-from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_counts, decode_doubled, encode_counts, encode_doubled
-from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting
-from pipeline.proof_ports import ProofLook, ProofTable, Proved
+from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_files import ManifestReader
+from headrace.pipeline.lake.prove_task import ProofSpec
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.stage_codec import decode_counts, decode_doubled, encode_counts, encode_doubled
+from headrace.pipeline.lake.waiting import warn
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.proof_ports import ProofLook, ProofTable, Proved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +136,7 @@ def _counting(
     packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
-        from pipeline.lake.prove_task import count_rows, look_at
+        from headrace.pipeline.lake.prove_task import count_rows, look_at
 
         one = look_at if is_known else count_rows
         return encode_counts(tuple(one(each, spec) for each in packs[number]))
@@ -146,7 +146,7 @@ def _counting(
 
 def _comparing(overlaps: tuple[Overlap, ...], spec: ProofSpec) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
-        from pipeline.lake.prove_task import doubled_rows
+        from headrace.pipeline.lake.prove_task import doubled_rows
 
         return encode_doubled(doubled_rows(overlaps[number], spec))
 

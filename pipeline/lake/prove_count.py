@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.proof_rows import ELSEWHERE, NOT_ASKED, Digest, Part, ShardSpans
-from pipeline.lake.row_marks import marks
-from pipeline.lake.sort_key import sort_keys
+from headrace.pipeline.core.proof_rows import ELSEWHERE, NOT_ASKED, Digest, Part, ShardSpans
+from headrace.pipeline.lake.row_marks import marks
+from headrace.pipeline.lake.sort_key import sort_keys
 
 MOST_NAMED = 5
 """Rows of one file that are named, and not only counted."""

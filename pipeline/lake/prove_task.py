@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from pipeline.core.proof_rows import Doubled, FileCount, Overlap, ShardSpans
-from pipeline.core.rewriting import LiveFile
-from pipeline.lake.prove_count import (
+from headrace.pipeline.core.proof_rows import Doubled, FileCount, Overlap, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.lake.prove_count import (
     MOST_NAMED,
     SpanCounter,
     is_of_shard,
@@ -26,8 +26,8 @@ from pipeline.lake.prove_count import (
     number_in,
     text_scalar,
 )
-from pipeline.lake.stage_place import file_system
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.lake.stage_place import file_system
+from headrace.pipeline.lake_ports import StagingSpec
 
 _PIECE = 128 * 1024
 """Rows that are in memory at once."""

@@ -16,19 +16,19 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.parse_account import aside_name
-from pipeline.core.parse_values import Bound, Parsed, ShardCount
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import WrongShape
-from pipeline.lake.file_rows import opened, rows_of
-from pipeline.lake.parse_read import bounds_by_shard
-from pipeline.lake.parse_write import by_shard
-from pipeline.lake.sort_key import SORT_KEY, sort_keys
-from pipeline.lake.stage_files import CantWrite, TaskFiles
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake_ports import StagingSpec
-from pipeline.target_ports import Exchange
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.parse_account import aside_name
+from headrace.pipeline.core.parse_values import Bound, Parsed, ShardCount
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.file_rows import opened, rows_of
+from headrace.pipeline.lake.parse_read import bounds_by_shard
+from headrace.pipeline.lake.parse_write import by_shard
+from headrace.pipeline.lake.sort_key import SORT_KEY, sort_keys
+from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.target_ports import Exchange
 
 _SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """The types of rows as they are read, in place of those of pyiceberg's schema: sort keys are made of these."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFileContent
 
-from pipeline.core.lineage import LedgerEntry
-from pipeline.errors import ChainBroken
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.position_chain import Link
-from pipeline.lake.summary import WRITER, ledger_in
+from headrace.pipeline.core.lineage import LedgerEntry
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.position_chain import Link
+from headrace.pipeline.lake.summary import WRITER, ledger_in
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Bound, Parsed, SourceFile
-from pipeline.core.stream import StreamId
-from pipeline.lake.parse import SparkParser, packed
-from pipeline.lake.spark_job import run_tasks
-from pipeline.lake.stage_codec import decode_parsed
-from pipeline.lake_ports import StagingSpec
-from pipeline.target_ports import Redriver
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Bound, Parsed, SourceFile
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.lake.parse import SparkParser, packed
+from headrace.pipeline.lake.spark_job import run_tasks
+from headrace.pipeline.lake.stage_codec import decode_parsed
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.target_ports import Redriver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ def _copying(
     def work(number: int) -> bytes:
         from datetime import UTC, datetime
 
-        from pipeline.lake.quarantine_exchange import copy_unselected
-        from pipeline.lake.stage_codec import encode_parsed
+        from headrace.pipeline.lake.quarantine_exchange import copy_unselected
+        from headrace.pipeline.lake.stage_codec import encode_parsed
 
         return encode_parsed(
             copy_unselected(

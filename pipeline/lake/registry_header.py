@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from uuid import UUID
 
-from pipeline.lake.inflate import CantInflate, Inflation, unzipped
+from headrace.pipeline.lake.inflate import CantInflate, Inflation, unzipped
 
 Header = Callable[[bytes], tuple[str, bytes]]
 """From a payload to the id of its schema, and to what follows the header. Raises NoHeader."""

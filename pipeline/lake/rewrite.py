@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.rewriting import FileGroup, Rewritten
-from pipeline.errors import Unreachable
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.rewrite_task import RewriteSpec
-from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_rewritten, encode_rewritten
-from pipeline.lake.waiting import warn
-from pipeline.lake_ports import OnWaiting, Rewriter
+from headrace.pipeline.core.rewriting import FileGroup, Rewritten
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.rewrite_task import RewriteSpec
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.stage_codec import decode_rewritten, encode_rewritten
+from headrace.pipeline.lake.waiting import warn
+from headrace.pipeline.lake_ports import OnWaiting, Rewriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,9 +56,9 @@ def _work(groups: tuple[FileGroup, ...], spec: RewriteSpec) -> Callable[[int], b
 
         import pyarrow as pa
 
-        from pipeline.core.rewriting import Rewritten
-        from pipeline.errors import HeadraceError
-        from pipeline.lake.rewrite_task import rewrite_group
+        from headrace.pipeline.core.rewriting import Rewritten
+        from headrace.pipeline.errors import HeadraceError
+        from headrace.pipeline.lake.rewrite_task import rewrite_group
 
         group = groups[number]
         try:

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
-from pipeline.lake.day_file import ROW_GROUP, DayFile
-from pipeline.lake.file_rows import opened, rows_of
-from pipeline.lake.row_marks import marks
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.rewriting import FileGroup, Rewritten, ShardDigest
+from headrace.pipeline.lake.day_file import ROW_GROUP, DayFile
+from headrace.pipeline.lake.file_rows import opened, rows_of
+from headrace.pipeline.lake.row_marks import marks
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake_ports import StagingSpec
 
 _SHARD = ("stream", "stream_epoch", "shard_id")
 _KEY = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts", "data")

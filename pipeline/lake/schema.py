@@ -22,10 +22,10 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, StringType, TimestamptzType
 
-from pipeline.errors import WrongShape
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.settings.choices import Aggregates
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.settings.choices import Aggregates
 
 Columns = tuple[tuple[str, PrimitiveType, str], ...]
 """The name, type and meaning of each column."""

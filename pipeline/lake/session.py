@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from pipeline.errors import BadSetting, Unreachable
-from pipeline.lake.local_server import answers, bring_up
-from pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
-from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.lake_ports import OnWaiting
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.errors import BadSetting, Unreachable
+from headrace.pipeline.lake.local_server import answers, bring_up
+from headrace.pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
+from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ _LOCAL = {
 }
 _ISOLATION = "spark.sql.artifact.isolation.enabled"
 """Spark's setting: whether a session's files and modules are seen by this session alone."""
-_SHARED = {**_LOCAL, "spark.python.daemon.module": "pipeline.lake.worker_daemon"}
+_SHARED = {**_LOCAL, "spark.python.daemon.module": "headrace.pipeline.lake.worker_daemon"}
 
 
 _made: WeakSet[SparkSession] = WeakSet()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipeline.errors import Unknown
-from pipeline.lake.session import spark_session
-from pipeline.lake.stage import SparkStage
-from pipeline.lake_ports import OnWaiting, Pages, Stage
-from pipeline.settings.model import Settings, WorkerSettings
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.lake.session import spark_session
+from headrace.pipeline.lake.stage import SparkStage
+from headrace.pipeline.lake_ports import OnWaiting, Pages, Stage
+from headrace.pipeline.settings.model import Settings, WorkerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ The zip holds each module twice: as source, and compiled. Python keeps no compil
 would compile them anew. A worker whose Python has another version imports the source.
 
 The local server starts with the zip on its workers' path, and announces that in its configuration. Sessions with the same engine can then
-share its Python workers (`pipeline.lake.session`). A session with another version, as after an upgrade, gets its own.
+share its Python workers (`headrace.pipeline.lake.session`). A session with another version, as after an upgrade, gets its own.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-import pipeline
+import headrace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKAGE = Path(pipeline.__file__).parent
+_PACKAGE = Path(headrace.__file__).parent
 _EXECUTORS_NEED = (
     "__init__.py",
-    "cbor.py",
-    "clock.py",
-    "errors.py",
-    "lake_ports.py",
-    "plain_arrow.py",
-    "ports.py",
-    "proof_ports.py",
-    "settings",
-    "target_ports.py",
-    "core",
-    "kcl",
-    "aws",
-    "lake",
+    "pipeline/__init__.py",
+    "pipeline/cbor.py",
+    "pipeline/clock.py",
+    "pipeline/errors.py",
+    "pipeline/lake_ports.py",
+    "pipeline/plain_arrow.py",
+    "pipeline/ports.py",
+    "pipeline/proof_ports.py",
+    "pipeline/settings",
+    "pipeline/target_ports.py",
+    "pipeline/core",
+    "pipeline/kcl",
+    "pipeline/aws",
+    "pipeline/lake",
 )
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The oldest time that a zip can hold."""

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.lake_ports import StagingSpec
-from pipeline.plain_arrow import one_text
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.plain_arrow import one_text
 
 SORT_KEY = "sort_key"
 _MOST_DIGITS: Final = 999

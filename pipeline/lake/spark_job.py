@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pipeline.lake.ship import ship
+from headrace.pipeline.lake.ship import ship
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,7 @@ def _answering(
     def answers(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from pipeline.plain_arrow import one_item
+        from headrace.pipeline.plain_arrow import one_item
 
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()

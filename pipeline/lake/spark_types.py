@@ -26,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting
 
 _PLAIN: dict[str, IcebergType] = {
     "boolean": BooleanType(),

@@ -29,8 +29,8 @@ from pyiceberg.table.update import (
 from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
-from pipeline.clock import SystemClock
-from pipeline.lake.metadata_files import read_metadata
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.lake.metadata_files import read_metadata
 
 _KEPT = 4
 """Metadata files whose content is kept in memory: those of two tables, before and after a commit."""

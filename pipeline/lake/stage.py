@@ -14,16 +14,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
-from pipeline.core.words import counted
-from pipeline.errors import HeadraceError, MissingPackage, Unreachable
-from pipeline.lake.kept_iterators import KeptIterators
-from pipeline.lake.ship import is_connect, ship
-from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
-from pipeline.lake.waiting import PATIENCE, telling, warn
-from pipeline.lake_ports import OnWaiting, Pages, StagingSpec
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.pace import MOST_BYTES, MOST_RECORDS
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import HeadraceError, MissingPackage, Unreachable
+from headrace.pipeline.lake.kept_iterators import KeptIterators
+from headrace.pipeline.lake.ship import is_connect, ship
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.stage_codec import (
+    decode_batches,
+    decode_manifest,
+    encode_batches,
+    encode_manifest,
+)
+from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
+from headrace.pipeline.lake_ports import OnWaiting, Pages, StagingSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,8 +159,8 @@ def shares_of(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> list[Ba
 
 def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
-        from pipeline.lake.gauge import host_gauge
-        from pipeline.lake.stage_task import stage_batches
+        from headrace.pipeline.lake.gauge import host_gauge
+        from headrace.pipeline.lake.stage_task import stage_batches
 
         task = tasks[number]
         manifest = stage_batches(

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import msgspec
 
-from pipeline.core.batch import Batch, Manifest
-from pipeline.core.json_facts import Fact
-from pipeline.core.parse_values import Parsed, Piece
-from pipeline.core.proof_rows import Doubled, FileCount
-from pipeline.core.rewriting import Rewritten
-from pipeline.core.row_patterns import Pattern
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.batch import Batch, Manifest
+from headrace.pipeline.core.json_facts import Fact
+from headrace.pipeline.core.parse_values import Parsed, Piece
+from headrace.pipeline.core.proof_rows import Doubled, FileCount
+from headrace.pipeline.core.rewriting import Rewritten
+from headrace.pipeline.core.row_patterns import Pattern
+from headrace.pipeline.errors import WrongShape
 
 _VERSION = 1
 _MOST_BYTES = 512 * 1024 * 1024

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.stream import ShardKey
-from pipeline.lake.day_file import ROW_GROUP, DayFile
-from pipeline.lake.stage_place import StagePlace, place_of
-from pipeline.lake.views import filtered
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.day_file import ROW_GROUP, DayFile
+from headrace.pipeline.lake.stage_place import StagePlace, place_of
+from headrace.pipeline.lake.views import filtered
+from headrace.pipeline.lake_ports import StagingSpec
 
 _OPEN_FILES = 16
 """The most files that are open at once. Each open file on S3 holds a buffer of 10 MiB; a backlog of a year has 365 days."""

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.lake.aws_access import SMALL_FILES, keys_of
-from pipeline.lake.private_files import PrivateFiles
-from pipeline.lake.sort_key import with_sort_key_column
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.lake.aws_access import SMALL_FILES, keys_of
+from headrace.pipeline.lake.private_files import PrivateFiles
+from headrace.pipeline.lake.sort_key import with_sort_key_column
+from headrace.pipeline.lake_ports import StagingSpec
 
 
 @dataclass(frozen=True, slots=True)

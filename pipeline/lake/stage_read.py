@@ -17,21 +17,21 @@ from datetime import datetime, timedelta
 from threading import Condition
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
-from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.errors import DataLoss, HeadraceError
-from pipeline.lake.aggregates import taken_apart
-from pipeline.lake.stage_files import CantWrite
-from pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
-from pipeline.lake.stage_until import before, cut, kept_whole
-from pipeline.lake_ports import Pages, RecordPage
+from headrace.pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Staged
+from headrace.pipeline.core.pace import MOST_BYTES, MOST_RECORDS
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import DataLoss, HeadraceError
+from headrace.pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.lake.stage_files import CantWrite
+from headrace.pipeline.lake.stage_resume import begins_at, check_may_divide, rest_of, without_first
+from headrace.pipeline.lake.stage_until import before, cut, kept_whole
+from headrace.pipeline.lake_ports import Pages, RecordPage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipeline.ports import Clock
+    from headrace.pipeline.ports import Clock
 
 _ZERO = timedelta(0)
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core.position import Position
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey
-from pipeline.errors import WrongShape
-from pipeline.kcl.deaggregate import EVERYTHING, NOT_AN_AGGREGATE
-from pipeline.lake.aggregates import rows_with, unpacked_of, user_rows
-from pipeline.lake_ports import RecordPage
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.deaggregate import EVERYTHING, NOT_AN_AGGREGATE
+from headrace.pipeline.lake.aggregates import rows_with, unpacked_of, user_rows
+from headrace.pipeline.lake_ports import RecordPage
 
 
 def begins_at(page: RecordPage, after: Position) -> bool:

@@ -17,17 +17,17 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pipeline.clock import SystemClock
-from pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
-from pipeline.errors import HeadraceError
-from pipeline.lake.allocators import keep_memory
-from pipeline.lake.gauge import Gauge
-from pipeline.lake.stage_files import CantWrite, TaskFiles
-from pipeline.lake.stage_read import Box, ShardReading
-from pipeline.lake_ports import Pages, StagingSpec
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest, StagedFile
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake.allocators import keep_memory
+from headrace.pipeline.lake.gauge import Gauge
+from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake.stage_read import Box, ShardReading
+from headrace.pipeline.lake_ports import Pages, StagingSpec
 
 if TYPE_CHECKING:
-    from pipeline.ports import Clock
+    from headrace.pipeline.ports import Clock
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_WEIGHT = 0.01

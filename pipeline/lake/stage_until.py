@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.position import Position
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import EVERYTHING
-from pipeline.lake.aggregates import unpacked_of, user_rows
-from pipeline.lake.views import filtered
-from pipeline.lake_ports import RecordPage
-from pipeline.plain_arrow import bytes_of
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import EVERYTHING
+from headrace.pipeline.lake.aggregates import unpacked_of, user_rows
+from headrace.pipeline.lake.views import filtered
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.plain_arrow import bytes_of
 
 _ZERO = timedelta(0)
 

@@ -20,11 +20,11 @@ from uuid import UUID, uuid4
 
 from pyiceberg.io import FileIO, load_file_io
 
-from pipeline.core.ledger_codec import read_full
-from pipeline.core.state_delta import FullState, TiedState
-from pipeline.errors import ChainBroken, WrongShape
-from pipeline.lake.position_chain import POSITIONS
-from pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
+from headrace.pipeline.core.ledger_codec import read_full
+from headrace.pipeline.core.state_delta import FullState, TiedState
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.lake.position_chain import POSITIONS
+from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 # A name with a slash could lead out of the folder: summaries are written by others, too.
 _FILE = r"(?P<{0}>[^:/]+):(?P<{0}_hash>[0-9a-f]{{64}})"

@@ -22,15 +22,15 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from pipeline.core.deletion_plan import StoredFile
-from pipeline.core.words import counted
-from pipeline.errors import WrongShape
-from pipeline.lake.append import OWN_COMMIT
-from pipeline.lake.history import older_metadata
-from pipeline.lake.live_files import STAGED
-from pipeline.lake.metadata_files import read_metadata
-from pipeline.lake.position_chain import STATE
-from pipeline.lake.state_files import Pointer, StateFiles
+from headrace.pipeline.core.deletion_plan import StoredFile
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.append import OWN_COMMIT
+from headrace.pipeline.lake.history import older_metadata
+from headrace.pipeline.lake.live_files import STAGED
+from headrace.pipeline.lake.metadata_files import read_metadata
+from headrace.pipeline.lake.position_chain import STATE
+from headrace.pipeline.lake.state_files import Pointer, StateFiles
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _FORMS = (

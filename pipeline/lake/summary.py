@@ -1,6 +1,6 @@
 """The entries that Headrace writes into a snapshot's summary, and how they are read again.
 
-Positions and ledger are in the summary where they fit, and else in files that the summary names (`pipeline.lake.state_files`).
+Positions and ledger are in the summary where they fit, and else in files that the summary names (`headrace.pipeline.lake.state_files`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from pipeline.core.landing import Landing
-from pipeline.core.ledger_codec import (
+from headrace.pipeline.core.landing import Landing
+from headrace.pipeline.core.ledger_codec import (
     read_delta,
     read_ledger,
     read_positions,
@@ -19,14 +19,14 @@ from pipeline.core.ledger_codec import (
     write_ledger,
     write_positions,
 )
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.position import Positions
-from pipeline.core.state_delta import TiedState, as_full, plan_state, restored, unchanged
-from pipeline.core.valid_through import Through, overall
-from pipeline.core.valid_through_text import read_through, time_text, write_through
-from pipeline.errors import ChainBroken
-from pipeline.lake.position_chain import POSITIONS, STATE
-from pipeline.lake.state_files import Pointer, StateFile, StateFiles
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.state_delta import TiedState, as_full, plan_state, restored, unchanged
+from headrace.pipeline.core.valid_through import Through, overall
+from headrace.pipeline.core.valid_through_text import read_through, time_text, write_through
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.position_chain import POSITIONS, STATE
+from headrace.pipeline.lake.state_files import Pointer, StateFile, StateFiles
 
 LEDGER = "headrace.ledger"
 RUN = "headrace.run"

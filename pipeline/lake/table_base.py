@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.expiry_plan import Shape
-from pipeline.core.landing import Landing
-from pipeline.core.position import Positions
-from pipeline.lake.catalog import asking
-from pipeline.lake.history import head_of, links_of, older
-from pipeline.lake.never_ours import check_never_ours
-from pipeline.lake.position_chain import Known, Link, nearest_ours
-from pipeline.lake.remedy import Remedy
-from pipeline.lake.state_files import StateFiles
-from pipeline.lake.summary import Stored, state_in
-from pipeline.lake_ports import Committed, TableState
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.landing import Landing
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.history import head_of, links_of, older
+from headrace.pipeline.lake.never_ours import check_never_ours
+from headrace.pipeline.lake.position_chain import Known, Link, nearest_ours
+from headrace.pipeline.lake.remedy import Remedy
+from headrace.pipeline.lake.state_files import StateFiles
+from headrace.pipeline.lake.summary import Stored, state_in
+from headrace.pipeline.lake_ports import Committed, TableState
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from pyarrow import ArrowException
 from pyiceberg.table import Table
 
-from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
-from pipeline.errors import Unreachable
-from pipeline.lake.catalog import asking
-from pipeline.lake.expire import is_frozen
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.stored_files import StoredFiles
-from pipeline.lake_ports import TableFiles
+from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.expire import is_frozen
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.stored_files import StoredFiles
+from headrace.pipeline.lake_ports import TableFiles
 
 
 class IcebergFiles(TableFiles):

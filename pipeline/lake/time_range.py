@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from pipeline.core.landing import Landing
-from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unreachable
-from pipeline.lake.append import PreparedCommit
-from pipeline.lake.history import head_of, links_of, older
-from pipeline.lake.position_chain import landed
+from headrace.pipeline.core.landing import Landing
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient, Unreachable
+from headrace.pipeline.lake.append import PreparedCommit
+from headrace.pipeline.lake.history import head_of, links_of, older
+from headrace.pipeline.lake.position_chain import landed
 
 MOST_TRIES = 100
 """Commits of other writers that may come first before this one gives up. Among 32 writers that commit without a break, the unluckiest

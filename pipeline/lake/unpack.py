@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.parse import packed, survey_on
-from pipeline.lake.spark_job import run_tasks
-from pipeline.lake.stage_codec import decode_parsed
-from pipeline.lake.unpack_task import UnpackSpec
-from pipeline.lake.window_copy import asked_of
-from pipeline.lake_ports import OnWaiting
-from pipeline.target_ports import Unpacker
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.parse import packed, survey_on
+from headrace.pipeline.lake.spark_job import run_tasks
+from headrace.pipeline.lake.stage_codec import decode_parsed
+from headrace.pipeline.lake.unpack_task import UnpackSpec
+from headrace.pipeline.lake.window_copy import asked_of
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.target_ports import Unpacker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,8 +76,8 @@ def _unpacking(paths: Sequence[Sequence[str]], spec: UnpackSpec) -> Callable[[in
     def work(number: int) -> bytes:
         from datetime import UTC, datetime
 
-        from pipeline.lake.stage_codec import encode_parsed
-        from pipeline.lake.unpack_task import unpack_files
+        from headrace.pipeline.lake.stage_codec import encode_parsed
+        from headrace.pipeline.lake.unpack_task import unpack_files
 
         return encode_parsed(unpack_files(paths[number], spec, now=lambda: datetime.now(UTC)))
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core.parse_values import ApartCount, Bound, Parsed, ShardCount
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.aggregates import taken_apart
-from pipeline.lake.parse_read import are_aggregates
-from pipeline.lake.parse_write import by_shard
-from pipeline.lake.quarantine_exchange import copied_anew
-from pipeline.lake.sort_key import sort_keys
-from pipeline.lake.stage_place import StagePlace, file_system
-from pipeline.lake.views import without_views
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, ShardCount
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.lake.parse_read import are_aggregates
+from headrace.pipeline.lake.parse_write import by_shard
+from headrace.pipeline.lake.quarantine_exchange import copied_anew
+from headrace.pipeline.lake.sort_key import sort_keys
+from headrace.pipeline.lake.stage_place import StagePlace, file_system
+from headrace.pipeline.lake.views import without_views
+from headrace.pipeline.lake_ports import StagingSpec
 
 
 @dataclass(frozen=True, slots=True)

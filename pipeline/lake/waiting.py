@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from pipeline.lake_ports import OnWaiting
+from headrace.pipeline.lake_ports import OnWaiting
 
 PATIENCE = timedelta(minutes=5)
 """How long to wait for a Spark server to start (5 s on an idle machine), to answer again, or to run a first job."""

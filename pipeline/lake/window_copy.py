@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Parsed, Piece, ReadUnit, SurveyOrder, WavePlan
-from pipeline.errors import Unreachable
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.parse import packed, survey_on
-from pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from pipeline.lake.stage_codec import decode_parsed
-from pipeline.lake.waiting import warn
-from pipeline.lake.window_copy_task import CopySpec
-from pipeline.lake_ports import OnWaiting
-from pipeline.target_ports import Copier
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Parsed, Piece, ReadUnit, SurveyOrder, WavePlan
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.parse import packed, survey_on
+from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.stage_codec import decode_parsed
+from headrace.pipeline.lake.waiting import warn
+from headrace.pipeline.lake.window_copy_task import CopySpec
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.target_ports import Copier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,8 +73,8 @@ def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Callable[[i
         from datetime import UTC, datetime
         from uuid import uuid4
 
-        from pipeline.lake.stage_codec import encode_parsed
-        from pipeline.lake.window_copy_task import copy_units
+        from headrace.pipeline.lake.stage_codec import encode_parsed
+        from headrace.pipeline.lake.window_copy_task import copy_units
 
         return encode_parsed(
             copy_units(units[number], spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.core.parse_values import Bound, Parsed, ReadUnit, ShardCount
-from pipeline.core.stream import ShardKey
-from pipeline.lake.parse_read import bounds_by_shard, parts_of, source_place
-from pipeline.lake.stage_files import CantWrite, TaskFiles
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.parse_values import Bound, Parsed, ReadUnit, ShardCount
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.parse_read import bounds_by_shard, parts_of, source_place
+from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake_ports import StagingSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from pipeline.core.window import KeptWindow, ReplayWindow, Word
-from pipeline.errors import CommitUnknown, Transient, Unknown, WrongShape
-from pipeline.lake.append import own_id, prepare
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.remedy import Remedy, of_window
-from pipeline.target_ports import WindowStore
+from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.errors import CommitUnknown, Transient, Unknown, WrongShape
+from headrace.pipeline.lake.append import own_id, prepare
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.remedy import Remedy, of_window
+from headrace.pipeline.target_ports import WindowStore
 
 _TRIES = 20
 _UNSURE_TRIES = 3

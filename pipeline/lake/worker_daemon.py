@@ -29,10 +29,10 @@ the peak of `bench/memory.py` is the same (450 MB), while it is 490 to 560 MB if
 _NEEDED = ("numpy", "pyarrow.compute", "pyarrow.parquet", "msgspec", "botocore.session", "botocore.client")
 """Packages that each worker of staging needs. The daemon imports them once, and its workers, which are forks, have them."""
 _ENGINE = (
-    "pipeline.aws.pages",
-    "pipeline.lake.gauge",
-    "pipeline.lake.stage_task",
-    "pipeline.lake.stage_codec",
+    "headrace.pipeline.aws.pages",
+    "headrace.pipeline.lake.gauge",
+    "headrace.pipeline.lake.stage_task",
+    "headrace.pipeline.lake.stage_codec",
 )
 """Modules of staging. All workers of a shared daemon import them from the zip on the server's path."""
 _SESSION = "SPARK_JOB_ARTIFACT_UUID"
@@ -74,7 +74,7 @@ def main() -> None:
             importlib.import_module(name)
     if not is_shared:
         # Workers are forks of this process: modules that are imported here would hide those in the zip of the worker's session.
-        for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "headrace"]:
             del sys.modules[name]
     # Python's garbage collector then leaves out what was imported: else each worker looks through it again and again, and so also gets a
     # copy of most of its memory.

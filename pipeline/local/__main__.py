@@ -1,4 +1,4 @@
-"""`python -m pipeline.local`, which is what `headrace local` runs."""
+"""`python -m headrace.pipeline.local`, which is what `headrace local` runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from pipeline.local.endpoint import READY
-from pipeline.local.kinesis_region import Options
-from pipeline.local.server import Server, run_until_signal
+from headrace.pipeline.local.endpoint import READY
+from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.server import Server, run_until_signal
 
 _LARGEST_PORT = 65535
 

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from pipeline.local.clock import MovableClock, http_date
-from pipeline.local.control import PREFIX, control
-from pipeline.local.errors import AwsError
-from pipeline.local.faults import AROUND, Call, Fault, refusal
-from pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
-from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
-from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
-from pipeline.local.moto_room import MotoRoom
-from pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
-from pipeline.local.wires import wire_of
+from headrace.pipeline.local.clock import MovableClock, http_date
+from headrace.pipeline.local.control import PREFIX, control
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.faults import AROUND, Call, Fault, refusal
+from headrace.pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
+from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
+from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
+from headrace.pipeline.local.moto_room import MotoRoom
+from headrace.pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
+from headrace.pipeline.local.wires import wire_of
 
 _log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import orjson
 
-from pipeline.local.clock import MovableClock
-from pipeline.local.faults import Fault
-from pipeline.local.http_answer import HttpAnswer
-from pipeline.local.http_reader import HttpRequest
-from pipeline.local.kinesis import Kinesis
+from headrace.pipeline.local.clock import MovableClock
+from headrace.pipeline.local.faults import Fault
+from headrace.pipeline.local.http_answer import HttpAnswer
+from headrace.pipeline.local.http_reader import HttpRequest
+from headrace.pipeline.local.kinesis import Kinesis
 
 PREFIX = "/_headrace/"
 

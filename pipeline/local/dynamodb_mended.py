@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from pipeline.local.http_answer import HttpAnswer
-from pipeline.local.http_reader import HttpRequest
+from headrace.pipeline.local.http_answer import HttpAnswer
+from headrace.pipeline.local.http_reader import HttpRequest
 
 TARGET = "DynamoDB_20120810."
 _NUMBER = re.compile(rb'("N"\s*:\s*")([^"]*)"')

@@ -13,6 +13,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
+import headrace
+
 if TYPE_CHECKING:
     from boto3.session import Session
 
@@ -112,9 +114,9 @@ def local_aws(*options: str) -> Iterator[LocalAws]:
     The stand-in ends when its standard input does, and so in any case when this process ends.
     """
     # The child process has to find Headrace's packages, also where they aren't installed.
-    root = str(Path(__file__).parents[2])
+    root = str(Path(headrace.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", "pipeline.local", "--port", "0", "--while-stdin", *options]
+    command = [sys.executable, "-m", "headrace.pipeline.local", "--port", "0", "--while-stdin", *options]
     with subprocess.Popen(  # noqa: S603 (our own module)
         command,
         stdin=subprocess.PIPE,

@@ -19,7 +19,7 @@ from random import Random
 from types import NoneType
 from typing import Any
 
-from pipeline.local.errors import AwsError
+from headrace.pipeline.local.errors import AwsError
 
 KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
 AROUND = frozenset(

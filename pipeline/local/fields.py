@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pipeline.local.errors import AwsError, invalid, unreadable
+from headrace.pipeline.local.errors import AwsError, invalid, unreadable
 
 Request = Mapping[str, Any]
 

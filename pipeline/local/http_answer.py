@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from xml.sax.saxutils import escape
 
-from pipeline.local.errors import AwsError
-from pipeline.local.wires import JSON, Wire
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.wires import JSON, Wire
 
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})

@@ -16,14 +16,14 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from pipeline.local.clock import MovableClock, http_date
-from pipeline.local.errors import AwsError
-from pipeline.local.faults import AROUND, Fault, refusal
-from pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
-from pipeline.local.kinesis import DEFAULT_REGION, Kinesis
-from pipeline.local.kinesis_region import Options
-from pipeline.local.routing import KINESIS_TARGET
-from pipeline.local.wires import Wire, wire_of
+from headrace.pipeline.local.clock import MovableClock, http_date
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.faults import AROUND, Fault, refusal
+from headrace.pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
+from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
+from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.routing import KINESIS_TARGET
+from headrace.pipeline.local.wires import Wire, wire_of
 
 if TYPE_CHECKING:
     from boto3.session import Session

@@ -8,18 +8,18 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from pipeline.local import kinesis_changing as changing
-from pipeline.local import kinesis_describing as describing
-from pipeline.local.clock import Clock
-from pipeline.local.errors import AwsError
-from pipeline.local.faults import Call, FaultPlan
-from pipeline.local.fields import Request
-from pipeline.local.kinesis_listing import list_shards
-from pipeline.local.kinesis_reading import Iterator, get_records, get_shard_iterator
-from pipeline.local.kinesis_region import Options, Region
-from pipeline.local.kinesis_scaling import update_shard_count
-from pipeline.local.kinesis_writing import put_record, put_records
-from pipeline.local.wires import JSON, Wire
+from headrace.pipeline.local import kinesis_changing as changing
+from headrace.pipeline.local import kinesis_describing as describing
+from headrace.pipeline.local.clock import Clock
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.faults import Call, FaultPlan
+from headrace.pipeline.local.fields import Request
+from headrace.pipeline.local.kinesis_listing import list_shards
+from headrace.pipeline.local.kinesis_reading import Iterator, get_records, get_shard_iterator
+from headrace.pipeline.local.kinesis_region import Options, Region
+from headrace.pipeline.local.kinesis_scaling import update_shard_count
+from headrace.pipeline.local.kinesis_writing import put_record, put_records
+from headrace.pipeline.local.wires import JSON, Wire
 
 DEFAULT_REGION = "us-east-1"
 

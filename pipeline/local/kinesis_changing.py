@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pipeline.local.errors import AwsError, in_use, invalid, invalid_argument, not_found, over_limit
-from pipeline.local.fields import (
+from headrace.pipeline.local.errors import AwsError, in_use, invalid, invalid_argument, not_found, over_limit
+from headrace.pipeline.local.fields import (
     HASH_KEY,
     SHARD_ID,
     STREAM_NAME,
@@ -20,10 +20,10 @@ from pipeline.local.fields import (
     sequence_of,
     text,
 )
-from pipeline.local.kinesis_limits import MOST_CREATING
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import LocalShard
-from pipeline.local.kinesis_stream import ACCOUNT, State, Stream
+from headrace.pipeline.local.kinesis_limits import MOST_CREATING
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_shard import LocalShard
+from headrace.pipeline.local.kinesis_stream import ACCOUNT, State, Stream
 
 _LEAST_HOURS, _MOST_HOURS = 24, 8760
 _LEAST_KIB, _MOST_KIB = 1024, 10_240

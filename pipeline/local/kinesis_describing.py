@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.local.errors import AwsError, invalid_argument
-from pipeline.local.fields import SHARD_ID, STREAM_NAME, Request, maybe_number, maybe_text
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_stream import Stream
-from pipeline.local.sealed import NotSealedError, seal, unseal
+from headrace.pipeline.local.errors import AwsError, invalid_argument
+from headrace.pipeline.local.fields import SHARD_ID, STREAM_NAME, Request, maybe_number, maybe_text
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_stream import Stream
+from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 _SHARDS_A_PAGE = 100
 _STREAMS_A_PAGE = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.local.errors import AwsError, over_limit, too_fast
+from headrace.pipeline.local.errors import AwsError, over_limit, too_fast
 
 MIB = 1024 * 1024
 READ_BYTES = 2 * MIB  # for each shard, a second

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.local.errors import AwsError, invalid_argument, not_found
-from pipeline.local.fields import (
+from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.fields import (
     SHARD_ID,
     Request,
     choice,
@@ -15,10 +15,10 @@ from pipeline.local.fields import (
     maybe_number,
     maybe_text,
 )
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import LocalShard
-from pipeline.local.kinesis_stream import State, Stream
-from pipeline.local.sealed import NotSealedError, seal, unseal
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_shard import LocalShard
+from headrace.pipeline.local.kinesis_stream import State, Stream
+from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 PAGE = 1000  # MaxResults may ask for more; AWS answers with at most this many
 TOKEN_SECONDS = 300  # AWS: tokens expire after 300 seconds

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from pipeline.local.errors import AwsError, invalid_argument, not_found
-from pipeline.local.faults import Call
-from pipeline.local.fields import (
+from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.faults import Call
+from headrace.pipeline.local.fields import (
     SEQUENCE_NUMBER,
     SHARD_ID,
     Request,
@@ -21,10 +21,10 @@ from pipeline.local.fields import (
     maybe_text,
     text,
 )
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import LocalShard
-from pipeline.local.kinesis_stream import Stream
-from pipeline.local.sealed import NotSealedError, seal, unseal
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_shard import LocalShard
+from headrace.pipeline.local.kinesis_stream import Stream
+from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
 ITERATOR_MS = 300_000  # AWS: an iterator expires 5 minutes after it was returned
 MOST_RECORDS = 10_000

@@ -6,12 +6,12 @@ import string
 from dataclasses import dataclass, field
 from random import Random
 
-from pipeline.local.clock import Clock
-from pipeline.local.errors import invalid_argument, not_found
-from pipeline.local.faults import FaultPlan
-from pipeline.local.fields import STREAM_NAME, Request, maybe_text
-from pipeline.local.kinesis_limits import RegionLimits
-from pipeline.local.kinesis_stream import ACCOUNT, State, Stream
+from headrace.pipeline.local.clock import Clock
+from headrace.pipeline.local.errors import invalid_argument, not_found
+from headrace.pipeline.local.faults import FaultPlan
+from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
+from headrace.pipeline.local.kinesis_limits import RegionLimits
+from headrace.pipeline.local.kinesis_stream import ACCOUNT, State, Stream
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 

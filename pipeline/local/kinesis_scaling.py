@@ -15,12 +15,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.local.errors import invalid_argument, over_limit
-from pipeline.local.fields import Request, choice, number
-from pipeline.local.kinesis_changing import check_shard_limit
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_shard import MAX_HASH
-from pipeline.local.kinesis_stream import State, Stream
+from headrace.pipeline.local.errors import invalid_argument, over_limit
+from headrace.pipeline.local.fields import Request, choice, number
+from headrace.pipeline.local.kinesis_changing import check_shard_limit
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_shard import MAX_HASH
+from headrace.pipeline.local.kinesis_stream import State, Stream
 
 _MOST_SHARDS = 10_000
 _MOST_A_DAY = 10

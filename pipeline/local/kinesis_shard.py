@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.local.kinesis_log import RecordLog
-from pipeline.local.kinesis_sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
+from headrace.pipeline.local.kinesis_log import RecordLog
+from headrace.pipeline.local.kinesis_sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
 
 MAX_HASH = (1 << 128) - 1
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from pipeline.local.errors import AwsError, in_use, not_found
-from pipeline.local.kinesis_shard import MAX_HASH, LocalShard
+from headrace.pipeline.local.errors import AwsError, in_use, not_found
+from headrace.pipeline.local.kinesis_shard import MAX_HASH, LocalShard
 
 ACCOUNT = "123456789012"
 _SHARD_PREFIX = "shardId-"

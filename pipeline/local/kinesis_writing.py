@@ -8,14 +8,22 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from pipeline.local.errors import invalid_argument, too_fast, unreadable
-from pipeline.local.faults import Call
-from pipeline.local.fields import HASH_KEY, SEQUENCE_NUMBER, Request, broken, maybe_text, sequence_of, text
-from pipeline.local.kinesis_limits import exceeded
-from pipeline.local.kinesis_region import Region
-from pipeline.local.kinesis_sequence import second_of
-from pipeline.local.kinesis_shard import MAX_HASH, LocalShard
-from pipeline.local.kinesis_stream import ACCOUNT, Stream
+from headrace.pipeline.local.errors import invalid_argument, too_fast, unreadable
+from headrace.pipeline.local.faults import Call
+from headrace.pipeline.local.fields import (
+    HASH_KEY,
+    SEQUENCE_NUMBER,
+    Request,
+    broken,
+    maybe_text,
+    sequence_of,
+    text,
+)
+from headrace.pipeline.local.kinesis_limits import exceeded
+from headrace.pipeline.local.kinesis_region import Region
+from headrace.pipeline.local.kinesis_sequence import second_of
+from headrace.pipeline.local.kinesis_shard import MAX_HASH, LocalShard
+from headrace.pipeline.local.kinesis_stream import ACCOUNT, Stream
 
 MOST_RECORDS = 500
 MOST_BYTES = 10 * 1024 * 1024

@@ -13,14 +13,14 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.local.endpoint import LocalAws
-    from pipeline.local.inprocess import InProcessKinesis
+    from headrace.pipeline.local.endpoint import LocalAws
+    from headrace.pipeline.local.inprocess import InProcessKinesis
 
 
 @pytest.fixture(scope="session")
 def headrace_aws() -> Iterator[LocalAws]:
     """Serve the AWS stand-in for the session. Tests share it: use different stream names, or call reset()."""
-    from pipeline.local.endpoint import local_aws
+    from headrace.pipeline.local.endpoint import local_aws
 
     with local_aws() as aws:
         yield aws
@@ -29,6 +29,6 @@ def headrace_aws() -> Iterator[LocalAws]:
 @pytest.fixture
 def headrace_kinesis() -> InProcessKinesis:
     """Give a Kinesis simulator for this test only, in this process."""
-    from pipeline.local.inprocess import InProcessKinesis
+    from headrace.pipeline.local.inprocess import InProcessKinesis
 
     return InProcessKinesis()

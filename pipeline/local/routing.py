@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from pipeline.local.errors import AwsError
-from pipeline.local.faults import Call
-from pipeline.local.http_reader import HttpRequest
-from pipeline.local.kinesis import Kinesis
-from pipeline.local.wires import JSON, wire_of
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.faults import Call
+from headrace.pipeline.local.http_reader import HttpRequest
+from headrace.pipeline.local.kinesis import Kinesis
+from headrace.pipeline.local.wires import JSON, wire_of
 
 KINESIS_TARGET = "Kinesis_20131202."
 _SCOPE_WORDS = 5  # Credential=key/date/region/service/aws4_request

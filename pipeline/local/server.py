@@ -12,11 +12,11 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from pipeline.local.clock import Clock, MovableClock
-from pipeline.local.connection import Connection, Site
-from pipeline.local.door import Door
-from pipeline.local.kinesis import Kinesis
-from pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.clock import Clock, MovableClock
+from headrace.pipeline.local.connection import Connection, Site
+from headrace.pipeline.local.door import Door
+from headrace.pipeline.local.kinesis import Kinesis
+from headrace.pipeline.local.kinesis_region import Options
 
 HOST = "127.0.0.1"  # never a public address: no request's signature is checked here
 _FINISH_SECONDS = 5.0  # for current answers when the server stops

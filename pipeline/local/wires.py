@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import orjson
 
-from pipeline.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
-from pipeline.local.errors import unreadable
-from pipeline.local.fields import Request
+from headrace.pipeline.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
+from headrace.pipeline.local.errors import unreadable
+from headrace.pipeline.local.fields import Request
 
 _EPOCH = 1  # the tag of timestamps
 # The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are prepared once.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.core.stream import ShardKey
-from pipeline.memory.source import MemoryRecord
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.memory.source import MemoryRecord
 
 StagedRow = tuple[ShardKey, int]
 """A row as a test knows it: its shard, and its sequence number + sub-sequence number (see `MemoryRecord.users`)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
-from pipeline.errors import WrongShape
-from pipeline.lake_ports import TableFiles
-from pipeline.memory.table import MemoryTable
+from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake_ports import TableFiles
+from headrace.pipeline.memory.table import MemoryTable
 
 
 class MemoryFiles(TableFiles):

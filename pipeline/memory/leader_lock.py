@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from threading import Lock
 
-from pipeline.core.election import LockRow
+from headrace.pipeline.core.election import LockRow
 
 
 class MemoryLeaderLock:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.lease import Lease
-from pipeline.core.own_write import is_own_write
-from pipeline.errors import HeadraceError, WrongShape
-from pipeline.ports import NO_ROWS, Listing, SkippedRow
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.own_write import is_own_write
+from headrace.pipeline.errors import HeadraceError, WrongShape
+from headrace.pipeline.ports import NO_ROWS, Listing, SkippedRow
 
 _ABSENT: dict[str, Any] = {
     name: field.default

@@ -7,13 +7,13 @@ from datetime import timedelta
 from itertools import chain
 from threading import Lock
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-from pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
-from pipeline.core.recording import Recorded, Tail, tail_of
-from pipeline.errors import CommitUnknown
-from pipeline.lake_ports import LineageTable
-from pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
+from headrace.pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
+from headrace.pipeline.core.recording import Recorded, Tail, tail_of
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
 
 _UNSURE_TRIES = 3
 """Recordings without an answer before `record` raises CommitUnknown."""

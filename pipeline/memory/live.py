@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.rewriting import (
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.rewriting import (
     FileGroup,
     Left,
     LiveFile,
@@ -18,10 +18,10 @@ from pipeline.core.rewriting import (
     outlived,
     why_left,
 )
-from pipeline.core.stream import ShardKey
-from pipeline.lake_ports import LiveTable, Rewriter, TableState
-from pipeline.memory.table import MemoryTable
-from pipeline.ports import Clock
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake_ports import LiveTable, Rewriter, TableState
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.ports import Clock
 
 _TRIES = 5
 
@@ -83,7 +83,7 @@ class MemoryLive(LiveTable):
 
 
 class MemoryRewriter(Rewriter):
-    """`rows` has the rows of each file by its path: tuples of `Row`, or of `pipeline.memory.parse.TypedRow`. `spoil` may change what is
+    """`rows` has the rows of each file by its path: tuples of `Row`, or of `headrace.pipeline.memory.parse.TypedRow`. `spoil` may change what is
     written."""
 
     def __init__(self, rows: dict[str, Any], clock: Clock) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.duplicates import Comparison
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.parse_account import aside_name, joined
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.parse_account import aside_name, joined
+from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
     Piece,
@@ -25,13 +25,13 @@ from pipeline.core.parse_values import (
     key_of,
     record_in,
 )
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import WrongShape
-from pipeline.memory.aggregates import WholeRow
-from pipeline.memory.table import MemoryTable
-from pipeline.ports import Clock
-from pipeline.target_ports import (
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.memory.aggregates import WholeRow
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.target_ports import (
     Exchange,
     ParsedTable,
     QuarantineTable,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pipeline.core.due import RunState, RunVerdict
-from pipeline.ports import Clock, RunOutcome
+from headrace.pipeline.core.due import RunState, RunVerdict
+from headrace.pipeline.ports import Clock, RunOutcome
 
 
 class MemoryRuns:

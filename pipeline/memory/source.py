@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from operator import attrgetter
 
-from pipeline.core.position import Start
-from pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId, arn_of_serialized
-from pipeline.errors import HeadraceError, Unknown
-from pipeline.ports import Clock, StreamFacts
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId, arn_of_serialized
+from headrace.pipeline.errors import HeadraceError, Unknown
+from headrace.pipeline.ports import Clock, StreamFacts
 
 _sequence, _arrival = attrgetter("sequence"), attrgetter("arrival")
 

@@ -7,14 +7,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from pipeline.core.batch import WITHIN_THE_SECOND, Batch, BatchLimits, Gap, Manifest, Staged, StagedFile
-from pipeline.core.position import Position, Start
-from pipeline.core.stream import ShardKey
-from pipeline.errors import DataLoss, HeadraceError, Unknown
-from pipeline.lake_ports import OnWaiting, StagingSpec
-from pipeline.memory.aggregates import LandedRow, WholeRow, row_of
-from pipeline.memory.source import MemoryRecord, MemorySource
-from pipeline.ports import Clock
+from headrace.pipeline.core.batch import (
+    WITHIN_THE_SECOND,
+    Batch,
+    BatchLimits,
+    Gap,
+    Manifest,
+    Staged,
+    StagedFile,
+)
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import DataLoss, HeadraceError, Unknown
+from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
+from headrace.pipeline.memory.aggregates import LandedRow, WholeRow, row_of
+from headrace.pipeline.memory.source import MemoryRecord, MemorySource
+from headrace.pipeline.ports import Clock
 
 
 class MemoryStage:

@@ -9,18 +9,18 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Literal
 
-from pipeline.core.batch import StagedFile, TakenFile
-from pipeline.core.expiry_plan import MAIN, History, Ref, Seen, Shape
-from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.position import Positions
-from pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
-from pipeline.core.stream import StreamId
-from pipeline.core.valid_through import Through
-from pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
-from pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
-from pipeline.memory.aggregates import LandedRow
-from pipeline.ports import Clock
+from headrace.pipeline.core.batch import StagedFile, TakenFile
+from headrace.pipeline.core.expiry_plan import MAIN, History, Ref, Seen, Shape
+from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.repair_plan import KnownState, LastRow, Picked, TableEvidence
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import Through
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient, Unknown
+from headrace.pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
+from headrace.pipeline.memory.aggregates import LandedRow
+from headrace.pipeline.ports import Clock
 
 COLUMNS = (
     "stream",

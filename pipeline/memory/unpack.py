@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.core.parse_values import ApartCount, Bound, Parsed, ShardCount, SourceFile
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.memory.aggregates import LandedRow, WholeRow
-from pipeline.memory.parse import MemorySurveyor, TypedRow
-from pipeline.memory.table import MemoryTable
-from pipeline.target_ports import Unpacker
+from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, ShardCount, SourceFile
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.memory.aggregates import LandedRow, WholeRow
+from headrace.pipeline.memory.parse import MemorySurveyor, TypedRow
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.target_ports import Unpacker
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Bound, Parsed, ReadUnit, WavePlan
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import KeptWindow, ReplayWindow, Word
-from pipeline.errors import Transient, Unknown
-from pipeline.memory.parse import MemoryRows, MemorySurveyor, MemoryTyped, counts_of
-from pipeline.target_ports import Copier, WindowStore
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Bound, Parsed, ReadUnit, WavePlan
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.errors import Transient, Unknown
+from headrace.pipeline.memory.parse import MemoryRows, MemorySurveyor, MemoryTyped, counts_of
+from headrace.pipeline.target_ports import Copier, WindowStore
 
 
 class MemoryWindows(WindowStore):

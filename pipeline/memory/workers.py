@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 
-from pipeline.core.worker import BACKDATE_STOPPING, Metrics, Worker
-from pipeline.kcl.report import is_outdated
-from pipeline.ports import Clock, SkippedRow, WorkerListing
+from headrace.pipeline.core.worker import BACKDATE_STOPPING, Metrics, Worker
+from headrace.pipeline.kcl.report import is_outdated
+from headrace.pipeline.ports import Clock, SkippedRow, WorkerListing
 
 
 class MemoryWorkerStore:

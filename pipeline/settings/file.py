@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.errors import BadSetting
-from pipeline.settings.broken import Broken
-from pipeline.settings.model import LandingSettings, Settings
-from pipeline.settings.moved import with_current_names
-from pipeline.settings.names import PREFIX, complain_of_variable
-from pipeline.settings.nodes import compose, is_null
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
-from pipeline.settings.reader import Reader
-from pipeline.settings.rules import broken_rules
-from pipeline.settings.secrets import holds_secret, names_secret
-from pipeline.settings.values import leaves
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.model import LandingSettings, Settings
+from headrace.pipeline.settings.moved import with_current_names
+from headrace.pipeline.settings.names import PREFIX, complain_of_variable
+from headrace.pipeline.settings.nodes import compose, is_null
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.reader import Reader
+from headrace.pipeline.settings.rules import broken_rules
+from headrace.pipeline.settings.secrets import holds_secret, names_secret
+from headrace.pipeline.settings.values import leaves
 
 DEFAULT_FILE = "headrace.yaml"
 MINIMAL = "{application: my-app, streams: [{name: my-stream}]}"

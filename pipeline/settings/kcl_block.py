@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.settings.choices import Heartbeat, Layout, Mode
-from pipeline.settings.knob import knob
+from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
+from headrace.pipeline.settings.knob import knob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

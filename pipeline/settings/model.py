@@ -1,6 +1,6 @@
 """Every setting of an application, frozen, with its default, its unit and KCL's name for it, where KCL has one.
 
-Values come from the settings file and the environment (`pipeline.settings.file` reads them) and from nowhere
+Values come from the settings file and the environment (`headrace.pipeline.settings.file` reads them) and from nowhere
 else. Durations are `timedelta` here and text such as `20s` or `5m` in the file.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from pipeline.settings.choices import (
+from headrace.pipeline.settings.choices import (
     Aggregates,
     Billing,
     Create,
@@ -21,10 +21,10 @@ from pipeline.settings.choices import (
     StreamsMode,
     WireFormat,
 )
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.knob import knob
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.knob import knob
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 _LEAST_HUNG = timedelta(minutes=2)
 """After the reading, Spark's answer and the table's commit take a minute at times, however short the wave is."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 
 import yaml
 
-from pipeline.settings.model import Settings
-from pipeline.settings.names import variable_for
-from pipeline.settings.nodes import is_null, line_of, secrets_in
-from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
-from pipeline.settings.secrets import holds_secret
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.names import variable_for
+from headrace.pipeline.settings.nodes import is_null, line_of, secrets_in
+from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.secrets import holds_secret
 
 MOVED: Mapping[str, str] = {
     "coordination.mode": "kcl.mode",

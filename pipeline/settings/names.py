@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from pipeline.settings.model import Settings
-from pipeline.settings.values import is_mapping, knobs
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import is_mapping, knobs
 
 PREFIX = "HEADRACE__"
 _ENTRY = re.compile(r"__([0-9]{1,6})(?:__|$)")

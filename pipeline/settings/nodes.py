@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from pipeline.errors import BadSetting
-from pipeline.settings.secrets import holds_secret, names_secret
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.secrets import holds_secret, names_secret
 
 _PLAIN, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 

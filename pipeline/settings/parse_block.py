@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
-from pipeline.settings.knob import knob
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
+from headrace.pipeline.settings.knob import knob
 
 MOST_VALUES = 1_000_000
 

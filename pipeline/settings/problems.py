@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pipeline.errors import WrongSettings
+from headrace.pipeline.errors import WrongSettings
 
 NO_SECRETS = (
     "looks like a secret, and secrets are never settings: leave it out and use a role, AWS's own configuration "

@@ -1,4 +1,4 @@
-"""Read settings: one walk over the dataclasses of `pipeline.settings.model`, with the file's nodes and the variables.
+"""Read settings: one walk over the dataclasses of `headrace.pipeline.settings.model`, with the file's nodes and the variables.
 
 A setting that is added to the dataclasses needs no line here. A value that can't be read becomes a mistake in `Problems`,
 and the walk goes on with the default value, so that it finds the other mistakes, too.
@@ -10,13 +10,13 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from pipeline.errors import BadSetting
-from pipeline.settings.model import Settings
-from pipeline.settings.names import complain_of_key, entry_index, nearest, variable_for
-from pipeline.settings.nodes import compose, is_null, kind_of, line_of, plain_node, secrets_in
-from pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
-from pipeline.settings.secrets import holds_secret, names_secret
-from pipeline.settings.values import allowed, bare, element, is_mapping, read_value
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.names import complain_of_key, entry_index, nearest, variable_for
+from headrace.pipeline.settings.nodes import compose, is_null, kind_of, line_of, plain_node, secrets_in
+from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.secrets import holds_secret, names_secret
+from headrace.pipeline.settings.values import allowed, bare, element, is_mapping, read_value
 
 _UNSET: Any = object()
 _PAIRS = "`name: value` pairs"

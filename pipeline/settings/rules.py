@@ -5,22 +5,22 @@ from collections.abc import Iterator
 from datetime import timedelta
 from posixpath import normpath
 
-from pipeline.settings.broken import Broken, is_table_name
-from pipeline.settings.choices import (
+from headrace.pipeline.settings.broken import Broken, is_table_name
+from headrace.pipeline.settings.choices import (
     FormerStreams,
     Heartbeat,
     InitialPosition,
     Mode,
 )
-from pipeline.settings.model import (
+from headrace.pipeline.settings.model import (
     DiscoverySettings,
     LandingSettings,
     Settings,
     StreamSettings,
     WorkerSettings,
 )
-from pipeline.settings.target_rules import target_rules
-from pipeline.settings.values import show
+from headrace.pipeline.settings.target_rules import target_rules
+from headrace.pipeline.settings.values import show
 
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
 _STREAM = re.compile(  # Kinesis's rule for names

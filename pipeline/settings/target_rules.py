@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from pipeline.settings.broken import Broken, is_table_name
-from pipeline.settings.choices import ColumnsFrom, ParseFormat
-from pipeline.settings.model import Settings
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.broken import Broken, is_table_name
+from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
 
 _MOST_INFLATED = 256 * 1024 * 1024
 """A Spark task holds a few such payloads at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.settings.knob import knob
+from headrace.pipeline.settings.knob import knob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

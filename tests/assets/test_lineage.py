@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from assets.names import lineage_key
-from pipeline.memory.table import LostOnTheWay
+from headrace.assets.names import lineage_key
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, why_failed
 

@@ -10,11 +10,11 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.events import DagsterEvent
 
-from assets.reporter import Reporter
-from pipeline.core.change import Applied, claim
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Throttled, Unreachable
-from resources.runs import FAILED_TAG
+from headrace.assets.reporter import Reporter
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import AN_HOUR, TIMES, DagsterWorld, key, keys, why_failed
 from tests.eventually import eventually

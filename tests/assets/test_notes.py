@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.cli.consume import _Output
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.wave import WaveReport
-from pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.cli.consume import _Output
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.settings.choices import OnDataLoss
 from tests.dagster.fixtures import MakeWorld
 from tests.duties.life import Life
 

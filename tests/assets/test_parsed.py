@@ -8,11 +8,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.names import parsed_key
-from pipeline.clock import SystemIds, SystemTimer
-from pipeline.settings.model import Settings, StreamSettings
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts
+from headrace.assets.names import parsed_key
+from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.files import StandingClock
 from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
@@ -56,7 +56,7 @@ class Deployment:
 
 @pytest.fixture
 def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from pipeline.definitions import (
+    from headrace.pipeline.definitions import (
         build_definitions,  # its import reads settings, which the fixture provides
     )
 
@@ -119,7 +119,7 @@ def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
     )
     assert "a run of orders is open" in deployment.tick().skip_reason.skip_message
     later = time() + 2 * 3600
-    monkeypatch.setattr("sensors.parsed.time", lambda: later)
+    monkeypatch.setattr("headrace.sensors.parsed.time", lambda: later)
     assert deployment.tick().run_requests
 
 

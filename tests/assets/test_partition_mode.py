@@ -7,10 +7,10 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from pipeline.core.change import Applied, Change, assign, claim, release
-from pipeline.core.lease import Lease
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Unreachable
+from headrace.pipeline.core.change import Applied, Change, assign, claim, release
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Unreachable
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed
 
@@ -151,7 +151,7 @@ def test_the_run_waits_for_a_shard_that_a_living_run_reads_and_then_reads_it(
         waited.append(found.wanted_by)
         world.world.leases.apply(_release(found))
 
-    monkeypatch.setattr("pipeline.clock.time.sleep", let_go)
+    monkeypatch.setattr("headrace.pipeline.clock.time.sleep", let_go)
 
     result = world.execute(partition=key(0))
 

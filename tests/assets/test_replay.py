@@ -7,13 +7,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.names import replay_key
-from pipeline.clock import SystemIds, SystemTimer
-from pipeline.core.proof import ALL
-from pipeline.core.window import ReplayWindow, Word
-from pipeline.lake_ports import LineageTable
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts, ReplayPorts, WindowStore
+from headrace.assets.names import replay_key
+from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.window import ReplayWindow, Word
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, WindowStore
 from tests.dagster.fixtures import MakeInstance
 from tests.lake.files import StandingClock
 from tests.lake.parsings import SETTINGS as PARSE
@@ -64,7 +64,7 @@ class Deployment:
 
 @pytest.fixture
 def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from pipeline.definitions import (
+    from headrace.pipeline.definitions import (
         build_definitions,  # its import reads settings, which the fixture provides
     )
 

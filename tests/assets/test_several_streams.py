@@ -1,7 +1,7 @@
 """Runs with several streams: one run reads the due shards of all streams, and a partition is one shard of one
 stream."""
 
-from pipeline.errors import Unknown
+from headrace.pipeline.errors import Unknown
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key, why_failed
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.core import change
-from pipeline.core.change import Applied
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import AwsSettings
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.aws.pages import Host, KinesisPages
-from pipeline.aws.pages_client import KinesisAccess, tapped
-from pipeline.core.batch import Batch
-from pipeline.core.position import TRIM, Position, Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake_ports import RecordPage
-from pipeline.local.errors import AwsError
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.aws.pages import Host, KinesisPages
+from headrace.pipeline.aws.pages_client import KinesisAccess, tapped
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.position import TRIM, Position, Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.inprocess import InProcessKinesis
 
 
 @dataclass

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.adapters import Adapters
-from pipeline.aws import clients
-from pipeline.memory.clock import MemoryClock
-from pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.aws import clients
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings, StreamSettings
 
 CREDENTIALS_FILE = "[default]\naws_access_key_id = {0}\naws_secret_access_key = secret\n"
 

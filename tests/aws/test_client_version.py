@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.tables import DynamoTables
-from pipeline.kcl.migration import ClientVersion
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.kcl_client_version import KclClientVersion
 
 if TYPE_CHECKING:

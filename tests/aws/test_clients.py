@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client, kinesis_client
-from pipeline.errors import BadSetting
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.model import AwsSettings
 
 SETTINGS = AwsSettings(region="eu-west-1", endpoint="http://127.0.0.1:1")
 

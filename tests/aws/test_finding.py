@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.errors import Terminal, Throttled, Unreachable
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.errors import Terminal, Throttled, Unreachable
+from headrace.pipeline.local.inprocess import InProcessKinesis
 
 SHOP_TAG = {"team": "shop"}
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.clients import kinesis_client
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import Terminal, Throttled, Unknown, Unreachable, WrongShape
-from pipeline.local.endpoint import LocalAws
-from pipeline.local.inprocess import InProcessKinesis
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import kinesis_client
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import Terminal, Throttled, Unknown, Unreachable, WrongShape
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -177,9 +177,9 @@ def test_an_iterator_older_than_five_minutes_is_neither_kept_nor_used(
     orders.source.has_news({orders.key(): TRIM})
     orders.local.clock.advance(301)
     now = time.monotonic()
-    monkeypatch.setattr("pipeline.aws.kinesis.time.monotonic", lambda: now + 301)
+    monkeypatch.setattr("headrace.pipeline.aws.kinesis.time.monotonic", lambda: now + 301)
     assert orders.source.has_news({orders.key(): TRIM} if asked else {}) == frozenset()
-    monkeypatch.setattr("pipeline.aws.kinesis.time.monotonic", lambda: now)
+    monkeypatch.setattr("headrace.pipeline.aws.kinesis.time.monotonic", lambda: now)
     assert orders.source.has_news({orders.key(): TRIM}) == frozenset()
     assert orders.calls["GetShardIterator"] == 2
     assert orders.calls["GetRecords"] == (3 if asked else 2)

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.aws.lease_item import ATTRIBUTES, read_lease, write_change, write_lease
-from pipeline.core import change
-from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import FIELDS, Lease
-from pipeline.core.shard import HashRange
-from pipeline.ports import SkippedRow
+from headrace.pipeline.aws.lease_item import ATTRIBUTES, read_lease, write_change, write_lease
+from headrace.pipeline.core import change
+from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import FIELDS, Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.ports import SkippedRow
 from tests.aws.kcl_reader import read_as_kcl
 from tests.core.strategies import LEASES
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.core import change
-from pipeline.core.change import Refused
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.errors import Throttled, WrongShape
-from pipeline.ports import Listing
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Refused
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import Throttled, WrongShape
+from headrace.pipeline.ports import Listing
 from tests.aws.lease_table import CLAIMED, KEY, Table
 
 # --- lists --------------------------------------------------------------------------------------------------

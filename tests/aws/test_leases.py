@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.core import change
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
-from pipeline.errors import TablesMissing, Terminal, Throttled, Unreachable
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.errors import TablesMissing, Terminal, Throttled, Unreachable
+from headrace.pipeline.settings.model import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.aws.lease_table import CLAIMED, KEY, Table
 

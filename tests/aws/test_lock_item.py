@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws.lock_item import read_lock, write_lock
-from pipeline.core.election import LockRow
-from pipeline.errors import WrongShape
+from headrace.pipeline.aws.lock_item import read_lock, write_lock
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.errors import WrongShape
 
 KCL_ROW: dict[str, Any] = {
     "key": {"S": "Leader"},

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws import leases
-from pipeline.core import change
-from pipeline.core.change import Applied
-from pipeline.core.lease import Lease
-from pipeline.errors import HeadraceError, Throttled
+from headrace.pipeline.aws import leases
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import HeadraceError, Throttled
 from tests.aws.lease_table import CLAIMED, Table
 
 ROWS = [Lease(f"shardId-{n:012d}", owner="me") for n in range(40)]

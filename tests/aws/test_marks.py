@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.aws.marks import places_of
+from headrace.pipeline.aws.marks import places_of
 
 LONG, SHORT = b"xApproximateArrivalTimestamp", b"nSequenceNumber"
 

@@ -7,7 +7,7 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.httpsession import URLLib3Session
 
-from pipeline.aws.open_connections import OpenConnections
+from headrace.pipeline.aws.open_connections import OpenConnections
 from tests.aws.raw_server import PLAIN, Server
 
 

@@ -7,8 +7,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 
-from pipeline.aws.pages_body import WholeBodies
-from pipeline.aws.pages_client import KinesisAccess, reader_client
+from headrace.pipeline.aws.pages_body import WholeBodies
+from headrace.pipeline.aws.pages_client import KinesisAccess, reader_client
 from tests.aws.raw_server import Server
 
 BODY = bytes(range(256)) * 4_000  # more than one part of botocore's

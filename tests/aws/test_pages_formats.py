@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HTTPHeaders
 
-from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled
-from pipeline.local.wires import wire_of
-from pipeline.settings.choices import WireFormat
+from headrace.pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled
+from headrace.pipeline.local.wires import wire_of
+from headrace.pipeline.settings.choices import WireFormat
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 JSON, CBOR = "application/x-amz-json-1.1", "application/x-amz-cbor-1.1"
@@ -164,7 +164,9 @@ def test_a_cbor_answer_that_cant_be_right_is_an_error_with_the_aws_request_id(
 ):
     world = Formats()
     world.put(b"payload-canary", key="key-canary")
-    monkeypatch.setattr("pipeline.aws.pages.held_body", lambda _: b"\xa1gRecords\x81\xa1dDataepayload-canary")
+    monkeypatch.setattr(
+        "headrace.pipeline.aws.pages.held_body", lambda _: b"\xa1gRecords\x81\xa1dDataepayload-canary"
+    )
 
     with pytest.raises(BadAnswer, match=r"AWS's request id: [0-9a-f-]{10,}") as caught:
         next(world.reader(wire=WireFormat.CBOR, patience=1.0).pages(world.batch()))

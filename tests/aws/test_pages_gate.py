@@ -6,7 +6,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from pipeline.aws.pages_gate import Gate
+from headrace.pipeline.aws.pages_gate import Gate
 
 
 def comes(gate: Gate, size: int | None) -> bool:

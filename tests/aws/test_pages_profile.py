@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.adapters import Adapters
-from pipeline.aws.pages import KinesisPages
-from pipeline.aws.pages_client import KinesisAccess, reader_client
-from pipeline.core.batch import Batch
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import BadSetting
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import AwsSettings, Settings
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.aws.pages_client import KinesisAccess, reader_client
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import AwsSettings, Settings
 from tests.aws.raw_server import Server
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from pipeline.aws.pages import KinesisPages
-from pipeline.aws.pages_decode import decode_answer
-from pipeline.core.position import Position, Start
-from pipeline.errors import Terminal
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.aws.pages_decode import decode_answer
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.errors import Terminal
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.aws import pages
-from pipeline.aws.pages_decode import PageAnswer, decode_answer, record_schema
-from pipeline.core.batch import BatchLimits
-from pipeline.core.position import TRIM, Start
-from pipeline.core.stream import ShardKey
-from pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled, Unreachable
-from pipeline.lake.gauge import Gauge
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import StagingSpec
-from pipeline.settings.choices import WireFormat
+from headrace.pipeline.aws import pages
+from headrace.pipeline.aws.pages_decode import PageAnswer, decode_answer, record_schema
+from headrace.pipeline.core.batch import BatchLimits
+from headrace.pipeline.core.position import TRIM, Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled, Unreachable
+from headrace.pipeline.lake.gauge import Gauge
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.settings.choices import WireFormat
 from tests.aws.pages_world import World, numbers_of, until_tip
 
 

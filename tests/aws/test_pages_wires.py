@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.aws import pages_decode
-from pipeline.aws.cbor_records import records_in_bulk
-from pipeline.aws.pages_check import Absurd
-from pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
-from pipeline.cbor import NotCborError, Raw, encoded
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.aws import pages_decode
+from headrace.pipeline.aws.cbor_records import records_in_bulk
+from headrace.pipeline.aws.pages_check import Absurd
+from headrace.pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer
+from headrace.pipeline.cbor import NotCborError, Raw, encoded
+from headrace.pipeline.core.stream import ShardKey, StreamId
 from tests.aws.plain_decode import plain_rows
 from tests.aws.spelled_cbor import Spelling, cbor_answer
 

@@ -10,14 +10,14 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from pipeline.aws.clients import kinesis_client
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.quick_peek import QuickPeek
-from pipeline.aws.signing import signed_headers
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import kinesis_client
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.quick_peek import QuickPeek
+from headrace.pipeline.aws.signing import signed_headers
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import AwsSettings
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

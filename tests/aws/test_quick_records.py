@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
-from pipeline.aws.pages_wire import ARGUMENT, CBOR, is_cbor
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
+from headrace.pipeline.aws.pages_wire import ARGUMENT, CBOR, is_cbor
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.aws.raw_server import PLAIN, Server
 
 WIRES = [{}, {ARGUMENT: CBOR}]

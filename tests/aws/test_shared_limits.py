@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.pages import KinesisPages
-from pipeline.aws.pages_client import reader_client
-from pipeline.core.batch import BatchLimits
-from pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, window_share
-from pipeline.core.stream import ShardKey
-from pipeline.lake.stage_read import Box, ShardReading
-from pipeline.local.kinesis_limits import Reads
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.aws.pages_client import reader_client
+from headrace.pipeline.core.batch import BatchLimits
+from headrace.pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, window_share
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.stage_read import Box, ShardReading
+from headrace.pipeline.local.kinesis_limits import Reads
 from tests.aws.pages_world import Neighbour, World, numbers_of, read_for, until_tip
 
 MIB = 1024 * 1024

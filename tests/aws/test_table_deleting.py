@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.table_deleting import TableDeletion
-from pipeline.aws.tables import DynamoTables
-from pipeline.errors import BadSetting, Unreachable, WrongShape
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.choices import Layout
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.table_deleting import TableDeletion
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.errors import BadSetting, Unreachable, WrongShape
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.choices import Layout
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
 from tests.stand_in import table_names
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.adapters import Adapters
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.table_layout import KnownPlaces, look
-from pipeline.aws.tables import names_of
-from pipeline.core import change
-from pipeline.core.change import Applied
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
-from pipeline.local.endpoint import LocalAws
-from pipeline.memory.clock import MemoryClock
-from pipeline.settings.choices import Layout
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.table_layout import KnownPlaces, look
+from headrace.pipeline.aws.tables import names_of
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import BadSetting, Throttled, Unreachable, WrongShape
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.settings.choices import Layout
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AwsSettings, CoordinationSettings, Settings
 from tests.stand_in import table_names
 
 if TYPE_CHECKING:

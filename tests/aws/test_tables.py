@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.tables import DynamoTables
-from pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.choices import Billing, Create, Layout
-from pipeline.settings.model import AwsSettings, CoordinationSettings, Settings, StreamSettings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.errors import TablesMissing, Terminal, Unreachable, WrongShape
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.choices import Billing, Create, Layout
+from headrace.pipeline.settings.model import AwsSettings, CoordinationSettings, Settings, StreamSettings
 from tests.stand_in import table_names
 
 if TYPE_CHECKING:

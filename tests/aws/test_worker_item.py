@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.aws.worker_item import read_worker
-from pipeline.core.worker import Worker
-from pipeline.ports import SkippedRow
+from headrace.pipeline.aws.worker_item import read_worker
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.ports import SkippedRow
 
 KCL_ATTRIBUTES: dict[str, Any] = {
     "wid": {"S": "w1"},

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.leader_lock import DynamoLeaderLock
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.core.election import LockRow
-from pipeline.core.worker import Metrics, Worker
-from pipeline.errors import TablesMissing, Throttled, WrongShape
-from pipeline.local.endpoint import LocalAws
-from pipeline.memory.clock import START, MemoryClock
+from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.errors import TablesMissing, Throttled, WrongShape
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.memory.clock import START, MemoryClock
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

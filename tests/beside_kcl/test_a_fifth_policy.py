@@ -15,16 +15,23 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.assign import AssignmentInput, move
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.duties.alone import GapStrategy, NoOtherWorkers, WorkersBeat, alone, rules_of
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.part_memory import PartMemory
-from pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Policy, Presence, TakenLeases
-from pipeline.duties.recover import Busy, Held, Recovery
-from pipeline.errors import BadSetting
+from headrace.pipeline.core.assign import AssignmentInput, move
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.alone import GapStrategy, NoOtherWorkers, WorkersBeat, alone, rules_of
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.part_memory import PartMemory
+from headrace.pipeline.duties.policy import (
+    AssignmentPaused,
+    AssignmentView,
+    MayAssign,
+    Policy,
+    Presence,
+    TakenLeases,
+)
+from headrace.pipeline.duties.recover import Busy, Held, Recovery
+from headrace.pipeline.errors import BadSetting
 from tests.duties.world import World
 
 ROOT = Path(__file__).parents[2]

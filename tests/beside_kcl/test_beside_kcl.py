@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused, repair
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind
-from pipeline.core.worker import Worker
-from pipeline.duties.wave import Arrow
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.change import Applied, Change, Refused, repair
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.moves import row_of, shared
 from tests.duties.world import TICK, Cut, World
 

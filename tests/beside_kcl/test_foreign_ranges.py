@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.beside_kcl.foreign_ranges import ahead_of_table, plan_ends, plan_foreign, unfinished_parents
-from pipeline.core.checkpoint import LATEST, SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position, Positions
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.beside_kcl.foreign_ranges import (
+    ahead_of_table,
+    plan_ends,
+    plan_foreign,
+    unfinished_parents,
+)
+from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1)
 KEY = ShardKey(STREAM, "shardId-1")

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.aws.clients import kinesis_client
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.pages import KinesisPages
-from pipeline.core.change import Applied
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lineage import Range
-from pipeline.core.position import Position
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.memory.clock import MemoryClock
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import kinesis_client
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.settings.model import AwsSettings
 from tests.beside_kcl.test_adopting import adopt, kcl
 from tests.beside_kcl.test_beside_kcl import headrace_takes_back, kcl_writes
 from tests.duties.moves import row_of, shared

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.core import change
-from pipeline.core.change import Applied, Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.election import LockRow
-from pipeline.core.worker import Metrics
-from pipeline.duties.cursors import read_worker, write_worker
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.worker import Metrics
+from headrace.pipeline.duties.cursors import read_worker, write_worker
 from tests.duties.moves import shared
 from tests.duties.world import TICK, World
 

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.beside_kcl.adoption import Adopting
-from pipeline.beside_kcl.renewal_pace import failover_warning, renewal_periods
-from pipeline.core import change
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
-from pipeline.duties.cursors import read_worker, write_worker
-from pipeline.duties.worker_report import WorkerMemory
-from pipeline.errors import Throttled
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.beside_kcl.renewal_pace import failover_warning, renewal_periods
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.duties.cursors import read_worker, write_worker
+from headrace.pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.errors import Throttled
 from tests.beside_kcl.test_kcl_leader_watch import Beside
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, TICK, World

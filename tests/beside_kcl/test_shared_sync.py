@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.beside_kcl.shared_sync import plan_sync_kcl
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import plan_sync
-from pipeline.kcl.auditor import SeenHole
-from pipeline.kcl.coverage import SeenHoles, coverage_warnings
+from headrace.pipeline.beside_kcl.shared_sync import plan_sync_kcl
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import plan_sync
+from headrace.pipeline.kcl.auditor import SeenHole
+from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

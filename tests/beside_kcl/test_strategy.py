@@ -4,14 +4,14 @@ from dataclasses import fields, replace
 
 import pytest
 
-from pipeline.beside_kcl.strategy import giving_of
-from pipeline.core.assign import AssignmentInput
-from pipeline.core.change import Change
-from pipeline.core.worker import Worker
-from pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
-from pipeline.settings.choices import Heartbeat, Strategy
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AssignmentSettings, Settings, StreamSettings
+from headrace.pipeline.beside_kcl.strategy import giving_of
+from headrace.pipeline.core.assign import AssignmentInput
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
+from headrace.pipeline.settings.choices import Heartbeat, Strategy
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AssignmentSettings, Settings, StreamSettings
 from tests.core.scenes import carried_out, counts, fleet_with, loads, unowned
 
 SETTINGS = Settings(application="app", streams=(StreamSettings(name="orders"),))

@@ -7,20 +7,20 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
-from pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from pipeline.core.change import Applied, beat, give_up
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.core.planned_loads import cluster_of
-from pipeline.kcl import leader
-from pipeline.memory.clock import CountingIds, MemoryClock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings.choices import Heartbeat, Mode
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
+from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
+from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.change import Applied, beat, give_up
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.planned_loads import cluster_of
+from headrace.pipeline.kcl import leader
+from headrace.pipeline.memory.clock import CountingIds, MemoryClock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.world import MadeTables
 
 TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)

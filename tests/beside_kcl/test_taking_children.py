@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.beside_kcl.lease_taking import TakingMemory
-from pipeline.ports import Listing
-from pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.beside_kcl.lease_taking import TakingMemory
+from headrace.pipeline.ports import Listing
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.world import TICK, World
 
 

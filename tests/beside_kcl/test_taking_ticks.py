@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.kcl.leader import order_of_leadership
-from pipeline.kcl.migration import ClientVersion
-from pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.kcl.leader import order_of_leadership
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.world import TICK, World
 
 

@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
-from pipeline.core.worker import Worker
-from pipeline.duties.assignment_pass import AssignmentMemory, plan_pass
-from pipeline.duties.known_workers import KnownWorkers
-from pipeline.duties.leader_report import LeaderReport
-from pipeline.settings.choices import FormerStreams, Heartbeat, Mode
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.assignment_pass import AssignmentMemory, plan_pass
+from headrace.pipeline.duties.known_workers import KnownWorkers
+from headrace.pipeline.duties.leader_report import LeaderReport
+from headrace.pipeline.settings.choices import FormerStreams, Heartbeat, Mode
 from tests.beside_kcl.test_beside_kcl import kcl_writes
 from tests.duties.moves import shared
 from tests.duties.world import TICK, World

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.cli import main
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.aws.lease_item import write_lease
-from pipeline.cli import main
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
-from pipeline.wiring import wire
+from headrace.pipeline.aws.lease_item import write_lease
+from headrace.pipeline.cli import main
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.wiring import wire
 from tests.stand_in import a_table
 
 
@@ -85,7 +85,7 @@ def test_give_back_is_refused_while_leases_are_renewed(
             ExpressionAttributeValues={":one": {"N": "1"}},
         )
 
-    monkeypatch.setattr("pipeline.cli.give_back.time.sleep", a_worker_renews)
+    monkeypatch.setattr("headrace.pipeline.cli.give_back.time.sleep", a_worker_renews)
     assert main(["give-back", "--yes"]) == 2
     assert "kcl-1 still hold leases" in capsys.readouterr().err
 
@@ -95,7 +95,9 @@ def test_give_back_is_refused_while_a_workers_row_is_beaten(
 ):
     assert main(["adopt", "--watch", "50ms", "--yes"]) == 0
     beat = iter(range(1, 100))
-    monkeypatch.setattr("pipeline.cli.give_back.beats_of", lambda _, names: dict.fromkeys(names, next(beat)))
+    monkeypatch.setattr(
+        "headrace.pipeline.cli.give_back.beats_of", lambda _, names: dict.fromkeys(names, next(beat))
+    )
     assert main(["give-back", "--watch", "50ms", "--yes"]) == 2
     assert "kcl-1 still hold leases" in capsys.readouterr().err
 
@@ -111,7 +113,7 @@ def test_adopting_an_application_whose_leases_are_renewed_is_refused(
             ExpressionAttributeValues={":one": {"N": "1"}},
         )
 
-    monkeypatch.setattr("pipeline.cli.adopt.time.sleep", a_worker_renews)
+    monkeypatch.setattr("headrace.pipeline.cli.adopt.time.sleep", a_worker_renews)
     assert main(["adopt", "--watch", str(timedelta(seconds=30).seconds), "--yes"]) == 2
     assert "the KCL workers kcl-1 still renew their leases" in capsys.readouterr().err
     file = Path("headrace.yaml")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from headrace.pipeline.cli import main
 
 CANARY = "c4n4ry-of-the-mine"
 

@@ -11,18 +11,18 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.tables import DynamoTables
-from pipeline.cli import main
-from pipeline.core import change
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.position import Positions
-from pipeline.core.sync import a_lease
-from pipeline.demo.reading import the_table
-from pipeline.lake import read
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.cli import main
+from headrace.pipeline.core import change
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.demo.reading import the_table
+from headrace.pipeline.lake import read
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -48,7 +48,7 @@ class App:
 
     def shell(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-P", "-m", "pipeline.cli", *self.arguments, *arguments],
+            [sys.executable, "-P", "-m", "headrace.pipeline.cli", *self.arguments, *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -61,7 +61,7 @@ class App:
         """The packages that a new interpreter has imported when the command ends."""
         words = [command[0], "--config", str(self.folder / "headrace.yaml"), *command[1:]]
         code = (
-            f"import sys; from pipeline.cli import main; code = main({words!r}); "
+            f"import sys; from headrace.pipeline.cli import main; code = main({words!r}); "
             "print('imported', *{name.partition('.')[0] for name in sys.modules}); sys.exit(code)"
         )
         done = subprocess.run(
@@ -180,6 +180,6 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
 )
 def test_a_command_never_imports_dagster(app: App, joined_spark: None, command: tuple[str, ...]):
     imported = app.imported_by(*command)
-    assert "pipeline" in imported
+    assert "headrace.pipeline" in imported
     assert {name for name in imported if name.startswith("dagster")} == set()
-    assert imported.isdisjoint({"assets", "sensors", "resources"})
+    assert imported.isdisjoint({"headrace.assets", "headrace.sensors", "headrace.resources"})

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from dagster import DagsterEvent, DagsterInstance, DagsterRun, DagsterRunStatus
 
-from pipeline.cli import main, services
-from pipeline.cli.holding import LOCK
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.cli import main, services
+from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.ports import free_port
 
 DAGSTER = """
@@ -37,7 +37,7 @@ PARTS = ["dagster_webserver", "dagster._daemon run", "dagster api grpc"]
 alive."""
 HEADRACE = f"""
 import sys
-from pipeline.cli import main, services
+from headrace.pipeline.cli import main, services
 services.dagster_command = lambda workspace, port: [sys.executable, "-c", {DAGSTER!r}, str(port), str(workspace), *{PARTS!r}]
 sys.exit(main(["dev", "--config", "h.yaml", "--port", sys.argv[1]]))
 """

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import pipeline.cli as frame
-from pipeline.cli import COMMANDS, main
-from pipeline.errors import BadSetting, CommitUnknown, HeadraceError, MissingPackage, Throttled
+import headrace.pipeline.cli as frame
+from headrace.pipeline.cli import COMMANDS, main
+from headrace.pipeline.errors import BadSetting, CommitUnknown, HeadraceError, MissingPackage, Throttled
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -39,11 +39,11 @@ def loaded_modules(code: str) -> set[str]:
 def command(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A command made by the test, which runs `body`."""
     made = SimpleNamespace(body=lambda args: 0)
-    module = ModuleType("pipeline.cli.trial")
+    module = ModuleType("headrace.pipeline.cli.trial")
     attributes: dict[str, Any] = {"add": lambda sub: sub.add_parser("trial").add_argument("--n", type=int)}
     attributes["run"] = lambda args: made.body(args)  # noqa: PLW0108 -- the body is set later
     vars(module).update(attributes)
-    monkeypatch.setitem(sys.modules, "pipeline.cli.trial", module)
+    monkeypatch.setitem(sys.modules, "headrace.pipeline.cli.trial", module)
     monkeypatch.setitem(frame.COMMANDS, "trial", "try")
     return made
 
@@ -129,20 +129,20 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]):
 
 
 def test_the_help_imports_no_commands_module():
-    code = "from pipeline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    code = "from headrace.pipeline.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert loaded_modules(code).isdisjoint(HEAVY)
 
 
 def test_parsing_arguments_and_showing_settings_imports_nothing_heavy(tmp_path: Path):
     file = tmp_path / "h.yaml"
     file.write_text("{application: my-app, streams: [{name: s}]}", encoding="utf-8")
-    code = f"from pipeline.cli import main\nmain(['config', '--config', {str(file)!r}])"
+    code = f"from headrace.pipeline.cli import main\nmain(['config', '--config', {str(file)!r}])"
     assert loaded_modules(code) & HEAVY == {"yaml"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_help_imports_nothing_heavy(name: str):
-    code = f"from pipeline.cli import main\ntry: main([{name!r}, '--help'])\nexcept SystemExit: pass"
+    code = f"from headrace.pipeline.cli import main\ntry: main([{name!r}, '--help'])\nexcept SystemExit: pass"
     assert loaded_modules(code).isdisjoint(HEAVY)
 
 
@@ -150,7 +150,7 @@ def test_a_closed_pipe_causes_no_stack_trace(tmp_path: Path):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli", "config", "--doc"],
+        [sys.executable, "-m", "headrace.pipeline.cli", "config", "--doc"],
         stdout=write,
         stderr=subprocess.PIPE,
         cwd=ROOT,
@@ -163,8 +163,8 @@ def test_a_closed_pipe_causes_no_stack_trace(tmp_path: Path):
 def test_headrace_local_without_its_packages_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.delitem(sys.modules, "pipeline.local.__main__", raising=False)
-    monkeypatch.setattr("builtins.__import__", _without("pipeline.local"))
+    monkeypatch.delitem(sys.modules, "headrace.pipeline.local.__main__", raising=False)
+    monkeypatch.setattr("builtins.__import__", _without("headrace.pipeline.local"))
     assert main(["local"]) == 2
     assert "pip install 'headrace[local]'" in capsys.readouterr().err
     assert issubclass(MissingPackage, HeadraceError)

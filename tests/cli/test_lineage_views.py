@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import DONE, STOPPED, main
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position
+from headrace.pipeline.cli import DONE, STOPPED, main
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position
 from tests.lake.files import NOON, a_file, a_key
 from tests.lake.proofs import FIRST, LEFT, Family
 

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.cli import STOPPED, main
-from pipeline.lake import read
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.cli import STOPPED, main
+from headrace.pipeline.lake import read
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.lake.parsings import BAD, A, B, Bed, good
 
 pytestmark = [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli import DONE, STOPPED, main
-from pipeline.demo.reading import the_table
-from pipeline.lake.read import landed_files
+from headrace.pipeline.cli import DONE, STOPPED, main
+from headrace.pipeline.demo.reading import the_table
+from headrace.pipeline.lake.read import landed_files
 from tests.lake.files import ORIGIN, a_key, a_landing
 
 A, B = a_key(0), a_key(1)

@@ -11,22 +11,22 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.tables import DynamoTables
-from pipeline.cli import main
-from pipeline.core import change
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import a_lease
-from pipeline.demo.reading import the_table
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.cli import main
+from headrace.pipeline.core import change
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.demo.reading import the_table
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
 from tests.lake.tables import append_as_others
 
 if TYPE_CHECKING:

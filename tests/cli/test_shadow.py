@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import DONE, STOPPED, main
+from headrace.pipeline.cli import DONE, STOPPED, main
 from tests.docs.reading_table import HOME, make_table
 
 ROWS = [(0, 98, 5), (0, 99, 10), (0, 100, 20), (1, 7, 30), (1, 8, 40)]

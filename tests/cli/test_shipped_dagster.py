@@ -67,7 +67,7 @@ def test_dagsters_telemetry_is_off(instance: DagsterInstance):
 def test_the_workspace_is_one_location_called_headrace():
     (origin,) = location_origins_from_yaml_paths([str(ROOT / "workspace.yaml")])
     assert origin.location_name == "headrace"
-    assert origin.loadable_target_origin.module_name == "pipeline.definitions"
+    assert origin.loadable_target_origin.module_name == "headrace.pipeline.definitions"
 
 
 KEPT_DAYS = {TickStatus.SKIPPED: 1, TickStatus.STARTED: 7, TickStatus.SUCCESS: 7, TickStatus.FAILURE: 7}

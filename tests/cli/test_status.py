@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.cli import main
-from pipeline.core.stream import ShardKey
-from pipeline.errors import Terminal
-from pipeline.inspect.findings import findings_of
-from pipeline.inspect.looking import look
-from pipeline.inspect.read import TableNames, TableReader
-from pipeline.local.endpoint import LocalAws
-from pipeline.memory.clock import MemoryClock
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.cli import main
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import Terminal
+from headrace.pipeline.inspect.findings import findings_of
+from headrace.pipeline.inspect.looking import look
+from headrace.pipeline.inspect.read import TableNames, TableReader
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.settings.model import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of

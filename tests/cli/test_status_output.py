@@ -6,9 +6,9 @@ import io
 import pandas as pd
 import pytest
 
-from pipeline.cli import main
-from pipeline.inspect.as_frame import observe_frame
-from pipeline.inspect.lease_rows import COLUMNS
+from headrace.pipeline.cli import main
+from headrace.pipeline.inspect.as_frame import observe_frame
+from headrace.pipeline.inspect.lease_rows import COLUMNS
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_worker, leases_of
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.tables import DynamoTables
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.cli import dev, main
-from pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
-from pipeline.clock import SystemClock
-from pipeline.core import change
-from pipeline.core.lease import Lease
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
-from pipeline.settings.model import Settings
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.cli import dev, main
+from headrace.pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core import change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.settings.model import Settings
 from tests.duties.world import World
 from tests.stand_in import a_table
 

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from pipeline.cli import main
+from headrace.pipeline.cli import main
 
 
 @pytest.fixture

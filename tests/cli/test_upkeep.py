@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import DONE, STOPPED, TRY_LATER, main
-from pipeline.demo.reading import the_table
-from pipeline.duties.upkeep import Upkeep, UpkeepReport
-from pipeline.errors import HeadraceError, Unreachable, WrongShape
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.read import landed_files, rows
+from headrace.pipeline.cli import DONE, STOPPED, TRY_LATER, main
+from headrace.pipeline.demo.reading import the_table
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.errors import HeadraceError, Unreachable, WrongShape
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.read import landed_files, rows
 from tests.lake.files import ORIGIN, a_key, a_landing, numbers_in
 
 A = a_key(0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import STOPPED, main
-from pipeline.demo.aggregate import aggregated
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.cli import STOPPED, main
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.lake.files import NOON
 from tests.lake.parsings import A, B, Bed, good
 

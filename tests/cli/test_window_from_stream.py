@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.cli import STOPPED, main
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Origin, Position, Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.cli import STOPPED, main
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Origin, Position, Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.lake.parsings import Bed
 
 if TYPE_CHECKING:

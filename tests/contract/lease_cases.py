@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.core import change
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
-from pipeline.kcl import writes
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl import writes
 
 Row = dict[str, Any]
 

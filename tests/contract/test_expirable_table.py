@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.expiry_plan import MAIN, Shape
-from pipeline.errors import ChainBroken, CommitUnknown
-from pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.core.expiry_plan import MAIN, Shape
+from headrace.pipeline.errors import ChainBroken, CommitUnknown
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import Lake

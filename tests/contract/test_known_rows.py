@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.table_facts import index_of
-from pipeline.aws.table_making import make_index
-from pipeline.core import change
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.lease import Lease
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import LeaseStore
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.table_facts import index_of
+from headrace.pipeline.aws.table_making import make_index
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import LeaseStore
 from tests.eventually import eventually
 from tests.stand_in import a_table
 

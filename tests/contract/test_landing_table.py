@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core import redrive_chain
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.position import Origin, Position, Start
-from pipeline.core.stream import ShardKey
-from pipeline.errors import CommitUnknown, Transient
-from pipeline.lake_ports import LandingTable
-from pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.core import redrive_chain
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Origin, Position, Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import CommitUnknown, Transient
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import Lake

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.core import change
-from pipeline.core.change import Applied, Refused
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
-from pipeline.errors import WrongShape
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import LeaseStore
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Refused
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import LeaseStore
 from tests.contract.lease_cases import CASES, CHECKPOINT, CLAIMED, FURTHER_CHECKPOINT, IDLE, KEY, NOON, Row
 from tests.stand_in import a_table
 

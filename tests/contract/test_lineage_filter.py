@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from pipeline.core.lineage_filter import ALL_RANGES, Joining, RangeFilter
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.lineage_filter import ALL_RANGES, Joining, RangeFilter
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in

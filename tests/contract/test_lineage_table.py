@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.position import Position
-from pipeline.core.recording import Recorded
-from pipeline.errors import CommitUnknown
-from pipeline.lake_ports import LineageTable
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.lake_ports import LineageTable
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range
 from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in, pages_in

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.rewriting import LiveFile, Rewritten, plan_compaction
-from pipeline.errors import CommitUnknown
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake_ports import LiveTable, Rewriter
-from pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.core.rewriting import LiveFile, Rewritten, plan_compaction
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake_ports import LiveTable, Rewriter
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
 from tests.lake.compactions import InProcess
 from tests.lake.files import NOON, ORIGIN, a_key, a_landing
 from tests.lake.merge_on_read import delete_rows

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.leader_lock import DynamoLeaderLock
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.core import change
-from pipeline.core.change import Applied
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.errors import WrongShape
-from pipeline.kcl.migration import ClientVersion
-from pipeline.memory.clock import START, MemoryClock
-from pipeline.ports import Listing, SkippedRow
+from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.memory.clock import START, MemoryClock
+from headrace.pipeline.ports import Listing, SkippedRow
 from tests.kcl_client_version import KclClientVersion
 from tests.stand_in import a_table
 

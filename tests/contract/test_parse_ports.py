@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_account import account, aside_name
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_account import account, aside_name
+from headrace.pipeline.core.parse_values import (
     Bound,
     Piece,
     SurveyOrder,
@@ -22,26 +22,32 @@ from pipeline.core.parse_values import (
     end_of,
     key_of,
 )
-from pipeline.core.parsing_plan import plan_wishes
-from pipeline.core.position import Position
-from pipeline.core.redrive_chain import chain_of, next_link
-from pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
-from pipeline.core.replace_plan import check_copied, leaving_of, order_of
-from pipeline.core.stream import ShardKey
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.next_wave import plan_next
-from pipeline.duties.parsing import Parsing
-from pipeline.duties.settling import Settling
-from pipeline.errors import WrongShape
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake_ports import LandingTable, LiveTable, Rewriter
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.memory.parse import MemoryParser, MemoryQuarantine, MemoryRows, MemorySourceTable, MemoryTyped
-from pipeline.memory.table import MemoryTable
-from pipeline.memory.windows import MemoryCopier
-from pipeline.settings.upkeep_block import UpkeepSettings
-from pipeline.target_ports import Copier, Redriver, SourceTable
+from headrace.pipeline.core.parsing_plan import plan_wishes
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.redrive_chain import chain_of, next_link
+from headrace.pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
+from headrace.pipeline.core.replace_plan import check_copied, leaving_of, order_of
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake_ports import LandingTable, LiveTable, Rewriter
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.memory.parse import (
+    MemoryParser,
+    MemoryQuarantine,
+    MemoryRows,
+    MemorySourceTable,
+    MemoryTyped,
+)
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.windows import MemoryCopier
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin, Position
-from pipeline.core.repair_plan import Repair, plan_repair
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Stop
-from pipeline.errors import ChainBroken, CommitUnknown, Transient
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin, Position
+from headrace.pipeline.core.repair_plan import Repair, plan_repair
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
 from tests.contract.lakes import LAKES, a_lake
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake

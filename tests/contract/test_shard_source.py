@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.core.position import Start
-from pipeline.core.shard import MAX_HASH_KEY
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import Unknown
-from pipeline.local.inprocess import InProcessKinesis
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.source import MemorySource
-from pipeline.ports import ShardSource
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shard import MAX_HASH_KEY
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.ports import ShardSource
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey
-from pipeline.errors import BadSetting, HeadraceError
-from pipeline.lake.session import DISCOVERY, stop_local_server
-from pipeline.lake.sessions import Sessions
-from pipeline.lake_ports import OnWaiting, RecordPage, Stage, StagingSpec
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
-from pipeline.settings.model import Settings, WorkerSettings
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import BadSetting, HeadraceError
+from headrace.pipeline.lake.session import DISCOVERY, stop_local_server
+from headrace.pipeline.lake.sessions import Sessions
+from headrace.pipeline.lake_ports import OnWaiting, RecordPage, Stage, StagingSpec
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.settings.model import Settings, WorkerSettings
 from tests.lake.stage_script import a_batch, a_page, a_spec
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")

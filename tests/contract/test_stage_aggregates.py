@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import Batch, BatchLimits, Staged
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import StagingSpec
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
+from headrace.pipeline.core.batch import Batch, BatchLimits, Staged
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
 from tests.lake.files import StandingClock
 from tests.lake.kpl_pages import a_page_of, aggregate
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.deletion_plan import StoredFile, Unnamed
-from pipeline.errors import WrongShape
-from pipeline.lake.table_files import IcebergFiles
-from pipeline.lake_ports import TableFiles
-from pipeline.memory.files import MemoryFiles
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.deletion_plan import StoredFile, Unnamed
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.table_files import IcebergFiles
+from headrace.pipeline.lake_ports import TableFiles
+from headrace.pipeline.memory.files import MemoryFiles
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing
 from tests.lake.tables import Lake, MemoryLake

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import ApartCount, Bound, Parsed, SurveyOrder, end_of, key_of
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.demo.aggregate import aggregated
-from pipeline.kcl.deaggregate import MAGIC
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake_ports import LandingTable
-from pipeline.memory.aggregates import LandedRow, WholeRow
-from pipeline.memory.parse import MemoryRows, MemorySourceTable
-from pipeline.memory.table import MemoryTable
-from pipeline.memory.unpack import MemoryUnpacker
-from pipeline.target_ports import SourceTable, Unpacker
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, SurveyOrder, end_of, key_of
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.kcl.deaggregate import MAGIC
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake_ports import LandingTable
+from headrace.pipeline.memory.aggregates import LandedRow, WholeRow
+from headrace.pipeline.memory.parse import MemoryRows, MemorySourceTable
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.unpack import MemoryUnpacker
+from headrace.pipeline.target_ports import SourceTable, Unpacker
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
 from tests.lake.parsings import A, B, good
 from tests.lake.unpackings import InProcess, UnpackBed, packed

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Landing, Proposal
-from pipeline.core.lineage import Kind, LedgerPage
-from pipeline.core.position import Position
-from pipeline.core.valid_through import APPROXIMATE, quiet_shards, seen_quiet
+from headrace.pipeline.core.landing import Landing, Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerPage
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.valid_through import APPROXIMATE, quiet_shards, seen_quiet
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, append_as_others, summary_of
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.window import KeptWindow, Word
-from pipeline.errors import Transient, Unknown
-from pipeline.lake.window_table import IcebergWindows
-from pipeline.memory.windows import MemoryWindows
-from pipeline.target_ports import WindowStore
+from headrace.pipeline.core.window import KeptWindow, Word
+from headrace.pipeline.errors import Transient, Unknown
+from headrace.pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.memory.windows import MemoryWindows
+from headrace.pipeline.target_ports import WindowStore
 from tests.lake.tables import IcebergLake
 from tests.lake.windows import a_window
 

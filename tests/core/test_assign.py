@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.core.assign import GapRules, count_unplaced, is_free, plan_assign
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.core.planned_loads import cluster_of
+from headrace.pipeline.core.assign import GapRules, count_unplaced, is_free, plan_assign
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.planned_loads import cluster_of
 from tests.core.scenes import (
     AT_ONCE,
     DWELL,
@@ -46,7 +46,7 @@ def test_the_plan_doesnt_depend_on_the_order_of_the_rows(seed, shuffle):
 
 _CHILD = """
 import json
-from pipeline.core.assign import plan_assign
+from headrace.pipeline.core.assign import plan_assign
 from tests.core.scenes import a_fleet
 print(json.dumps([[c.key, c.why, sorted(c.put)] for seed in range(60) for c in plan_assign(*a_fleet(seed))]))
 """

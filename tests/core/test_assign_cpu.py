@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.assign import GapRules, is_free, plan_assign
-from pipeline.core.weight import SETTLES
+from headrace.pipeline.core.assign import GapRules, is_free, plan_assign
+from headrace.pipeline.core.weight import SETTLES
 from tests.core.scenes import (
     AT_ONCE,
     DWELL,

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.batch import Manifest, Staged, StagedFile
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.batch import Manifest, Staged, StagedFile
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
 KEYS = [ShardKey(STREAM, f"shardId-{n:012d}") for n in range(6)]

@@ -1,9 +1,9 @@
 """Whether an application may begin anew, decided from its lease rows alone."""
 
-from pipeline.core.beginning import why_no_origin, why_not_make_table
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.stream import StreamId
+from headrace.pipeline.core.beginning import why_no_origin, why_not_make_table
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import StreamId
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 100)
 KCLS = Lease("shard-1", checkpoint=Checkpoint("7"))

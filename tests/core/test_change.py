@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core import change, change_kind
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease, run_of_claim
-from pipeline.core.own_write import is_own_write
+from headrace.pipeline.core import change, change_kind
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease, run_of_claim
+from headrace.pipeline.core.own_write import is_own_write
 from tests.core.strategies import CHECKPOINTS, LEASES
 
 READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.core import change
-from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.own_write import is_own_write
-from pipeline.errors import Throttled
-from pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.own_write import is_own_write
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.leases import MemoryLeaseStore
 
 READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
 IN_HANDOVER = Lease(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.errors import WrongShape
 from tests.core.strategies import CHECKPOINTS, DIGITS, SEQUENCES, SUB_SEQUENCE_NUMBERS
 
 WORD_CHECKPOINTS = {"AT_TIMESTAMP", "TRIM_HORIZON", "LATEST", "SHARD_END"}

@@ -7,14 +7,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from pipeline.core.cleanup_plan import plan_delete_ended, plan_delete_garbage, plan_drop, worth_asking
-from pipeline.core.landing import Proposal, decide_landing
-from pipeline.core.lease import Lease
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.cleanup_plan import (
+    plan_delete_ended,
+    plan_delete_garbage,
+    plan_drop,
+    worth_asking,
+)
+from headrace.pipeline.core.landing import Proposal, decide_landing
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 P, A, B = (ShardKey(STREAM, name) for name in "pab")

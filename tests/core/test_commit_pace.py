@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.commit_pace import AT_MOST, LastCommit, pause_after_refusal, pause_before
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.core.commit_pace import AT_MOST, LastCommit, pause_after_refusal, pause_before
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.core.commit_race import ATTEMPT, Writer, p99, race
 
 CROWDED = LastCommit(100.0, took=3.0, attempt=0.2)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.deletion_plan import DeletionPlan, StoredFile, Unnamed, plan_deletion
+from headrace.pipeline.core.deletion_plan import DeletionPlan, StoredFile, Unnamed, plan_deletion
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
 from tests.lake.files import NOON, a_key
 
 A, B = a_key(0), a_key(1)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.core.backoff import after_run, held_off
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.due import (
+from headrace.pipeline.core.backoff import after_run, held_off
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.due import (
     Due,
     DuePlan,
     LivenessTimes,
@@ -19,9 +19,9 @@ from pipeline.core.due import (
     run_lives,
     together,
 )
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
 
 PATIENCE = LivenessTimes(timedelta(seconds=20), timedelta(seconds=60))
 LONG = timedelta(hours=1)

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.duplicates import Comparison, KeptOfKey, plan_comparison
-from pipeline.core.parse_values import PlannedRange, SourceFile, WavePlan
-from pipeline.core.position import Position, Positions
+from headrace.pipeline.core.duplicates import Comparison, KeptOfKey, plan_comparison
+from headrace.pipeline.core.parse_values import PlannedRange, SourceFile, WavePlan
+from headrace.pipeline.core.position import Position, Positions
 from tests.core.landings import A, B
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

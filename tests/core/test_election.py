@@ -5,8 +5,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.election import LockRow, Move, plan_election
-from pipeline.core.sighting import Sighting
+from headrace.pipeline.core.election import LockRow, Move, plan_election
+from headrace.pipeline.core.sighting import Sighting
 
 TICK = timedelta(seconds=5)
 THEIRS = LockRow("w0", "v0", timedelta(seconds=20))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.expiry_plan import MAIN, History, Keep, Ref, Seen, Shape, Why, plan_expiry
+from headrace.pipeline.core.expiry_plan import MAIN, History, Keep, Ref, Seen, Shape, Why, plan_expiry
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

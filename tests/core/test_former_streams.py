@@ -7,15 +7,21 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, stream_of, watch_former
-from pipeline.core.lease import Lease
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.sighting import Sighting
-from pipeline.core.stream import ShardKey, StreamId, lease_key
-from pipeline.core.sync import a_lease, plan_sync, rows_of
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.former_streams import (
+    is_of_form,
+    newest_lives,
+    plan_forget,
+    stream_of,
+    watch_former,
+)
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.core.stream import ShardKey, StreamId, lease_key
+from headrace.pipeline.core.sync import a_lease, plan_sync, rows_of
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

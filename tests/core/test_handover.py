@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pipeline.core.change import complete_handover
-from pipeline.core.handover import pending, plan_hand_over, plan_overdue, plan_take_over
-from pipeline.core.lease import Lease
-from pipeline.core.sighting import Sighting
+from headrace.pipeline.core.change import complete_handover
+from headrace.pipeline.core.handover import pending, plan_hand_over, plan_overdue, plan_take_over
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.sighting import Sighting
 
 DEADLINE = timedelta(seconds=90)
 LATE = Sighting("w1>w2", DEADLINE + timedelta(seconds=1))

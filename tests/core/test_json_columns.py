@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.column_types import ddl_of, spark_of, struct_of
-from pipeline.core.json_columns import DEPTH, Items, Kind, Limits, Struct
-from pipeline.core.json_facts import counted_facts, facts_of
-from pipeline.core.json_fit import Judge
-from pipeline.core.json_growth import ColumnChange, changes, grow
-from pipeline.lake.json_text import object_in
+from headrace.pipeline.core.column_types import ddl_of, spark_of, struct_of
+from headrace.pipeline.core.json_columns import DEPTH, Items, Kind, Limits, Struct
+from headrace.pipeline.core.json_facts import counted_facts, facts_of
+from headrace.pipeline.core.json_fit import Judge
+from headrace.pipeline.core.json_growth import ColumnChange, changes, grow
+from headrace.pipeline.lake.json_text import object_in
 
 LIMITS = Limits(12, frozenset({"stream"}))
 NONE = Struct()

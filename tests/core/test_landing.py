@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.landing import Proposal, decide_landing
-from pipeline.core.lineage import Kind, ParentIs, ParentReason
-from pipeline.core.position import Origin, Position, Positions, Start, is_forward
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.landing import Proposal, decide_landing
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason
+from headrace.pipeline.core.position import Origin, Position, Positions, Start, is_forward
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.stream import ShardKey, StreamId
 from tests.core.landings import (
     KEYS,
     LATER_LIFE,

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.landing import Landing, Proposal, RangeRefused, decide_landing
-from pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
-from pipeline.core.position import Position, Positions, Start
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing import Landing, Proposal, RangeRefused, decide_landing
+from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Position, Positions, Start
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.stream import ShardKey
 from tests.core.landings import (
     KEYS,
     LATER_LIFE,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.ledger_codec import (
+from headrace.pipeline.core.ledger_codec import (
     DELTA_VERSION,
     VERSION,
     read_delta,
@@ -23,11 +23,11 @@ from pipeline.core.ledger_codec import (
     write_ledger,
     write_positions,
 )
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.position import Origin, Position, Positions, Start
-from pipeline.core.state_delta import Delta
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.position import Origin, Position, Positions, Start
+from headrace.pipeline.core.state_delta import Delta
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
 from tests.core.strategies import ANY_JSON, KEYS, PAGES, table_positions
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.core.lineage_rows import entries_of, order_text, rows_of
-from pipeline.core.position import Position, is_forward
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.lineage_rows import entries_of, order_text, rows_of
+from headrace.pipeline.core.position import Position, is_forward
 from tests.core.strategies import MOMENTS, PAGES, POSITIONS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

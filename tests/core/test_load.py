@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.batch import Staged
-from pipeline.core.lease import Lease
-from pipeline.core.load import (
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.load import (
     rate_after_quiet,
     rate_at_beat,
     rate_now,
@@ -16,8 +16,8 @@ from pipeline.core.load import (
     throughput,
     throughput_after,
 )
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

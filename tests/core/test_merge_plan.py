@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.core.merge_plan import Mergeable, plan_merges
+from headrace.pipeline.core.merge_plan import Mergeable, plan_merges
 
 
 def plan(manifests: list[Mergeable]) -> list[tuple[int, ...]]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import (
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.order import (
     Family,
     InTheWay,
     a_family,
@@ -19,10 +19,10 @@ from pipeline.core.order import (
     parents_of,
     strangers,
 )
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import plan_sync
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import plan_sync
 from tests.core.families import END, OPEN, ORIGIN, STREAM, a_split, key, positions, why
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import (
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.order import (
     Family,
     a_family,
     lost_above,
     parents_of,
 )
-from pipeline.core.position import Position, Positions
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
 from tests.core.families import END, OPEN, STREAM, a_split, positions, why
 
 

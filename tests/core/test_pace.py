@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.pace import BYTES_A_SECOND, MOST_RECORDS, Pace, window_share
+from headrace.pipeline.core.pace import BYTES_A_SECOND, MOST_RECORDS, Pace, window_share
 
 SHARES = st.sampled_from([0.1, 0.5, 0.8, 1.0])
 SIZES = st.lists(st.integers(0, 10 * 1024 * 1024), min_size=1, max_size=60)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind, LedgerPage, ParentIs, Range
-from pipeline.core.parse_account import account, why_stop
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, Range
+from headrace.pipeline.core.parse_account import account, why_stop
+from headrace.pipeline.core.parse_values import (
     Parsed,
     Piece,
     PlannedRange,
@@ -24,11 +24,11 @@ from pipeline.core.parse_values import (
     key_of,
     past,
 )
-from pipeline.core.parsing_plan import plan_portion, plan_wave, plan_wishes
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.settling_plan import plan_settling
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.core.parsing_plan import plan_portion, plan_wave, plan_wishes
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.settling_plan import plan_settling
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import ChainBroken, WrongShape
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)

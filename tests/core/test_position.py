@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.core.position import Origin, Position, Positions, is_forward
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.position import Origin, Position, Positions, is_forward
+from headrace.pipeline.core.stream import ShardKey, StreamId
 from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, STREAMS, table_positions
 
 

@@ -2,13 +2,18 @@
 
 from datetime import UTC, datetime
 
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
-from pipeline.core.position import Position
-from pipeline.core.proof import Unproved, Wrong
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_families import ListedShards, broken_families, early_children, uncovered_keys
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Unproved, Wrong
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_families import (
+    ListedShards,
+    broken_families,
+    early_children,
+    uncovered_keys,
+)
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
 AT = datetime(2026, 1, 31, tzinfo=UTC)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
-from pipeline.core.position import Position, Positions
-from pipeline.core.proof import ALL, Check
-from pipeline.core.proof_chains import Step, story_of
-from pipeline.core.proof_rows import plan_rows
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
-from pipeline.core.proof_targets import target_proof
-from pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof import ALL, Check
+from headrace.pipeline.core.proof_chains import Step, story_of
+from headrace.pipeline.core.proof_rows import plan_rows
+from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
+from headrace.pipeline.core.proof_targets import target_proof
+from headrace.pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing
 from tests.lake.files import a_key
 
 A = a_key(0)

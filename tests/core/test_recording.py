@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.recording import Recorded, Tail, tail_of
-from pipeline.errors import ChainBroken
+from headrace.pipeline.core.recording import Recorded, Tail, tail_of
+from headrace.pipeline.errors import ChainBroken
 
 
 @dataclass(frozen=True)

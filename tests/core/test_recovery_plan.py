@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.landing import Proposal, decide_landing
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, ParentIs, ParentReason
-from pipeline.core.order import InTheWay
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.recovery_plan import (
+from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.landing import Proposal, decide_landing
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason
+from headrace.pipeline.core.order import InTheWay
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.recovery_plan import (
     AfterRecord,
     Decision,
     End,
@@ -25,9 +25,9 @@ from pipeline.core.recovery_plan import (
     plan_reposition,
     plan_skip,
 )
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Read, Stop, plan_begin
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Read, Stop, plan_begin
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 KEY = ShardKey(STREAM, "shardId-000000000001")

@@ -4,13 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.batch import StagedFile
-from pipeline.core.parse_values import Bound, Parsed, Piece, ReadUnit, ShardCount, SourceFile, WaveLimits
-from pipeline.core.parsing_plan import plan_wishes
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.redrive_chain import chain_of, is_chain, next_link
-from pipeline.core.redrive_plan import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.parse_values import (
+    Bound,
+    Parsed,
+    Piece,
+    ReadUnit,
+    ShardCount,
+    SourceFile,
+    WaveLimits,
+)
+from headrace.pipeline.core.parsing_plan import plan_wishes
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.redrive_chain import chain_of, is_chain, next_link
+from headrace.pipeline.core.redrive_plan import (
     RedrivePlan,
     Selection,
     account_redrive,
@@ -18,8 +26,8 @@ from pipeline.core.redrive_plan import (
     plan_redrive,
     worth_parsing,
 )
-from pipeline.core.stream import ShardKey
-from pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import Unknown, WrongShape
 from tests.lake.files import NOON, a_key
 
 A, B = a_key(0), a_key(1)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pipeline.core.lineage import Kind, LedgerPage, Range
-from pipeline.core.order import Family, a_family
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.repair_plan import KnownState, LastRow, Picked, Repair, TableEvidence, plan_repair
-from pipeline.core.shard import Shard
-from pipeline.core.start_of_reading import Stop
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Range
+from headrace.pipeline.core.order import Family, a_family
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.repair_plan import KnownState, LastRow, Picked, Repair, TableEvidence, plan_repair
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.batch import StagedFile
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
     Piece,
@@ -17,10 +17,10 @@ from pipeline.core.parse_values import (
     SurveyOrder,
     WavePlan,
 )
-from pipeline.core.position import Position, Positions
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.replace_plan import (
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.replace_plan import (
     Leaving,
     check_copied,
     check_covered,
@@ -35,10 +35,10 @@ from pipeline.core.replace_plan import (
     why_not_replaced,
     with_removed,
 )
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, WindowRange
-from pipeline.core.window_making import grown
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
+from headrace.pipeline.core.window_making import grown
+from headrace.pipeline.errors import WrongShape
 from tests.lake.files import NOON, a_key
 
 A, B = a_key(0), a_key(1)

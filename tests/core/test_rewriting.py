@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.rewriting import (
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.rewriting import (
     CompactionPlan,
     FileGroup,
     LiveFile,

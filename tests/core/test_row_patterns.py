@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.proof_rows import Cluster, CountPlan, FileCount, Part, ShardSpans
-from pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing, patterns_by_sums
+from headrace.pipeline.core.proof_rows import Cluster, CountPlan, FileCount, Part, ShardSpans
+from headrace.pipeline.core.row_patterns import NO_BUCKET, Pattern, comparing, patterns_by_sums
 from tests.lake.files import a_key
 
 A = a_key(0)

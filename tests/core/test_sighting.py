@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.sighting import (
+from headrace.pipeline.core.sighting import (
     MOST_IN_CURSOR,
     Sighting,
     expired,

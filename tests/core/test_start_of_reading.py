@@ -6,15 +6,24 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.core.batch import Batch
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.order import InTheWay
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.shard import HashRange
-from pipeline.core.start_of_reading import Above, Finish, Passed, Read, Stop, Wait, is_rolled_back, plan_begin
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.order import InTheWay
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.start_of_reading import (
+    Above,
+    Finish,
+    Passed,
+    Read,
+    Stop,
+    Wait,
+    is_rolled_back,
+    plan_begin,
+)
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 KEY = ShardKey(STREAM, "shardId-000000000001")

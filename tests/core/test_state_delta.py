@@ -6,12 +6,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.ledger_codec import read_delta, read_full, write_delta, write_full
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.position import Position, Positions
-from pipeline.core.state_delta import FullState, TiedState, as_full, plan_state, restored
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
+from headrace.pipeline.core.ledger_codec import read_delta, read_full, write_delta, write_full
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.state_delta import FullState, TiedState, as_full, plan_state, restored
+from headrace.pipeline.core.stream import ShardKey
 from tests.core.landings import KEYS, ORIGIN, STREAM, A, B, base_of, landed
 from tests.core.strategies import KEYS as ANY_KEYS
 from tests.core.strategies import ORIGINS, POSITIONS, STREAMS, table_positions

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.stream import (
+from headrace.pipeline.core.stream import (
     ShardKey,
     StreamId,
     epoch_of_serialized,
@@ -12,7 +12,7 @@ from pipeline.core.stream import (
     lease_key,
     shard_of_lease_key,
 )
-from pipeline.errors import WrongShape
+from headrace.pipeline.errors import WrongShape
 from tests.core.strategies import KEYS, SHARD_IDS, STREAMS
 
 

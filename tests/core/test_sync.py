@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import a_family, parents_first
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey
-from pipeline.core.sync import a_lease, plan_retire, plan_sync, sync_token
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import a_family, parents_first
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.sync import a_lease, plan_retire, plan_sync, sync_token
 from tests.core.stream_life import STREAM, VIRTUAL_ZERO
 
 

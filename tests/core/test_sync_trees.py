@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.order import parents_first
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.stream import ShardKey
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.order import parents_first
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.stream import ShardKey
 from tests.core.stream_life import STREAM, Stream, World, moment
 
 SEEDS = 300

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.accounting import Accounting
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal, decide_landing
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal, decide_landing
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.parse_values import (
     ApartCount,
     Parsed,
     PlannedRange,
@@ -25,12 +25,12 @@ from pipeline.core.parse_values import (
     key_of,
     past,
 )
-from pipeline.core.position import TRIM, Origin, Position, Positions
-from pipeline.core.proof import ALL, Window
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_rows import plan_rows, spans_of
-from pipeline.core.stream import ShardKey
-from pipeline.core.unpack_plan import (
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.proof import ALL, Window
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_rows import plan_rows, spans_of
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.unpack_plan import (
     account_unpacked,
     files_with,
     kept_in,
@@ -38,9 +38,9 @@ from pipeline.core.unpack_plan import (
     parts_of,
     without_ledger,
 )
-from pipeline.core.window import ReplayWindow, WindowRange
-from pipeline.core.window_making import Numbers, make_window
-from pipeline.errors import WrongShape
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
+from headrace.pipeline.core.window_making import Numbers, make_window
+from headrace.pipeline.errors import WrongShape
 from tests.lake.files import NOON, STREAM, a_key
 
 A, B = a_key(0), a_key(1)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.landing import Landing, Proposal, decide_landing
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.stream import StreamId
-from pipeline.core.valid_through import (
+from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import (
     APPROXIMATE,
     Through,
     overall,
@@ -22,7 +22,7 @@ from pipeline.core.valid_through import (
     reached,
     seen_quiet,
 )
-from pipeline.core.valid_through_text import read_through, time_text, write_through
+from headrace.pipeline.core.valid_through_text import read_through, time_text, write_through
 from tests.core.throughs import HOUR, NOON, ORDERS, ended, key, positions, read
 
 CLICKS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/clicks", 1_700_000_000)

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from pipeline.core.order import a_family
-from pipeline.core.position import Positions
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.valid_through import shards_that_prove
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.valid_through import shards_that_prove
 from tests.core.throughs import LEFT, NOON, ORDERS, RIGHT, ended, positions, read
 
 

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
-from pipeline.core.parse_values import Wanted, Wishes, end_of, key_of, record_of
-from pipeline.core.position import Origin, Position, Positions, Start
-from pipeline.core.proof import ALL
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import ReplayWindow, WindowRange
-from pipeline.core.window_making import Asked, Made, Numbers, OfRun, OfSnapshot, make_window
-from pipeline.core.window_plan import beginnings, is_done, lacks_position, why_not, wishes_of
-from pipeline.core.window_stretches import Reach
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.parse_values import Wanted, Wishes, end_of, key_of, record_of
+from headrace.pipeline.core.position import Origin, Position, Positions, Start
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
+from headrace.pipeline.core.window_making import Asked, Made, Numbers, OfRun, OfSnapshot, make_window
+from headrace.pipeline.core.window_plan import beginnings, is_done, lacks_position, why_not, wishes_of
+from headrace.pipeline.core.window_stretches import Reach
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

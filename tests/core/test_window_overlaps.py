@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.lineage import Kind
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.window_making import Numbers, OfSnapshot, grown, twice_in
-from pipeline.core.window_stretches import Reach
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.window_making import Numbers, OfSnapshot, grown, twice_in
+from headrace.pipeline.core.window_stretches import Reach
 from tests.core.test_window import HOUR, NOON, STREAM, A, B, a_range, a_window, at, made, story
 
 DAY = timedelta(days=1)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.lineage import Kind, ParentIs, ParentReason
-from pipeline.core.position import Position, Positions
-from pipeline.core.proof import ALL
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.window import ReplayWindow, Stretch, WindowRange
-from pipeline.core.window_making import Numbers
-from pipeline.core.window_plan import is_done, stretches_of, why_not, wishes_of
-from pipeline.core.window_stretches import Reach
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.window import ReplayWindow, Stretch, WindowRange
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.core.window_plan import is_done, stretches_of, why_not, wishes_of
+from headrace.pipeline.core.window_stretches import Reach
 from tests.core.test_window import CHILD, HOUR, NOON, ORIGINS, STREAM, A, a_range, a_window, at, made, story
 
 DAY = timedelta(days=1)

@@ -39,13 +39,13 @@ def migrations_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def definitions_module(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The module pipeline.definitions reads a settings file when it is imported. These tests use settings of their
+    """The module headrace.pipeline.definitions reads a settings file when it is imported. These tests use settings of their
     own."""
     file = tmp_path_factory.mktemp("settings") / "headrace.yaml"
     file.write_text(SMALLEST)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CONFIG", str(file))
-        import pipeline.definitions  # noqa: F401 - for its effect
+        import headrace.pipeline.definitions  # noqa: F401 - for its effect
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from assets.names import lineage_key, replay_key
-from pipeline.errors import Unreachable
-from pipeline.settings.model import TimeSettings
-from pipeline.settings.upkeep_block import UpkeepSettings
-from sensors.interval import interval
+from headrace.assets.names import lineage_key, replay_key
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.model import TimeSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import Ports
 from tests.lake.tables import patch
@@ -64,7 +64,7 @@ def test_the_interval_of_a_sensor_is_a_second_less_than_its_tick(tick: float, as
 
 
 def test_the_upkeep_job_runs_by_a_schedule_unless_the_settings_switch_upkeep_off(make_world: MakeWorld):
-    from pipeline.definitions import (
+    from headrace.pipeline.definitions import (
         build_definitions,
     )  # its import reads settings, which the fixture provides
 

@@ -15,7 +15,7 @@ from dagster._cli.job import _create_run
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import PythonFileTarget
 
-from resources.forked_runs import PACKAGES
+from headrace.resources.forked_runs import PACKAGES
 from tests.dagster.fixtures import SMALLEST
 from tests.eventually import eventually
 
@@ -34,7 +34,7 @@ from pathlib import Path
 before = sorted(sys.modules)
 
 import dagster as dg
-import pipeline.definitions
+import headrace.pipeline.definitions
 
 CONTENT = "{content}"
 
@@ -53,7 +53,7 @@ def told():
 
 
 defs = dg.Definitions.merge(
-    pipeline.definitions.defs,
+    headrace.pipeline.definitions.defs,
     dg.Definitions(assets=[told], jobs=[dg.define_asset_job("tell", [told])]),
 )
 """
@@ -71,9 +71,12 @@ def test_the_packages_start_only_threads_that_end_or_wait_before_a_fork():
 def test_the_packages_import_neither_the_users_code_nor_modules_that_read_settings():
     modules = after_the_import()["modules"]
 
-    assert not {name.partition(".")[0] for name in modules} & {"assets", "sensors"}
-    assert "pipeline.definitions" not in modules
-    assert {name for name in modules if name.startswith("resources")} == {"resources", "resources.imported"}
+    assert not [name for name in modules if name.startswith(("headrace.assets", "headrace.sensors"))]
+    assert "headrace.pipeline.definitions" not in modules
+    assert {name for name in modules if name.startswith("headrace.resources")} == {
+        "headrace.resources",
+        "headrace.resources.imported",
+    }
 
 
 def test_the_garbage_collector_of_runs_leaves_out_what_was_imported():
@@ -160,7 +163,9 @@ def test_a_run_has_the_users_code_as_it_is_now(launch: Launch, instance: dg.Dags
         found = json.loads(told.read_text())
 
         assert found["content"] == content
-        assert not [name for name in found["modules"] if name.partition(".")[0] in {"assets", "sensors"}]
+        assert not [
+            name for name in found["modules"] if name.startswith(("headrace.assets", "headrace.sensors"))
+        ]
 
 
 def test_a_forked_run_can_be_terminated(launch: Launch, instance: dg.DagsterInstance, told: Path):

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.instance.ref import InstanceRef
 
-from resources.instance import KeptInstance, KnownInstance
+from headrace.resources.instance import KeptInstance, KnownInstance
 from tests.dagster.fixtures import MakeInstance
 
 

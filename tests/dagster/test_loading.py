@@ -14,7 +14,7 @@ HEAVY = ("pyspark.sql.connect", "pandas", "pyarrow", "grpc", "pyiceberg")
 _LOAD = """
 import sys, json
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
-[target] = loadable_targets_from_python_module("pipeline.definitions", working_directory=None)
+[target] = loadable_targets_from_python_module("headrace.pipeline.definitions", working_directory=None)
 repository = target.target_definition.get_repository_def()
 json.dump({"loaded": sorted(sys.modules), "sensors": sorted(s.name for s in repository.sensor_defs)}, sys.stdout)
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipeline.proof_wiring import ProofWiring
+from headrace.pipeline.proof_wiring import ProofWiring
 from tests.dagster.fixtures import MakeWorld
 from tests.lake.proofs import LEFT, Family
 

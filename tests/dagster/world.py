@@ -13,11 +13,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.names import partitions_name, records_key
-from pipeline.clock import SystemClock, SystemIds, SystemTimer
-from pipeline.duties.wave import OnArrow
-from pipeline.memory.clock import MemoryClock
-from pipeline.settings.model import Settings, TimeSettings
+from headrace.assets.names import partitions_name, records_key
+from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.duties.wave import OnArrow
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
 
@@ -140,7 +140,7 @@ class DagsterWorld:
 
     @cached_property
     def defs(self) -> dg.Definitions:
-        from pipeline.definitions import build_definitions
+        from headrace.pipeline.definitions import build_definitions
 
         return build_definitions(self.settings, on_arrow=self.on_arrow, ports=self.ports)
 

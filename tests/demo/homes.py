@@ -7,17 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.clock import SystemClock
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.position import Position
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey
-from pipeline.demo.evidence import Put
-from pipeline.demo.home import Home
-from pipeline.demo.reading import the_table, write_puts, write_shards
-from pipeline.lake import read
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.demo.evidence import Put
+from headrace.pipeline.demo.home import Home
+from headrace.pipeline.demo.reading import the_table, write_puts, write_shards
+from headrace.pipeline.lake import read
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key
 from tests.lake.written import write_files
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import main, own_spark, services
-from pipeline.cli.holding import LOCK
-from pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.cli import main, own_spark, services
+from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.lake.session import DISCOVERY, discovery_in
 
 STUBBORN = """
 import os, signal, subprocess, sys
@@ -61,7 +61,7 @@ def test_a_process_group_can_be_stopped_twice(tmp_path: Path):
 
 def test_a_new_dagster_home_gets_the_shipped_dagster_yaml_and_an_existing_one_keeps_its_own(tmp_path: Path):
     workspace = services.prepare_dagster_home(tmp_path / "home")
-    assert "module_name: pipeline.definitions" in workspace.read_text(encoding="utf-8")
+    assert "module_name: headrace.pipeline.definitions" in workspace.read_text(encoding="utf-8")
     instance = tmp_path / "home" / "dagster.yaml"
     assert instance.read_bytes() == (services.ROOT / "dagster.yaml").read_bytes()
     instance.write_text("mine: true\n", encoding="utf-8")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.demo.home import Home
+from headrace.pipeline.cli import main
+from headrace.pipeline.demo.home import Home
 from tests.demo.homes import OTHER, PARENT, Rows, a_home, data_files, rewrite, row_number
 
 

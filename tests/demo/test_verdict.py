@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.core.lineage import Range
-from pipeline.core.position import Position
-from pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
-from pipeline.demo.home import FIRST, NEW_COLUMN, SECOND, TYPED
-from pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
-from pipeline.demo.verdict import judge
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
+from headrace.pipeline.demo.home import FIRST, NEW_COLUMN, SECOND, TYPED
+from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
+from headrace.pipeline.demo.verdict import judge
 from tests.demo.homes import CHILD, OTHER, PARENT, a_home
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.demo.home import Home
-from pipeline.demo.reading import read_puts
+from headrace.pipeline.demo.home import Home
+from headrace.pipeline.demo.reading import read_puts
 from tests.modes import open_to_others, usual_umask
 
 # `.ci/run` runs the demo itself, with more records, and the demo's own judge decides there.
@@ -32,7 +32,7 @@ def demo(folder: Path) -> "subprocess.CompletedProcess[str]":
         sys.executable,
         "-P",
         "-m",
-        "pipeline.cli",
+        "headrace.pipeline.cli",
         "demo",
         "--records",
         str(RECORDS),

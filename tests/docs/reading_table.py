@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.landing import Proposal
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_range
 from tests.lake.written import write_files
 

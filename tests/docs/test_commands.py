@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import COMMANDS, _parser
-from pipeline.settings.file import parse_settings
+from headrace.pipeline.cli import COMMANDS, _parser
+from headrace.pipeline.settings.file import parse_settings
 from tests.docs.pages import PAGES, ROOT, named
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings.model import Settings
-from pipeline.settings.values import knobs
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import knobs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "kcl.md").read_text(encoding="utf-8")
 KNOBS = {key.removesuffix(".N"): spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.session import spark_session
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.lake.session import spark_session
+from headrace.pipeline.settings.model import SparkSettings
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import make_table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
+from headrace.pipeline.cli import main
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import HOME, make_table
 from tests.lake.proofs import InThisProcess
@@ -25,9 +25,9 @@ def test_the_example_finds_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipeline.cli.services.join_spark", lambda _: None)
-    monkeypatch.setattr("pipeline.lake.prove.on_spark", lambda _: InThisProcess())
-    monkeypatch.setattr("pipeline.lake.compare.on_spark", lambda _: shuffled)
+    monkeypatch.setattr("headrace.pipeline.cli.services.join_spark", lambda _: None)
+    monkeypatch.setattr("headrace.pipeline.lake.prove.on_spark", lambda _: InThisProcess())
+    monkeypatch.setattr("headrace.pipeline.lake.compare.on_spark", lambda _: shuffled)
     make_table(tmp_path)
     Path("headrace.yaml").write_text(
         "application: orders\nstreams: [{name: orders}]\naws: {region: eu-west-1}\n"

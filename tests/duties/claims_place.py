@@ -5,24 +5,24 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pipeline.core.batch import Staged
-from pipeline.core.change import (
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.change import (
     Applied,
     Change,
     Refused,
 )
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.claims import Claims
-from pipeline.duties.kept import KeptClaims
-from pipeline.duties.wave import Landed, WaveLog
-from pipeline.errors import HeadraceError
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.runs import MemoryRuns
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.kept import KeptClaims
+from headrace.pipeline.duties.wave import Landed, WaveLog
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.settings.model import TimeSettings
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 MINE = "run/1"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pipeline.aws.attributes import Item, text_value
-from pipeline.aws.lease_item import KEY, OWNER, write_change, write_lease
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.lease import Lease
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import NO_ROWS, Listing
+from headrace.pipeline.aws.attributes import Item, text_value
+from headrace.pipeline.aws.lease_item import KEY, OWNER, write_change, write_lease
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import NO_ROWS, Listing
 from tests.duties.bill import READ_UNIT, WRITE_UNIT, Meter, size_of
 
 _OPERATIONS = {"put_item": "PutItem", "update_item": "UpdateItem", "delete_item": "DeleteItem"}

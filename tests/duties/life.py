@@ -7,30 +7,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pipeline.core.change import Applied, assign
-from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.order import a_family
-from pipeline.core.position import Position, Positions, Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.sync import is_of_this_life, plan_sync
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.origin import ensure_origin
-from pipeline.duties.policy import Policy
-from pipeline.duties.wave import WaveReport
-from pipeline.errors import Throttled
-from pipeline.memory.clock import CountingIds, MemoryClock
-from pipeline.memory.leader_lock import MemoryLeaderLock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.runs import MemoryRuns
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
-from pipeline.memory.table import MemoryTable
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings.choices import InitialPosition, OnDataLoss
-from pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.core.change import Applied, assign
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import Position, Positions, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.sync import is_of_this_life, plan_sync
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.origin import ensure_origin
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.clock import CountingIds, MemoryClock
+from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
+from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.reading import an_attempt, wiring_of
 from tests.duties.world import MadeTables
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
-from pipeline.lake_ports import OnWaiting, StagingSpec
-from pipeline.memory.stage import MemoryStage
+from headrace.pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
+from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
+from headrace.pipeline.memory.stage import MemoryStage
 
 
 @dataclass

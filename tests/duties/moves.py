@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.lease import Lease
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import World
 
 

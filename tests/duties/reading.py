@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.wave import OnArrow
-from pipeline.lake_ports import OnWaiting
-from pipeline.wiring import Hints, Wiring
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.wave import OnArrow
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.wiring import Hints, Wiring
 
 if TYPE_CHECKING:
     from tests.duties.life import Life
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PortsOf:
-    """`pipeline.ports.Ports` made of what the small world has."""
+    """`headrace.pipeline.ports.Ports` made of what the small world has."""
 
     place: Any
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from pipeline.core.batch import Staged
-from pipeline.core.position import Position
-from pipeline.duties.claims import Claims
-from pipeline.duties.wave import Landed, Problem, WaveReport
-from pipeline.errors import HeadraceError
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.duties.claims import Claims
+from headrace.pipeline.duties.wave import Landed, Problem, WaveReport
+from headrace.pipeline.errors import HeadraceError
 from tests.duties.world import World
 
 SECOND = timedelta(seconds=1)

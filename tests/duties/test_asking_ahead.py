@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, claim
-from pipeline.core.lease import Lease
-from pipeline.duties.run import Run
-from pipeline.duties.wave import WaveReport
-from pipeline.errors import Unreachable
-from pipeline.lake_ports import OnWaiting
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake_ports import OnWaiting
 from tests.duties.reading import an_attempt
 from tests.duties.world import World
 

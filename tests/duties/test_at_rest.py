@@ -9,15 +9,15 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core import change
-from pipeline.core.change import Applied
-from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.errors import Throttled
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import NO_ROWS, Listing
-from pipeline.settings.choices import Heartbeat
-from pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import NO_ROWS, Listing
+from headrace.pipeline.settings.choices import Heartbeat
+from headrace.pipeline.settings.kcl_block import KclSettings
 from tests.duties.two_streams import RETURNS, fail_for
 from tests.duties.world import TICK, World
 

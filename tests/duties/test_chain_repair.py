@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.position import TRIM
-from pipeline.core.repair_plan import Repair
-from pipeline.core.start_of_reading import Stop
-from pipeline.duties.chain_repair import Repairing
-from pipeline.errors import ChainBroken, Unknown
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.repair_plan import Repair
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.duties.chain_repair import Repairing
+from headrace.pipeline.errors import ChainBroken, Unknown
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.life import Life
 
 

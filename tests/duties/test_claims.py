@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import (
+from headrace.pipeline.core.change import (
     Applied,
     Change,
     Refused,
@@ -15,12 +15,12 @@ from pipeline.core.change import (
     create,
     want,
 )
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.wave import Problem
-from pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.wave import Problem
+from headrace.pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
 from tests.duties.claims_place import MINE, MINUTE, STREAM, TIMES, Place, a_key, a_row
 
 # --- claiming ----------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.change import want
-from pipeline.core.lease import Lease
-from pipeline.errors import Throttled
+from headrace.pipeline.core.change import want
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.errors import Throttled
 from tests.duties.claims_place import MINE, Place, a_row
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Outcome, Refused, initiate_handover
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position
-from pipeline.duties.wave import Landed, Problem, WaveLog
-from pipeline.errors import Throttled, Unreachable
-from pipeline.memory.clock import MemoryClock
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused, initiate_handover
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.duties.wave import Landed, Problem, WaveLog
+from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.memory.clock import MemoryClock
 from tests.duties.claims_place import MINE, MINUTE, Place, a_key, a_row, landed
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lineage import Kind
-from pipeline.duties.cleanup import Cleaning, CleanupDue, CleanupMemory, CleanupReport
-from pipeline.settings.model import CoordinationSettings, TimeSettings
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue, CleanupMemory, CleanupReport
+from headrace.pipeline.settings.model import CoordinationSettings, TimeSettings
 from tests.duties.life import DAY, STREAM, Life
 
 ALL = CleanupDue(completed=True, garbage=True)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.rewriting import FileGroup, Rewritten
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.upkeep import Upkeep
-from pipeline.errors import Unreachable
-from pipeline.lake_ports import Rewriter
-from pipeline.memory.files import MemoryFiles
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.rewriting import FileGroup, Rewritten
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.deleting import Deleting
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.upkeep import Upkeep
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake_ports import Rewriter
+from headrace.pipeline.memory.files import MemoryFiles
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import MemoryLake, rows_in_file
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws import clients, table_layout
-from pipeline.aws.leader_lock import DynamoLeaderLock
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.table_layout import KnownPlaces
-from pipeline.aws.tables import DynamoTables
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.clock import SystemClock
-from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.duties.run import Run
-from pipeline.settings.choices import Heartbeat, Layout
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AwsSettings, WorkerSettings
+from headrace.pipeline.aws import clients, table_layout
+from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.table_layout import KnownPlaces
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.settings.choices import Heartbeat, Layout
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AwsSettings, WorkerSettings
 from tests.duties.bill import Bill, Meter
 from tests.duties.world import TICK, World
 

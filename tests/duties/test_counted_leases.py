@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.settings.choices import InitialPosition
-from pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
 from tests.duties.bill import Bill
 from tests.duties.virtual_time import Deployment
 
 if TYPE_CHECKING:
-    from pipeline.local.endpoint import LocalAws
+    from headrace.pipeline.local.endpoint import LocalAws
 
 SHARDS = 12
 """Together more than 4 KB, so that the sizes of rows count."""

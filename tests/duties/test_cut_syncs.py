@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.stream import ShardKey
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.errors import Throttled
-from pipeline.kcl.auditor import Hole, find_hole
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.settings.choices import Heartbeat, InitialPosition
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.kcl.auditor import Hole, find_hole
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.settings.choices import Heartbeat, InitialPosition
 from tests.duties.world import STREAM, TICK, World
 
 MORE_THAN_ROUNDING = timedelta(microseconds=10)

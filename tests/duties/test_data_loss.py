@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.core.batch import WITHIN_THE_SECOND
-from pipeline.core.lineage import Kind, ParentIs
-from pipeline.errors import Unknown, Unreachable
-from pipeline.settings.choices import OnDataLoss
-from pipeline.settings.model import WaveSettings
+from headrace.pipeline.core.batch import WITHIN_THE_SECOND
+from headrace.pipeline.core.lineage import Kind, ParentIs
+from headrace.pipeline.errors import Unknown, Unreachable
+from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.settings.model import WaveSettings
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)

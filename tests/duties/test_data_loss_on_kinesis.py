@@ -10,20 +10,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.aws.clients import kinesis_client
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.aws.pages import KinesisPages
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.core.lineage import Kind
-from pipeline.core.recovery_plan import Decision, Person, WhatIsLeft, plan_skip
-from pipeline.core.stream import ShardKey
-from pipeline.duties.recover import Held, Recovery
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import OnWaiting, StagingSpec
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.memory.table import MemoryTable
-from pipeline.settings.choices import OnDataLoss
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import kinesis_client
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.recovery_plan import Decision, Person, WhatIsLeft, plan_skip
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.recover import Held, Recovery
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
 
 HOURS = 3600.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from pipeline.core.change import Applied, claim, initiate_handover
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Metrics
-from pipeline.duties.attempt import Attempt
+from headrace.pipeline.core.change import Applied, claim, initiate_handover
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Metrics
+from headrace.pipeline.duties.attempt import Attempt
 from tests.duties.moves import in_lease_mode, ticks_until
 from tests.duties.world import TICK, World
 

@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.expiry_plan import History, Shape
-from pipeline.core.recording import Recorded
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.run import Run
-from pipeline.duties.wave import WaveReport
-from pipeline.errors import Unreachable
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.table import MemoryTable, Way
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.expiry_plan import History, Shape
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.table import MemoryTable, Way
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import TICK, World
 from tests.lake.tables import patch

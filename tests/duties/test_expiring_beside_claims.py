@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change_kind import ChangeKind
-from pipeline.errors import Unreachable
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.errors import Unreachable
 from tests.duties.test_expiring import HOUR, Place
 from tests.duties.test_kept_claims import Flowing
 

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, assign, initiate_handover
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
-from pipeline.duties.wave import Arrow
-from pipeline.duties.worker_report import WorkerMemory
-from pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
-from pipeline.ports import StreamFacts
+from headrace.pipeline.core.change import Applied, Change, assign, initiate_handover
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.errors import HeadraceError, Terminal, Throttled, Unreachable
+from headrace.pipeline.ports import StreamFacts
 from tests.duties.world import STREAM, TICK, World
 
 DENIED = Terminal("AWS doesn't let this worker read the shard (AccessDeniedException)")

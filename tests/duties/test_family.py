@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from pipeline.core.lease import Lease
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import Listing
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import Listing
 from tests.duties.life import DAY, Life
 
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.position import TRIM, Start
-from pipeline.duties.origin import ensure_origin
-from pipeline.errors import OriginUnsafe, Transient
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import TRIM, Start
+from headrace.pipeline.duties.origin import ensure_origin
+from headrace.pipeline.errors import OriginUnsafe, Transient
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.world import TICK, World
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pipeline.core.change import Applied, claim, initiate_handover
-from pipeline.duties.wave import Arrow
+from headrace.pipeline.core.change import Applied, claim, initiate_handover
+from headrace.pipeline.duties.wave import Arrow
 from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
 

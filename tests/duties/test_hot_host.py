@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.core.change import Applied
-from pipeline.kcl.fleet import KclRules
-from pipeline.settings.choices import Strategy
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.kcl.fleet import KclRules
+from headrace.pipeline.settings.choices import Strategy
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 from tests.stand_in import a_table

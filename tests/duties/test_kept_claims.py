@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from pipeline.beside_kcl.keeping import KeepsUntilKclIsSeen
-from pipeline.core.change import Applied, Change, Refused, initiate_handover, want
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.kept import KeptClaims
-from pipeline.duties.run import Run
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Unreachable
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.settings.choices import Heartbeat
-from pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.beside_kcl.keeping import KeepsUntilKclIsSeen
+from headrace.pipeline.core.change import Applied, Change, Refused, initiate_handover, want
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.kept import KeptClaims
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.settings.choices import Heartbeat
+from headrace.pipeline.settings.kcl_block import KclSettings
 from tests.duties.reading import an_attempt
 from tests.duties.world import World
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.core import change
-from pipeline.core.change import Applied, Change, Outcome, Refused, initiate_handover
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position
-from pipeline.duties.wave import Problem
-from pipeline.errors import Throttled
-from pipeline.memory.clock import MemoryClock
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused, initiate_handover
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.duties.wave import Problem
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.clock import MemoryClock
 from tests.duties.claims_place import MINE, STREAM, TIMES, Place, a_key, a_row, landed
 
 SECOND = timedelta(seconds=1)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.clock import SystemTimer
-from pipeline.duties.turns import Turn
-from pipeline.errors import TablesMissing, Throttled
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import Listing
-from pipeline.wiring import Wiring
+from headrace.pipeline.clock import SystemTimer
+from headrace.pipeline.duties.turns import Turn
+from headrace.pipeline.errors import TablesMissing, Throttled
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import Listing
+from headrace.pipeline.wiring import Wiring
 from tests.duties.reading import PortsOf
 from tests.duties.world import TICK, MadeTables, World
 

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from pipeline.core.position import Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import StreamId
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.life import Life
 
 SECOND = timedelta(seconds=1)

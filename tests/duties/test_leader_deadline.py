@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.errors import Throttled, Unreachable
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import Strategy
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import Strategy
 from tests.duties.moves import owners
 from tests.duties.world import TICK, World
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Outcome, claim
-from pipeline.core.worker import Worker
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.preview import preview
-from pipeline.errors import Throttled, WrongShape
-from pipeline.ports import Listing, WorkerListing
-from pipeline.settings.choices import Heartbeat, Mode
+from headrace.pipeline.core.change import Applied, Change, Outcome, claim
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.preview import preview
+from headrace.pipeline.errors import Throttled, WrongShape
+from headrace.pipeline.ports import Listing, WorkerListing
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.moves import let_host_die, owners, row_of, shared, ticks_until
 from tests.duties.world import TICK, World
 

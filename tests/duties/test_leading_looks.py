@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.ports import WorkerListing
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.ports import WorkerListing
 from tests.duties.moves import let_host_die, owners, ticks_until
 from tests.duties.world import TICK, World
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
 
-from pipeline.core.lineage import Kind
-from pipeline.core.stream import ShardKey
-from pipeline.duties.cleanup import Cleaning, CleanupDue
-from pipeline.errors import CommitUnknown
-from pipeline.memory.table import LostOnTheWay, Way
-from pipeline.settings.choices import OnDataLoss
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.memory.table import LostOnTheWay, Way
+from headrace.pipeline.settings.choices import OnDataLoss
 from tests.duties.life import DAY, STREAM, Life
 
 SEEDS = 120

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import create
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.duties.lake_table import ensure_table
-from pipeline.errors import OriginUnsafe
-from pipeline.ports import Listing
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.change import create
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.errors import OriginUnsafe
+from headrace.pipeline.ports import Listing
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.world import World
 
 

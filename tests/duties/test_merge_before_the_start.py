@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.lineage import ParentIs
-from pipeline.core.position import Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import StreamId
-from pipeline.memory.clock import START
-from pipeline.settings.choices import InitialPosition, OnDataLoss
+from headrace.pipeline.core.lineage import ParentIs
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.memory.clock import START
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)

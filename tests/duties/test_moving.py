@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.worker import Metrics
-from pipeline.duties.cursors import read_leader, write_leader
-from pipeline.duties.wave import Arrow
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.worker import Metrics
+from headrace.pipeline.duties.cursors import read_leader, write_leader
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
 from tests.duties.world import TICK, World
 

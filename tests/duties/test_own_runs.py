@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.duties.own_runs import OwnRuns
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.runs import MemoryRuns
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.duties.own_runs import OwnRuns
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.settings.model import TimeSettings
 from tests.duties.world import World
 
 

@@ -8,21 +8,21 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position, Start
-from pipeline.core.shard import Shard
-from pipeline.core.stream import StreamId
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Throttled, Unreachable
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.moves import ticks_until
 from tests.duties.world import STREAM, TICK, World
 

@@ -5,16 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.landing import Proposal
-from pipeline.core.position import TRIM
-from pipeline.core.recovery_plan import Person, plan_reposition
-from pipeline.core.start_of_reading import Stop
-from pipeline.duties.recover import Busy, Held, Recovery
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Throttled
-from pipeline.memory.table import MemoryTable
-from pipeline.settings.choices import FormerStreams
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.recovery_plan import Person, plan_reposition
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.duties.recover import Busy, Held, Recovery
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.settings.choices import FormerStreams
 from tests.duties.life import Life
 from tests.duties.moves import shared
 from tests.duties.test_chain_repair import repair

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused, assign, beat, claim, want
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.duties.wave import Arrow
-from pipeline.errors import OriginUnsafe, Throttled, Unreachable
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.change import Applied, Change, Refused, assign, beat, claim, want
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import OriginUnsafe, Throttled, Unreachable
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.moves import in_lease_mode
 from tests.duties.world import TICK, World
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.duties.readers import Readers
-from pipeline.duties.run import Reading, Run, RunEnding
-from pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from pipeline.errors import HeadraceError, Terminal, Throttled
+from headrace.pipeline.duties.readers import Readers
+from headrace.pipeline.duties.run import Reading, Run, RunEnding
+from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
+from headrace.pipeline.errors import HeadraceError, Terminal, Throttled
 from tests.duties.scripted_waves import MORE, NOTHING, SOME, Scripted
 from tests.duties.world import World
 

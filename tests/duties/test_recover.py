@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.batch import Batch
-from pipeline.core.change import Applied, claim
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.lineage import Kind
-from pipeline.core.position import TRIM
-from pipeline.core.recovery_plan import (
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.recovery_plan import (
     AfterRecord,
     Decision,
     Person,
@@ -23,11 +23,11 @@ from pipeline.core.recovery_plan import (
     plan_reposition,
     plan_skip,
 )
-from pipeline.core.start_of_reading import Stop
-from pipeline.duties.recover import Busy, Held, Recovery
-from pipeline.errors import PositionsDisagree, Throttled, Unknown
-from pipeline.lake_ports import RecordPage
-from pipeline.memory.source import MemorySource
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.duties.recover import Busy, Held, Recovery
+from headrace.pipeline.errors import PositionsDisagree, Throttled, Unknown
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.memory.source import MemorySource
 from tests.duties.life import DAY, Life
 
 HOUR = timedelta(hours=1)

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, claim
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.duties.run import Run
-from pipeline.duties.wave import Problem, WaveReport
-from pipeline.errors import HeadraceError, Throttled
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.duties.wave import Problem, WaveReport
+from headrace.pipeline.errors import HeadraceError, Throttled
 from tests.duties.scripted_waves import EMPTY_HANDED, MORE, NOTHING, SECOND, SOME, Scripted, landed, waves_of
 from tests.duties.world import World
 

@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, create
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
-from pipeline.duties.leader_tick import TICK_DEADLINE
-from pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreachable
-from pipeline.ports import StreamFacts
-from pipeline.settings.choices import InitialPosition, OnDataLoss
-from pipeline.settings.model import StreamSettings
+from headrace.pipeline.core.change import Applied, create
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.leader_tick import TICK_DEADLINE
+from headrace.pipeline.errors import OriginUnsafe, Terminal, Throttled, Unknown, Unreachable
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
+from headrace.pipeline.settings.model import StreamSettings
 from tests.duties.two_streams import (
     BOTH_STREAMS,
     RETURNS,

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, beat, claim
-from pipeline.duties.run import OnWave, Run
-from pipeline.duties.wave import WaveReport
-from pipeline.errors import BadSetting, HeadraceError, Unreachable, WrongShape
-from pipeline.lake_ports import OnWaiting
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.change import Applied, beat, claim
+from headrace.pipeline.duties.run import OnWave, Run
+from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable, WrongShape
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.reading import an_attempt
 from tests.duties.world import World
 

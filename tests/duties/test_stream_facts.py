@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.memory.source import MemorySource
-from pipeline.ports import StreamFacts
-from pipeline.wiring import Wiring
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.wiring import Wiring
 from tests.duties.reading import PortsOf
 from tests.duties.world import STREAM, TICK, World
 

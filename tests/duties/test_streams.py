@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
-from pipeline.duties.cursors import read_leader, write_leader
-from pipeline.duties.preview import preview
-from pipeline.duties.streams import FIND_EVERY
-from pipeline.errors import Throttled
-from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
-from pipeline.settings.model import DiscoverySettings, StreamSettings
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.cursors import read_leader, write_leader
+from headrace.pipeline.duties.preview import preview
+from headrace.pipeline.duties.streams import FIND_EVERY
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.model import DiscoverySettings, StreamSettings
 from tests.duties.world import STREAM, World
 
 SYNC = timedelta(seconds=30)

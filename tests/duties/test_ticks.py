@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, claim
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.duties.wave import Arrow
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import TICK, World
 
 

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey
-from pipeline.core.valid_through import APPROXIMATE
-from pipeline.duties.cleanup import Cleaning, CleanupDue
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.valid_through import APPROXIMATE
+from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue
 from tests.duties.life import DAY, STREAM, Life
 
 

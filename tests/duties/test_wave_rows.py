@@ -10,19 +10,19 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.beside_kcl.keeping import KeepsNothing
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey
-from pipeline.duties import wave_rows
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.run import Run
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Throttled, Unreachable
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.source import MemorySource
-from pipeline.wiring import Hints
+from headrace.pipeline.beside_kcl.keeping import KeepsNothing
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties import wave_rows
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.run import Run
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Throttled, Unreachable
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.wiring import Hints
 from tests.duties.reading import an_attempt
 from tests.duties.world import World
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.change import Applied, Change, Refused, assign, claim
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.due import Due
-from pipeline.duties.wave import Arrow
-from pipeline.errors import Unreachable
+from headrace.pipeline.core.change import Applied, Change, Refused, assign, claim
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.due import Due
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.errors import Unreachable
 from tests.duties.world import TICK, World
 
 

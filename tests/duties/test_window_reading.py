@@ -5,18 +5,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pipeline.core.batch import BatchLimits, Gap, Manifest, Staged
-from pipeline.core.lineage import Kind
-from pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import Stretch
-from pipeline.core.window_stretches import Reach
-from pipeline.duties.window_reading import WindowReading, ranges_of, reaches_of
-from pipeline.errors import Unreachable, WrongShape
-from pipeline.lake_ports import StagingSpec
-from pipeline.memory.clock import MemoryClock
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
+from headrace.pipeline.core.batch import BatchLimits, Gap, Manifest, Staged
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import Stretch
+from headrace.pipeline.core.window_stretches import Reach
+from headrace.pipeline.duties.window_reading import WindowReading, ranges_of, reaches_of
+from headrace.pipeline.errors import Unreachable, WrongShape
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
 
 SPEC = StagingSpec("memory://window", (), unpack=True)
 HOUR = timedelta(hours=1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from pipeline.duties.policy import Policy
-from pipeline.settings.model import Settings
-from pipeline.wiring import NoDagster, Wiring
+from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import NoDagster, Wiring
 from tests.duties.reading import PortsOf
 from tests.duties.world import TICK, World
 
@@ -70,8 +70,8 @@ def test_a_duty_asks_for_its_table_and_its_source_by_the_same_name(
 
 
 def test_the_tables_of_a_process_take_kinesis_time_from_the_source_of_the_same_name(tmp_path: Any):
-    from pipeline.adapters import Adapters
-    from pipeline.settings.model import AwsSettings, LandingSettings
+    from headrace.pipeline.adapters import Adapters
+    from headrace.pipeline.settings.model import AwsSettings, LandingSettings
 
     adapters = Adapters(
         Settings(
@@ -97,7 +97,7 @@ def test_each_tick_and_each_run_makes_one_policy(monkeypatch: pytest.MonkeyPatch
         made.append(policy_of(settings, ports))
         return made[-1]  # type: ignore[return-value]
 
-    monkeypatch.setattr("pipeline.wiring.policy_of", counting)
+    monkeypatch.setattr("headrace.pipeline.wiring.policy_of", counting)
 
     def since(work: Callable[[], object]) -> int:
         before = len(made)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pipeline.core import change
-from pipeline.core.change import Change, Outcome
-from pipeline.core.lease import Lease
-from pipeline.duties.writing import Tally, write_all
-from pipeline.errors import HeadraceError, Throttled, WrongShape
-from pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change, Outcome
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.duties.writing import Tally, write_all
+from headrace.pipeline.errors import HeadraceError, Throttled, WrongShape
+from headrace.pipeline.memory.leases import MemoryLeaseStore
 from tests.duties.world import World
 
 

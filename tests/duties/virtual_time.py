@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pipeline.adapters import Adapters
-from pipeline.core.stream import ShardKey
-from pipeline.duties.turns import RunAsk
-from pipeline.memory.clock import CountingIds, MemoryClock
-from pipeline.memory.files import MemoryFiles
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.runs import MemoryRuns
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
-from pipeline.memory.table import MemoryTable
-from pipeline.ports import LeaseStore
-from pipeline.settings.model import Settings
-from pipeline.wiring import Hints, Wiring
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.memory.clock import CountingIds, MemoryClock
+from headrace.pipeline.memory.files import MemoryFiles
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.ports import LeaseStore
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Hints, Wiring
 from tests.duties.bill import Bill, Meter
 from tests.duties.counted_leases import CountedLeases
 from tests.duties.measured import MeasuringStage, a_load

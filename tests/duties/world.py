@@ -10,31 +10,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.attempt import Attempt
-from pipeline.duties.leader_report import LeaderMemory, LeaderReport
-from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.duties.policy import Policy
-from pipeline.duties.streams import asked_by
-from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.duties.worker_report import WorkerMemory, WorkerReport
-from pipeline.duties.worker_tick import WorkerDuty
-from pipeline.kcl.migration import ClientVersion
-from pipeline.memory.clock import CountingIds, MemoryClock
-from pipeline.memory.files import MemoryFiles
-from pipeline.memory.leader_lock import MemoryLeaderLock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.memory.runs import MemoryRuns
-from pipeline.memory.source import MemorySource
-from pipeline.memory.stage import MemoryStage
-from pipeline.memory.table import MemoryTable
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings.choices import InitialPosition, StreamsMode
-from pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.attempt import Attempt
+from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport
+from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.duties.policy import Policy
+from headrace.pipeline.duties.streams import asked_by
+from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.duties.worker_report import WorkerMemory, WorkerReport
+from headrace.pipeline.duties.worker_tick import WorkerDuty
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.memory.clock import CountingIds, MemoryClock
+from headrace.pipeline.memory.files import MemoryFiles
+from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
+from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
 from tests.duties.reading import an_attempt, wiring_of
 
 TICK = timedelta(seconds=5)

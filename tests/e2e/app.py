@@ -13,18 +13,18 @@ from typing import Any
 import dagster as dg
 import yaml
 
-from assets.names import slug
-from pipeline.adapters import Adapters
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.stream import ShardKey
-from pipeline.core.worker import Worker
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.read import ledger, rows
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
-from pipeline.settings.model import Settings
-from resources.runs import WORKER_TAG
+from headrace.assets.names import slug
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.read import ledger, rows
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.settings.model import Settings
+from headrace.resources.runs import WORKER_TAG
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.processes import CUT, Cuts, Processes
 from tests.eventually import eventually
@@ -132,7 +132,7 @@ class App:
 
     @cached_property
     def defs(self) -> dg.Definitions:
-        from pipeline.definitions import build_definitions
+        from headrace.pipeline.definitions import build_definitions
 
         return build_definitions(self.settings)
 

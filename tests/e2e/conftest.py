@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.session import DISCOVERY
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.dagster.fixtures import definitions_module, migrations_are_read_once
 from tests.e2e.app import App
 from tests.spark import SparkServer

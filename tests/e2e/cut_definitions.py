@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
-from pipeline.core.window import KeptWindow, ReplayWindow, Word
-from pipeline.definitions import build_definitions
-from pipeline.duties.replacing import Replacing
-from pipeline.duties.replaying import Replaying
-from pipeline.duties.unpacking import Unpacking
-from pipeline.duties.wave import Arrow
-from pipeline.settings.file import read_settings
-from pipeline.target_ports import WindowStore
-from pipeline.window_wiring import WindowWiring
+from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.definitions import build_definitions
+from headrace.pipeline.duties.replacing import Replacing
+from headrace.pipeline.duties.replaying import Replaying
+from headrace.pipeline.duties.unpacking import Unpacking
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.target_ports import WindowStore
+from headrace.pipeline.window_wiring import WindowWiring
 from tests.e2e.processes import CUT
 from tests.killed import Cut, die
 from tests.lake.tables import patch

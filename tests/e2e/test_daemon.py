@@ -6,8 +6,8 @@ from subprocess import Popen
 import dagster as dg
 import pytest
 
-from pipeline.duties.wave import Arrow
-from resources.runs import WORKER_TAG
+from headrace.pipeline.duties.wave import Arrow
+from headrace.resources.runs import WORKER_TAG
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

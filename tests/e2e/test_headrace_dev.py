@@ -15,10 +15,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipeline.cli import services
-from pipeline.cli.holding import LOCK
-from pipeline.lake.local_server import is_server
-from pipeline.lake.session import DISCOVERY
+from headrace.pipeline.cli import services
+from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.lake.local_server import is_server
+from headrace.pipeline.lake.session import DISCOVERY
 from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -116,7 +116,7 @@ def _started(app: App, log: str) -> "subprocess.Popen[bytes]":
     }  # this process has a Spark server of its own
     with (app.home / log).open("wb") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(free_port())],
+            [sys.executable, "-m", "headrace.pipeline.cli", "dev", "--port", str(free_port())],
             cwd=app.home,
             env={
                 **env,

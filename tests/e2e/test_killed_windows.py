@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.demo.aggregate import aggregated
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.e2e.conftest import apps
 from tests.e2e.windows import Row, Windows
 from tests.eventually import eventually

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline.lake.read import rows
+from headrace.pipeline.lake.read import rows
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

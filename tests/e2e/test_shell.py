@@ -4,8 +4,8 @@ from subprocess import Popen
 
 import pytest
 
-from pipeline.core.lease import run_of_claim
-from pipeline.duties.wave import Arrow
+from headrace.pipeline.core.lease import run_of_claim
+from headrace.pipeline.duties.wave import Arrow
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -14,7 +14,14 @@ from tests.eventually import eventually
 def _materialize(app: App, shard: int) -> Popen[str]:
     select = app.records.to_user_string()
     return app.processes.start(
-        "asset", "materialize", "-m", "pipeline.definitions", "--select", select, "--partition", key(shard)
+        "asset",
+        "materialize",
+        "-m",
+        "headrace.pipeline.definitions",
+        "--select",
+        select,
+        "--partition",
+        key(shard),
     )
 
 
@@ -84,7 +91,7 @@ def test_the_shells_run_says_why_it_waited_without_success(make_app: MakeApp):
 def test_a_job_without_a_worker_in_its_config_fails_with_a_sentence_and_no_stack_trace(make_app: MakeApp):
     app = make_app()
 
-    shell = app.processes.start("job", "execute", "-m", "pipeline.definitions", "-j", app.job_name)
+    shell = app.processes.start("job", "execute", "-m", "headrace.pipeline.definitions", "-j", app.job_name)
 
     assert shell.wait(120) == 1
     printed = app.processes.logs()

@@ -5,13 +5,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets.names import replay_key, slug
-from pipeline.core.position import Positions
-from pipeline.core.proof import ALL, Proof
-from pipeline.core.window import ReplayWindow
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.read import rows
-from pipeline.wiring import Wiring, wire
+from headrace.assets.names import replay_key, slug
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.proof import ALL, Proof
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.read import rows
+from headrace.pipeline.wiring import Wiring, wire
 from tests.e2e.app import App
 from tests.eventually import eventually
 from tests.killed import KILLED

@@ -14,15 +14,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.clock import SystemClock
-from pipeline.core.landing import Proposal
-from pipeline.core.stream import ShardKey
-from pipeline.errors import HeadraceError
-from pipeline.lake.catalog import asking
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.stage_files import CantWrite
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.stage_files import CantWrite
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.eventually import eventually
 from tests.lake.compactions import InProcess
 from tests.lake.files import a_key, a_range

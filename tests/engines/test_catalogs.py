@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.errors import CommitUnknown, Unknown, Unreachable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.errors import CommitUnknown, Unknown, Unreachable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.contract.lakes import an_iceberg
 from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.clock import SystemClock
-from pipeline.errors import Transient
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from tests.engines.landing import land_once, numbers_of
 from tests.lake.files import ORIGIN, numbers_in
 

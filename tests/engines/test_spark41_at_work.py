@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from pipeline.clock import SystemClock
-from pipeline.core.order import a_family
-from pipeline.core.repair_plan import Repair, plan_repair
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.repair_plan import Repair, plan_repair
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
 from tests.engines.landing import Landing, land_once, numbers_of
 from tests.engines.parts import or_skip
 from tests.engines.spark41 import Spark41, SparkRefused, spark41

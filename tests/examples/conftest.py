@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import dagster as dg
 
-from pipeline.definitions import defs
+from headrace.pipeline.definitions import defs
 
 _BETWEEN = 0.5  # seconds
 

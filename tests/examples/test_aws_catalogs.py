@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings.file import read_settings
+from headrace.pipeline.settings.file import read_settings
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "aws-catalogs"

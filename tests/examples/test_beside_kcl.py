@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import AwsSettings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lock, a_worker, leases_of
 from tests.examples.example import Example, copied
 

@@ -11,7 +11,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.reading_table import EVENING, LEFT, RIGHT, land, make_table
 from tests.examples.example import Example, copied
 

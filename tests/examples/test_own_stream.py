@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.examples.example import alive_until, copied, owners
 
 SHARDS = ("shardId-000000000000", "shardId-000000000001")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.file import read_settings
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.file import read_settings
 from tests.examples.example import alive_until, copied, owners
 
 FAST = {"HEADRACE__TIMES__ASSIGNMENT": "1s", "HEADRACE__TIMES__DWELL": "1s"}

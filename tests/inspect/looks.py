@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.core.worker import Worker
-from pipeline.inspect.compare import observation_of
-from pipeline.inspect.findings import Finding, findings_of
-from pipeline.inspect.layout import LayoutFacts, OtherRows
-from pipeline.inspect.observation import Observation, TablesRead
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.inspect.compare import observation_of
+from headrace.pipeline.inspect.findings import Finding, findings_of
+from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
+from headrace.pipeline.inspect.observation import Observation, TablesRead
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CLUSTER_RULE = re.compile("^[^-]*")

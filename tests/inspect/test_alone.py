@@ -1,4 +1,4 @@
-"""`python -m pipeline.inspect` can be used without settings, and imports neither the engine nor heavy packages."""
+"""`python -m headrace.pipeline.inspect` can be used without settings, and imports neither the engine nor heavy packages."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.inspect.__main__ import main
-from pipeline.local.endpoint import LocalAws
+from headrace.pipeline.inspect.__main__ import main
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, a_lease, leases_of
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 HEAVY = {"dagster", "pandas", "pyarrow", "pyiceberg", "pyspark", "yaml"}
 ENGINE = {
-    "pipeline.cli",
-    "pipeline.duties",
-    "pipeline.lake",
-    "pipeline.local",
-    "pipeline.memory",
-    "pipeline.settings.file",
-    "assets",
-    "resources",
-    "sensors",
+    "headrace.pipeline.cli",
+    "headrace.pipeline.duties",
+    "headrace.pipeline.lake",
+    "headrace.pipeline.local",
+    "headrace.pipeline.memory",
+    "headrace.pipeline.settings.file",
+    "headrace.assets",
+    "headrace.resources",
+    "headrace.sensors",
 }
 RUN = """
 import runpy, sys
 try:
-    runpy.run_module("pipeline.inspect", run_name="__main__")
+    runpy.run_module("headrace.pipeline.inspect", run_name="__main__")
 finally:
     print(*sorted(sys.modules), file=sys.stderr)
 """
@@ -65,7 +65,7 @@ def test_a_new_interpreter_inspects_a_table_without_importing_the_engine(
     assert done.returncode == 0, done.stderr
     assert "west-1" in done.stdout
     loaded = set(done.stderr.split())
-    assert "pipeline.inspect.looking" in loaded
+    assert "headrace.pipeline.inspect.looking" in loaded
     assert not HEAVY & loaded
     assert not ENGINE & loaded
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.inspect.balance import (
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.inspect.balance import (
     BEFORE_THE_FIRST_DASH,
     Balance,
     balance_of,

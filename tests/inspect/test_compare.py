@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.core.worker import Worker
-from pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
-from pipeline.inspect.observation import PendingHandover
-from pipeline.kcl.auditor import find_hole
+from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
+from headrace.pipeline.inspect.observation import PendingHandover
+from headrace.pipeline.kcl.auditor import find_hole
 from tests.inspect.looks import AT, LEFT, LOCK, MIDDLE, RIGHT, W1, W2, a_look, later, seen
 
 FLEET = a_look(LEFT, RIGHT)

@@ -5,16 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.failure import Failure
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.inspect.as_json import document_of
-from pipeline.inspect.as_text import text_of
-from pipeline.inspect.findings import conclusion, findings_of, in_words
-from pipeline.inspect.layout import LayoutFacts, OtherRows
-from pipeline.inspect.lease_rows import COLUMNS, rows_of
-from pipeline.inspect.observation import OddRow, TablesRead
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.inspect.as_json import document_of
+from headrace.pipeline.inspect.as_text import text_of
+from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
+from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
+from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.observation import OddRow, TablesRead
 from tests.inspect.looks import AT, LEFT, LOCK, RIGHT, W1, W2, a_look, found, later, seen
 
 FLEET = a_look(LEFT, RIGHT)

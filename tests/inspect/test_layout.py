@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.core.election import LockRow
-from pipeline.errors import WrongShape
-from pipeline.inspect.layout import EMPTY, LayoutFacts, LayoutKind, OtherRows, layout_of
-from pipeline.kcl.layout import LayoutEvidence, plan_layout
-from pipeline.kcl.migration import TableStatus
-from pipeline.settings.choices import Layout
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.inspect.layout import EMPTY, LayoutFacts, LayoutKind, OtherRows, layout_of
+from headrace.pipeline.kcl.layout import LayoutEvidence, plan_layout
+from headrace.pipeline.kcl.migration import TableStatus
+from headrace.pipeline.settings.choices import Layout
 
 LOCK = LockRow("w1", "v", timedelta(seconds=120))
 STATUS_PREFIX = "TABLE_MIGRATION_STATUS_"

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.failure import Failure
-from pipeline.inspect.as_csv import write_csv
-from pipeline.inspect.as_json import document_of
-from pipeline.inspect.as_text import text_of
-from pipeline.inspect.observation import Observation, OddRow
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.inspect.as_csv import write_csv
+from headrace.pipeline.inspect.as_json import document_of
+from headrace.pipeline.inspect.as_text import text_of
+from headrace.pipeline.inspect.observation import Observation, OddRow
 from tests.inspect.looks import AT, LEFT, RIGHT, a_look, later, seen
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -51,7 +51,7 @@ def adopt_live(play: Scene, lake: Lake, **kcl: str) -> None:
 
 def headrace(*arguments: str, play: Scene) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli", *arguments],
+        [sys.executable, "-m", "headrace.pipeline.cli", *arguments],
         env=play.fleet.environment,
         capture_output=True,
         text=True,

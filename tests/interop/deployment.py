@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.cli import services
-from pipeline.cli.holding import LOCK
-from pipeline.lake.local_server import end, is_server
-from pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.cli import services
+from headrace.pipeline.cli.holding import LOCK
+from headrace.pipeline.lake.local_server import end, is_server
+from headrace.pipeline.lake.session import DISCOVERY, discovery_in
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake
@@ -46,7 +46,7 @@ class Deployment:
         home = {"HEADRACE_CONFIG": str(config), "DAGSTER_HOME": str(folder)}
         with (folder / "dev.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.cli", "dev", "--port", str(port)],
+                [sys.executable, "-m", "headrace.pipeline.cli", "dev", "--port", str(port)],
                 cwd=folder,
                 env={k: v for k, v in fleet.environment.items() if k != DISCOVERY} | home,
                 stdin=subprocess.DEVNULL,

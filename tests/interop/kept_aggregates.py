@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import MAGIC
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import MAGIC
 from tests.interop.user_records import Raw, Row
 
 FILE = Path(__file__).parent / "made-aggregates.json"

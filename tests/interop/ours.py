@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pipeline.adapters import Adapters
-from pipeline.clock import SystemClock, SystemIds
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.duties.turns import RunAsk
-from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.errors import HeadraceError
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
-from pipeline.memory.runs import MemoryRuns
-from pipeline.settings.choices import Heartbeat, Layout, Mode
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import (
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.clock import SystemClock, SystemIds
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
+from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import (
     AwsSettings,
     LandingSettings,
     Settings,
@@ -40,7 +40,7 @@ from pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.wiring import Hints, Wiring
+from headrace.pipeline.wiring import Hints, Wiring
 
 log = logging.getLogger("ours")
 

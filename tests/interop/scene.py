@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.local.endpoint import local_aws
+from headrace.pipeline.local.endpoint import local_aws
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake

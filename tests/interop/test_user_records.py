@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.kcl.deaggregate import MAGIC, OUTSIDE
+from headrace.pipeline.kcl.deaggregate import MAGIC, OUTSIDE
 from tests.interop.user_records import Put, Raw, Row, Seen, faults, only_whole
 
 SHARD = "shardId-000000000000"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pipeline.kcl.deaggregate import MAGIC, OUTSIDE
+from headrace.pipeline.kcl.deaggregate import MAGIC, OUTSIDE
 
 
 class Put(NamedTuple):

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.change import Applied
-from pipeline.core.checkpoint import SHARD_END
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.kcl.fleet import KclRules
-from pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.core.change import Applied
+from headrace.pipeline.core.checkpoint import SHARD_END
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.kcl.fleet import KclRules
+from headrace.pipeline.memory.leases import MemoryLeaseStore
 from tests.vectors.rules.assignment import Plan, Term, plan_assignment, remember
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -390,7 +390,7 @@ def test_by_utilisation_no_worker_gets_more_leases_than_the_cap(fleet, cap):
 _CHILD = """
 import json, sys
 from tests.kcl.test_kcl_assignment import a_fleet_of, plans
-from pipeline.kcl.fleet import KclRules
+from headrace.pipeline.kcl.fleet import KclRules
 out = []
 for seed in range(40):
     rows, workers = a_fleet_of(seed, 5, 20)

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from pipeline.core.lease import Lease
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.auditor import Hole, SeenHole, audit, find_hole, with_ranges
+from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.kcl.auditor import Hole, SeenHole, audit, find_hole, with_ranges
 from tests.kcl.trees import a_tree
 
 TOP = MAX_HASH_KEY

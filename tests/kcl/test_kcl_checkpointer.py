@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.kcl.checkpointer import (
+from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.kcl.checkpointer import (
     CheckpointProgress,
     OutOfBounds,
     Unchanged,

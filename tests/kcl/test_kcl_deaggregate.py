@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.deaggregate import UserRecord, unpack
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.kcl.deaggregate import UserRecord, unpack
 from tests.kcl.kpl import MAGIC, entry, group, message, number, sealed, text, varint
 
 A, B = UserRecord("k", None, b"a", 0, aggregated=True), UserRecord("k", None, b"b", 1, aggregated=True)

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl import cpu, leader, metrics
-from pipeline.kcl.migration import ClientVersion, TableStatus, table_status
-from pipeline.kcl.scan_segments import scan_segments
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.kcl import cpu, leader, metrics
+from headrace.pipeline.kcl.migration import ClientVersion, TableStatus, table_status
+from headrace.pipeline.kcl.scan_segments import scan_segments
 from tests.vectors.rules import pace
 from tests.vectors.rules.client_version import ClientConfig, first_version
 from tests.vectors.rules.prioritize import depths, prioritize

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl.layout import Arrangement, LayoutEvidence, plan_layout
-from pipeline.kcl.migration import TableStatus
-from pipeline.settings.choices import Layout
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.kcl.layout import Arrangement, LayoutEvidence, plan_layout
+from headrace.pipeline.kcl.migration import TableStatus
+from headrace.pipeline.settings.choices import Layout
 
 NOTHING = LayoutEvidence(lease_table="app", state_table="app-CoordinatorState")
 LEADER_ROW = frozenset({"Leader"})

@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import Child, HashRange
-from pipeline.errors import Unknown, WrongShape
-from pipeline.kcl.iterator import IteratorStart, plan_start
-from pipeline.kcl.lease_availability import is_available, is_blocked
-from pipeline.kcl.writes import assign, begin_handover
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import Child, HashRange
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.kcl.iterator import IteratorStart, plan_start
+from headrace.pipeline.kcl.lease_availability import is_available, is_blocked
+from headrace.pipeline.kcl.writes import assign, begin_handover
 from tests.vectors.rules.assignment import may_hand_over
 from tests.vectors.rules.shard_end import (
     Reason,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.batch import HostLoad
-from pipeline.core.worker import Metrics, Worker
-from pipeline.kcl import metrics
-from pipeline.kcl.network import MIB, Traffic, rate, traffic, utilisation
-from pipeline.kcl.report import cpu_of, is_due, is_outdated, plan_report
+from headrace.pipeline.core.batch import HostLoad
+from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.kcl import metrics
+from headrace.pipeline.kcl.network import MIB, Traffic, rate, traffic, utilisation
+from headrace.pipeline.kcl.report import cpu_of, is_due, is_outdated, plan_report
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

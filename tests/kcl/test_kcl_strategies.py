@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.assign import GapRules, count_unplaced, is_free
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.kcl.fleet import KclRules
-from pipeline.kcl.strategies import plan_lease_count, plan_variance
+from headrace.pipeline.core.assign import GapRules, count_unplaced, is_free
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.kcl.fleet import KclRules
+from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
 from tests.core.scenes import (
     AT_ONCE,
     DWELL,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.errors import WrongShape
-from pipeline.kcl import missing_leases
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl import missing_leases
 from tests.kcl.trees import a_tree
 from tests.vectors.rules.shard_filter import shard_filter
 

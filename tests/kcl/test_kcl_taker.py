@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.lease import Lease
-from pipeline.kcl.taker import NO_LIMIT, Observed, TakerRules, plan_take, target
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.kcl.taker import NO_LIMIT, Observed, TakerRules, plan_take, target
 
 NOW, DURATION = 1_000_000, 100
 RULES = TakerRules(duration_ns=DURATION, priority=False)

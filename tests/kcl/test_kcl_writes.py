@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.change import Applied, create
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
-from pipeline.kcl import writes
-from pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.core.change import Applied, create
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl import writes
+from headrace.pipeline.memory.leases import MemoryLeaseStore
 
 MINE = Lease("shardId-0", 5, owner="me")
 IN_HANDOVER = replace(MINE, owner="next", checkpoint_owner="me")

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.kcl.missing_leases import Listed
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.kcl.missing_leases import Listed
 
 
 def a_tree(dice: Random, reshards: int) -> list[Listed]:

@@ -15,14 +15,14 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.position import Positions
-from pipeline.core.stream import ShardKey
-from pipeline.errors import Transient
-from pipeline.lake.data_files import data_files
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.position import Positions
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap, lose
 from tests.lake.upkeeps import upkeep_of

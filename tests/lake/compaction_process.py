@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from pipeline.core.rewriting import Replaced, Rewritten
-from pipeline.duties.compacting import Compacting
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.rewrite import SparkRewriter
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.rewriting import Replaced, Rewritten
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.rewrite import SparkRewriter
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.killed import a_session, die
 from tests.lake.tables import IcebergLake
 

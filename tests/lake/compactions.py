@@ -9,16 +9,16 @@ from uuid import uuid4
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.landing import Proposal
-from pipeline.core.rewriting import FileGroup, LiveFile, Rewritten
-from pipeline.core.stream import ShardKey
-from pipeline.duties.compacting import Compacting
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.rewrite_task import RewriteSpec, rewrite_group
-from pipeline.lake_ports import Rewriter
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.rewriting import FileGroup, LiveFile, Rewritten
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.rewrite_task import RewriteSpec, rewrite_group
+from headrace.pipeline.lake_ports import Rewriter
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
 

@@ -8,8 +8,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import NestedField
 
-from pipeline.lake.decode import Decoder, decoded
-from pipeline.lake.spark_types import iceberg_type
+from headrace.pipeline.lake.decode import Decoder, decoded
+from headrace.pipeline.lake.spark_types import iceberg_type
 
 
 def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:

@@ -5,10 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pipeline.duties.expiring import Expiring
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake, patch
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, ParentReason, Range
-from pipeline.core.position import TRIM, Origin, Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, ParentReason, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake_ports import StagingSpec
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import EVERYTHING, unpack
-from pipeline.lake_ports import RecordPage
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import EVERYTHING, unpack
+from headrace.pipeline.lake_ports import RecordPage
 from tests.kcl.kpl import entry, message, sealed
 from tests.lake.files import NOON, a_key
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake_ports import LineageTable
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.table import LostOnTheWay, Way
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.table import LostOnTheWay, Way
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, before_next_swap, lose
 
 

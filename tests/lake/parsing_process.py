@@ -11,13 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch_context import BatchContext
-from pipeline.duties.parsing import Parsing
-from pipeline.duties.redriving import Redriving
-from pipeline.duties.replacing import Replacing
-from pipeline.lake.parse_frame import Frames
-from pipeline.lake.redrive import SparkRedriver
-from pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.duties.redriving import Redriving
+from headrace.pipeline.duties.replacing import Replacing
+from headrace.pipeline.lake.parse_frame import Frames
+from headrace.pipeline.lake.redrive import SparkRedriver
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.killed import Cut, a_session
 from tests.lake.parsings import Bed, good
 from tests.lake.replacements import ReplaceBed

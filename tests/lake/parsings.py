@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import LongType, StringType
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.duplicates import Comparison
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import (
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
     Piece,
@@ -29,24 +29,24 @@ from pipeline.core.parse_values import (
     WavePlan,
     Wishes,
 )
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.deduplicating import Deduplicating
-from pipeline.duties.parsing import Parsing
-from pipeline.duties.redriving import Redriving
-from pipeline.duties.settling import Settling
-from pipeline.lake import read
-from pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.parse_read import read_units, survey
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.parse_write import WriteSpec, write_rows
-from pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from pipeline.lake.quarantine_exchange import copy_unselected
-from pipeline.lake_ports import StagingSpec
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import ParsePorts, Redriver, Thinned
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.duties.redriving import Redriving
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.parse_read import read_units, survey
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.parse_write import WriteSpec, write_rows
+from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.lake.quarantine_exchange import copy_unselected
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import ParsePorts, Redriver, Thinned
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key
 from tests.lake.tables import IcebergLake
 from tests.lake.written import write_files

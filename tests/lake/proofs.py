@@ -14,20 +14,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL, Proof, Window
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.proving import Proving
-from pipeline.errors import Unreachable
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.prove import IcebergProof, RunTasks
-from pipeline.ports import Clock, StreamFacts
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL, Proof, Window
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.proving import Proving
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.prove import IcebergProof, RunTasks
+from headrace.pipeline.ports import Clock, StreamFacts
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key
 from tests.lake.tables import IcebergLake
 
@@ -209,7 +209,7 @@ class Family:
 
     def compact(self) -> None:
         """As upkeep does, whatever the number of files is."""
-        from pipeline.core.rewriting import FileGroup
+        from headrace.pipeline.core.rewriting import FileGroup
         from tests.lake.compactions import InProcess
 
         live = IcebergLive(self.lake.handle())

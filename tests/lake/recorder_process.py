@@ -3,8 +3,8 @@
 import itertools
 from pathlib import Path
 
-from pipeline.errors import Transient
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.tables import IcebergLake
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import Asked
-from pipeline.duties.replacing import Replacing
-from pipeline.lake import read
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import Asked
+from headrace.pipeline.duties.replacing import Replacing
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.window_table import IcebergWindows
 from tests.lake.parsings import Killed
 from tests.lake.windows import WindowBed
 

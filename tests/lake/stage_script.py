@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
-from pipeline.core.position import TRIM, Position
-from pipeline.core.shard import Child
-from pipeline.core.stream import ShardKey
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import Pages, RecordPage, StagingSpec
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.position import TRIM, Position
+from headrace.pipeline.core.shard import Child
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import Pages, RecordPage, StagingSpec
 from tests.lake.files import NOON, StandingClock, a_key
 
 DAY = timedelta(days=1)

@@ -12,15 +12,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from sqlalchemy import create_engine, text
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.lineage import LedgerPage
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.data_files import data_files, ids_of
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake_ports import LakeTable, StagingSpec
-from pipeline.memory.table import LostOnTheWay, MemoryTable, Way
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.lineage import LedgerPage
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.data_files import data_files, ids_of
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake_ports import LakeTable, StagingSpec
+from headrace.pipeline.memory.table import LostOnTheWay, MemoryTable, Way
 from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
 
 NAME = "lake.records"

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.proof import ALL, Proof, TableProof, Window
-from pipeline.core.window import ReplayWindow
-from pipeline.lake.compare import Judge, Read, ShufflingComparer
-from pipeline.lake.compare_task import SCHEMA, SideSpec
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.prove import IcebergProof
-from pipeline.proof_ports import ProvedTable, TargetPorts
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.proof import ALL, Proof, TableProof, Window
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.lake.compare import Judge, Read, ShufflingComparer
+from headrace.pipeline.lake.compare_task import SCHEMA, SideSpec
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.prove import IcebergProof
+from headrace.pipeline.proof_ports import ProvedTable, TargetPorts
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.parsings import Bed
 from tests.lake.proofs import InThisProcess, proving_without_kinesis
 from tests.lake.windows import WindowBed

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.deaggregate import EMPTY, MAGIC, NOT_AN_AGGREGATE, OUTSIDE, TOO_LARGE
-from pipeline.lake import aggregates
-from pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.kcl.deaggregate import EMPTY, MAGIC, NOT_AN_AGGREGATE, OUTSIDE, TOO_LARGE
+from headrace.pipeline.lake import aggregates
+from headrace.pipeline.lake.aggregates import taken_apart
 from tests.kcl.kpl import entry, group, message, number, sealed, text, varint
 from tests.lake.kpl_pages import a_batch_of, aggregate, one_by_one, rows_in
 

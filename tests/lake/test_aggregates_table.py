@@ -8,17 +8,17 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import LedgerEntry, LedgerPage, Range
-from pipeline.core.lineage_rows import entries_of, rows_of
-from pipeline.core.repair_plan import LastRow
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_frame import lineage_frame
-from pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA
-from pipeline.lake.lineage_table import IcebergLineage, as_arrow
-from pipeline.lake.schema import AGGREGATES
-from pipeline.lake.stage_task import stage_batches
-from pipeline.settings.choices import Aggregates
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.lineage_rows import entries_of, rows_of
+from headrace.pipeline.core.repair_plan import LastRow
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_frame import lineage_frame
+from headrace.pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA
+from headrace.pipeline.lake.lineage_table import IcebergLineage, as_arrow
+from headrace.pipeline.lake.schema import AGGREGATES
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.settings.choices import Aggregates
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_landing, a_range
 from tests.lake.kpl_pages import a_page_of, aggregate
 from tests.lake.stage_script import ROOMY, a_batch, script

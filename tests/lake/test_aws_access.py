@@ -11,14 +11,14 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyiceberg.io import load_file_io
 
-from pipeline.adapters import Adapters
-from pipeline.errors import BadSetting
-from pipeline.lake import read
-from pipeline.lake.aws_access import keys_of, with_aws
-from pipeline.lake.file_io import with_own_io
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake_ports import StagingSpec
-from pipeline.settings.model import AwsSettings, LandingSettings, Settings
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.aws_access import keys_of, with_aws
+from headrace.pipeline.lake.file_io import with_own_io
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in
 from tests.lake.stage_script import a_page, a_spec
 from tests.lake.written import write_files

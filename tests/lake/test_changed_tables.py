@@ -9,11 +9,11 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSortOrderUpdate, SetDefaultSortOrderUpdate
 
-from pipeline.core.batch import StagedFile
-from pipeline.errors import WrongShape
-from pipeline.lake.data_files import data_files
-from pipeline.lake.lineage_rebuild import rebuild
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.lineage_rebuild import rebuild
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, with_origin
 from tests.lake.parsings import BAD, Bed, good
 from tests.lake.tables import IcebergLake, rewrite_metadata

@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.types import StringType
 
-from pipeline.core.landing import Proposal
-from pipeline.errors import Unreachable
-from pipeline.lake import commit_files
-from pipeline.lake.data_files import data_files
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake import commit_files
+from headrace.pipeline.lake.data_files import data_files
 from tests.lake.files import ORIGIN, a_file, a_key, a_landing, a_range, numbers_in
 from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import Unreachable
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.rewrite import SparkRewriter
-from pipeline.lake.table_files import IcebergFiles
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.rewrite import SparkRewriter
+from headrace.pipeline.lake.table_files import IcebergFiles
 from tests.killed import killed
 from tests.lake.compactions import SETTINGS, Small
 from tests.lake.files import NOON

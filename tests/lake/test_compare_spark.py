@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake.compare import ShufflingComparer, on_spark
-from pipeline.proof_ports import TargetPorts
+from headrace.pipeline.lake.compare import ShufflingComparer, on_spark
+from headrace.pipeline.proof_ports import TargetPorts
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.target_proofs import changed, moved_to, prove, side, typed_ports, wrong
 

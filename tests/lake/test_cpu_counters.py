@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake import cpu_counters
-from pipeline.lake.cpu_counters import ECS_VARIABLE, Cgroup1, Cgroup2, Ecs, ProcStat, find_source
+from headrace.pipeline.lake import cpu_counters
+from headrace.pipeline.lake.cpu_counters import ECS_VARIABLE, Cgroup1, Cgroup2, Ecs, ProcStat, find_source
 from tests.lake.hosts import CGROUP, EC2, OLD_POD, POD, Container, a_host, ecs
 
 SECOND = timedelta(seconds=1)

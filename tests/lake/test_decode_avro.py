@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadSetting
-from pipeline.lake.decode_avro import AvroDecoder
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.decode_avro import AvroDecoder
 from tests.lake.decodings import rows_of
 
 ITEM = {

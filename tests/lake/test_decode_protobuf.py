@@ -13,8 +13,8 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadSetting
-from pipeline.lake.decode_protobuf import ProtobufDecoder
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
 from tests.lake.decodings import rows_of
 
 FILE = """

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.parse_values import WaveLimits
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.redriving import Redriving
-from pipeline.errors import Overtaken, Transient, WrongShape
-from pipeline.lake import read
-from pipeline.lake.duplicates_task import marked
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.settings.parse_block import UniqueSettings
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.redriving import Redriving
+from headrace.pipeline.errors import Overtaken, Transient, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.duplicates_task import marked
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.settings.parse_block import UniqueSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.merge_on_read import delete_rows

@@ -17,7 +17,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from pipeline.lake.file_rows import rows_of
+from headrace.pipeline.lake.file_rows import rows_of
 
 
 def columns(*parts: tuple[int, str, IcebergType]) -> pa.Schema:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import HostLoad
-from pipeline.kcl.network import MIB
-from pipeline.lake.cpu_counters import find_source
-from pipeline.lake.gauge import Gauge, host_gauge
+from headrace.pipeline.core.batch import HostLoad
+from headrace.pipeline.kcl.network import MIB
+from headrace.pipeline.lake.cpu_counters import find_source
+from headrace.pipeline.lake.gauge import Gauge, host_gauge
 from tests.lake.files import StandingClock
 from tests.lake.hosts import ROUTES, a_host, net_dev
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, script
@@ -172,7 +172,7 @@ def test_traffic_that_cannot_be_read_is_unknown(host: Host, text: str):
 
 
 def test_staging_measures_before_the_first_page_and_after_the_last_file(host: Host, tmp_path: Path):
-    from pipeline.lake.stage_task import stage_batches
+    from headrace.pipeline.lake.stage_task import stage_batches
 
     pages = script(
         s0=[

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange
-from pipeline.kcl.deaggregate import MAGIC
-from pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.kcl.deaggregate import MAGIC
+from headrace.pipeline.lake.aggregates import taken_apart
 from tests.kcl.kpl import entry, message, number, sealed, text, varint
 from tests.lake.costs import cpu_of, peak_of
 from tests.lake.kpl_pages import a_batch_of, aggregate, rows_in

@@ -15,16 +15,16 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from pipeline.core.column_types import struct_of
-from pipeline.core.json_columns import Limits
-from pipeline.core.json_fit import Judge
-from pipeline.lake.decode_avro import AvroDecoder
-from pipeline.lake.inflate import CantInflate, Inflation, inflate, unzipped
-from pipeline.lake.json_looking import facts_in
-from pipeline.lake.json_text import JsonRules, with_json_errors
-from pipeline.lake.json_values import JsonValues
-from pipeline.settings.choices import Compression
-from pipeline.settings.parse_block import MOST_VALUES
+from headrace.pipeline.core.column_types import struct_of
+from headrace.pipeline.core.json_columns import Limits
+from headrace.pipeline.core.json_fit import Judge
+from headrace.pipeline.lake.decode_avro import AvroDecoder
+from headrace.pipeline.lake.inflate import CantInflate, Inflation, inflate, unzipped
+from headrace.pipeline.lake.json_looking import facts_in
+from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
+from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.settings.choices import Compression
+from headrace.pipeline.settings.parse_block import MOST_VALUES
 from tests.lake.costs import cpu_of, peak_of
 from tests.lake.decodings import rows_of
 from tests.lake.test_decode_avro import written

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import ChainBroken
-from pipeline.lake.position_chain import POSITIONS, STATE, Known, Link, ancestors, landed, nearest_ours
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.position_chain import (
+    POSITIONS,
+    STATE,
+    Known,
+    Link,
+    ancestors,
+    landed,
+    nearest_ours,
+)
 
 WITH_POSITIONS = {POSITIONS: "1:..."}
 CHERRY_PICKED = {"source-snapshot-id": "5"}

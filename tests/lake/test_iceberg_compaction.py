@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
-from pipeline.core.rewriting import Rewritten
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import CommitUnknown
-from pipeline.lake import read, summary
-from pipeline.lake.data_files import data_files
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.read import ledger
+from headrace.pipeline.core.rewriting import Rewritten
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.lake import read, summary
+from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.read import ledger
 from tests.lake.compactions import KEYS, SETTINGS, A, B, Small
 from tests.lake.files import NOON, a_file, a_key
 from tests.lake.merge_on_read import delete_by_values, delete_rows

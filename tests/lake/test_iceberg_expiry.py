@@ -14,10 +14,10 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
 )
 
-from pipeline.duties.expiring import look_after
-from pipeline.errors import CommitUnknown
-from pipeline.lake import read
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.duties.expiring import look_after
+from headrace.pipeline.errors import CommitUnknown
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.expiries import A, a_lake, an_expiring, commits, expire, known, land, rollback, sent
 from tests.lake.files import a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch

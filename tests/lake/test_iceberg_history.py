@@ -14,11 +14,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from sqlalchemy import create_engine, text
 
-from pipeline.core.landing import Proposal
-from pipeline.core.position import Position
-from pipeline.errors import ChainBroken, CommitUnknown, Unreachable
-from pipeline.lake import catalog as catalogs
-from pipeline.lake import read
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, Unreachable
+from headrace.pipeline.lake import catalog as catalogs
+from headrace.pipeline.lake import read
 from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, commit_nothing, patch
 

@@ -19,9 +19,9 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate, u
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from pipeline.core.landing import Proposal
-from pipeline.lake.catalog import embedded_catalog, open_catalog
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.lake.catalog import embedded_catalog, open_catalog
+from headrace.pipeline.lake_ports import StagingSpec
 from tests.lake.files import a_file, a_key, a_range, with_origin
 from tests.lake.tables import IcebergLake, append_as_others, patch
 
@@ -124,7 +124,7 @@ def test_pyicebergs_expiry_removes_the_parent_from_the_children_of_expired_snaps
     head = table.current_snapshot()
     assert head is not None
     assert head.parent_snapshot_id is not None
-    # Headrace's own catalog leaves the parent's id (see `pipeline.lake.sql_catalog`); pyiceberg's other catalogs don't.
+    # Headrace's own catalog leaves the parent's id (see `headrace.pipeline.lake.sql_catalog`); pyiceberg's other catalogs don't.
     removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [head.parent_snapshot_id]})
     after = update_table_metadata(table.metadata, (removal,)).current_snapshot()
     assert after is not None
@@ -133,7 +133,7 @@ def test_pyicebergs_expiry_removes_the_parent_from_the_children_of_expired_snaps
 
 
 def test_pyiceberg_takes_a_time_stamp_equal_to_the_bases_for_a_missing_one(tmp_path: Path):
-    """So Headrace's time stamps are at least one millisecond later than the base's: see `pipeline.lake.append`."""
+    """So Headrace's time stamps are at least one millisecond later than the base's: see `headrace.pipeline.lake.append`."""
     lake = IcebergLake(tmp_path)
     lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
     lake.iceberg.commit(a_landing_of_one(lake))

@@ -15,17 +15,17 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, StringType
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
-from pipeline.core.lineage_filter import RangeFilter
-from pipeline.core.lineage_rows import rows_of
-from pipeline.core.position import Position
-from pipeline.errors import ChainBroken, Unreachable, WrongShape
-from pipeline.lake import read
-from pipeline.lake.data_files import data_files
-from pipeline.lake.lineage_schema import ROW_GROUP_LIMIT
-from pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
-from pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
+from headrace.pipeline.core.lineage_filter import RangeFilter
+from headrace.pipeline.core.lineage_rows import rows_of
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.errors import ChainBroken, Unreachable, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.lineage_schema import ROW_GROUP_LIMIT
+from headrace.pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.core.strategies import PAGES, POSITIONS
 from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_range, at
 from tests.lake.iceberg_lines import NAME, A, B, forget_history, land, lineage_of, with_two_landings
@@ -405,7 +405,7 @@ def test_storage_that_doesnt_answer_is_unreachable_and_nothing_is_recorded(
         raise OSError("no route to host")
 
     with monkeypatch.context() as broken:
-        broken.setattr("pipeline.lake.lineage_table._dataframe_to_data_files", down)
+        broken.setattr("headrace.pipeline.lake.lineage_table._dataframe_to_data_files", down)
         with pytest.raises(Unreachable):
             line.table.record()
     line.table.record()

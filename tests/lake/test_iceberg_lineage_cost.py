@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from pipeline.core.lineage import LedgerEntry, Lost
-from pipeline.lake import lineage_content, lineage_table, read
+from headrace.pipeline.core.lineage import LedgerEntry, Lost
+from headrace.pipeline.lake import lineage_content, lineage_table, read
 from tests.lake.files import NOON
 from tests.lake.iceberg_lines import NAME, forget_history, land, lineage_of, with_two_landings
 from tests.lake.lineages import IcebergLines, pages_in
@@ -52,7 +52,7 @@ def test_a_recording_reads_only_ledgers_that_arent_recorded(
         found.append(link.snapshot)
         return read.entry_of(link, table)
 
-    monkeypatch.setattr("pipeline.lake.lineage_table.entry_of", noted)
+    monkeypatch.setattr("headrace.pipeline.lake.lineage_table.entry_of", noted)
     line.table.record()
     assert found == [newest]
 

@@ -5,8 +5,8 @@ import random
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake_ports import LandingTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake_ports import LandingTable
 from tests.eventually import eventually
 from tests.lake import recorder_process
 from tests.lake.files import ORIGIN

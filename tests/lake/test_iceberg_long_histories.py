@@ -16,10 +16,10 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from pipeline.core.expiry_plan import Shape
-from pipeline.core.position import Position
-from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
-from pipeline.lake.sql_catalog import KeepingSqlCatalog, without_snapshots
+from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
+from headrace.pipeline.lake.sql_catalog import KeepingSqlCatalog, without_snapshots
 from tests.lake.expiries import A, a_lake, an_expiring, commits, expire, known, land, sent
 from tests.lake.files import a_landing, at
 from tests.lake.tables import IcebergLake

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.deletion_plan import Unnamed
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.duties.compacting import Compacting
-from pipeline.lake import read, summary
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.table_files import IcebergFiles
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.deletion_plan import Unnamed
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.lake import read, summary
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.table_files import IcebergFiles
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, a_range, at, numbers_in
 from tests.lake.lineages import pages_in

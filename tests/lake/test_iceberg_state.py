@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.core.stream import ShardKey
-from pipeline.errors import ChainBroken, WrongShape
-from pipeline.lake import read
-from pipeline.lake.state_files import Pointer
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.state_files import Pointer
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import IcebergLake, summary_of
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.order import a_family
-from pipeline.core.position import Position
-from pipeline.core.repair_plan import Repair, plan_repair
-from pipeline.errors import ChainBroken
-from pipeline.lake import read, summary
-from pipeline.lake.state_files import Pointer, StateFiles
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.repair_plan import Repair, plan_repair
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake import read, summary
+from headrace.pipeline.lake.state_files import Pointer, StateFiles
 from tests.lake.files import NOON, STREAM, a_file, a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake, append_as_others, rewrite_metadata
 

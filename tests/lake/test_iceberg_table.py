@@ -15,13 +15,13 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.errors import ClockOff, Unknown, WrongShape
-from pipeline.lake import read
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.schema import PROPERTIES, SCHEMA
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.errors import ClockOff, Unknown, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.schema import PROPERTIES, SCHEMA
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_file, a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
 from tests.lake.written import write_files

@@ -8,14 +8,14 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.deletion_plan import StoredFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.errors import Transient, Unreachable, WrongShape
-from pipeline.lake import stage_task, summary
-from pipeline.lake.schema import PROPERTIES
-from pipeline.lake.state_files import Pointer
-from pipeline.lake.table_files import IcebergFiles
+from headrace.pipeline.core.deletion_plan import StoredFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.errors import Transient, Unreachable, WrongShape
+from headrace.pipeline.lake import stage_task, summary
+from headrace.pipeline.lake.schema import PROPERTIES
+from headrace.pipeline.lake.state_files import Pointer
+from headrace.pipeline.lake.table_files import IcebergFiles
 from tests.lake.files import a_key, a_range, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 from tests.lake.upkeeps import DAY, FEW, A, Kept

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lake.inflate import CantInflate, Inflation, inflate, inflated
-from pipeline.settings.choices import Compression
+from headrace.pipeline.lake.inflate import CantInflate, Inflation, inflate, inflated
+from headrace.pipeline.settings.choices import Compression
 
 MEGABYTE = 1024 * 1024
 AUTO = Inflation(Compression.AUTO, 16 * MEGABYTE, 200)
@@ -133,8 +133,8 @@ def test_many_payloads_of_a_high_ratio_are_never_held_all_at_once():
 
 BOMB = """
 import resource, zlib, pyarrow as pa
-from pipeline.lake.inflate import CantInflate, Inflation, inflate
-from pipeline.settings.choices import Compression
+from headrace.pipeline.lake.inflate import CantInflate, Inflation, inflate
+from headrace.pipeline.settings.choices import Compression
 
 packer, zeros = zlib.compressobj(9, zlib.DEFLATED, 31), bytes(2**20)
 gzip = b"".join([*(packer.compress(zeros) for _ in range(1024)), packer.flush()])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.column_types import struct_of
-from pipeline.core.json_columns import Limits
-from pipeline.core.json_fit import Judge
-from pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
-from pipeline.lake.json_text import JsonRules
-from pipeline.lake.json_values import JsonValues
+from headrace.pipeline.core.column_types import struct_of
+from headrace.pipeline.core.json_columns import Limits
+from headrace.pipeline.core.json_fit import Judge
+from headrace.pipeline.lake.json_decimals import TOO_LONG, JsonDecimals
+from headrace.pipeline.lake.json_text import JsonRules
+from headrace.pipeline.lake.json_values import JsonValues
 
 NESTED = {
     "type": "struct",

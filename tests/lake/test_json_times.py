@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.json_text import JsonRules
-from pipeline.lake.json_times import NO_DATE
-from pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.json_text import JsonRules
+from headrace.pipeline.lake.json_times import NO_DATE
+from headrace.pipeline.lake.json_values import JsonValues
 
 VISIT = {
     "type": "struct",

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.core.batch import Batch, Manifest, Staged
-from pipeline.core.position import TRIM, Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.kept_iterators import KeptIterators
+from headrace.pipeline.core.batch import Batch, Manifest, Staged
+from headrace.pipeline.core.position import TRIM, Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.kept_iterators import KeptIterators
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1)

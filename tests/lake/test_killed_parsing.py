@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import Kind
-from pipeline.core.window_making import Numbers
-from pipeline.lake import read
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.lake import read
 from tests.killed import NOWHERE, finished, killed
 from tests.lake.parsing_process import PLACES, WRONG, bed_of, once
 from tests.lake.parsings import BAD, A, B, Bed, good

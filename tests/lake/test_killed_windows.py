@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.window_making import Numbers
+from headrace.pipeline.core.window_making import Numbers
 from tests.killed import NOWHERE, finished, killed
 from tests.lake.parsings import A, B, good
 from tests.lake.unpackings import UnpackBed, packed

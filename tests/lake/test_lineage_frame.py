@@ -6,14 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.adapters import Adapters
-from pipeline.cli import main
-from pipeline.core.landing import Proposal
-from pipeline.core.lease import Lease
-from pipeline.core.position import Position
-from pipeline.lake.lineage_frame import COLUMNS, lineage_frame
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.cli import main
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.lake.lineage_frame import COLUMNS, lineage_frame
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.memory.leases import MemoryLeaseStore
 from tests.lake.files import a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
 

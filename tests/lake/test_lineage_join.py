@@ -11,24 +11,24 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
-from pipeline.core.lineage_filter import Joining
-from pipeline.core.lineage_rows import order_text, rows_of
-from pipeline.core.position import Position, Positions
-from pipeline.core.proof import ALL
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.proof_checks import ProofEvidence, proof_of
-from pipeline.core.proof_rows import CountPlan, plan_rows
-from pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
-from pipeline.core.proof_targets import target_proof
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.rewriting import LiveFiles
-from pipeline.core.stream import ShardKey
-from pipeline.lake.lineage_content import sorted_rows
-from pipeline.lake.lineage_decode import LineageDecoder
-from pipeline.lake.lineage_join import joined
-from pipeline.lake.lineage_schema import SCHEMA
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage_filter import Joining
+from headrace.pipeline.core.lineage_rows import order_text, rows_of
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_checks import ProofEvidence, proof_of
+from headrace.pipeline.core.proof_rows import CountPlan, plan_rows
+from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, source_view
+from headrace.pipeline.core.proof_targets import target_proof
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.rewriting import LiveFiles
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.lineage_content import sorted_rows
+from headrace.pipeline.lake.lineage_decode import LineageDecoder
+from headrace.pipeline.lake.lineage_join import joined
+from headrace.pipeline.lake.lineage_schema import SCHEMA
 from tests.lake.files import NOON, a_key
 
 KEYS = [a_key(n) for n in range(3)]

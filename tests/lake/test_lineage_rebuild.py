@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Lost
-from pipeline.lake.lineage_rebuild import rebuild
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.cli import main
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost
+from headrace.pipeline.lake.lineage_rebuild import rebuild
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake.files import ORIGIN, a_key, a_landing, a_range, at
 from tests.lake.lineages import IcebergLines, losses_in, pages_in
 from tests.lake.tables import IcebergLake, append_as_others

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.duties.deleting import Deleted, Deleting
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.table_files import LineageFiles
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.duties.deleting import Deleted, Deleting
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.table_files import LineageFiles
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_key, a_range
 from tests.lake.tables import IcebergLake, before_next_swap
 

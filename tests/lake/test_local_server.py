@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Unreachable
-from pipeline.lake import local_server, waiting
-from pipeline.lake.local_server import is_server
-from pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake import local_server, waiting
+from headrace.pipeline.lake.local_server import is_server
+from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.settings.model import SparkSettings
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ChainBroken, CommitUnknown, MetadataLost
-from pipeline.lake.metadata_files import finding_metadata
+from headrace.pipeline.errors import ChainBroken, CommitUnknown, MetadataLost
+from headrace.pipeline.lake.metadata_files import finding_metadata
 from tests.lake.files import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from pipeline.core.order import a_family
-from pipeline.core.position import TRIM, Origin
-from pipeline.core.repair_plan import Repair, plan_repair
-from pipeline.errors import ChainBroken, Unknown
-from pipeline.lake.data_files import data_files, ids_of
-from pipeline.lake.schema import PARTITIONS, SCHEMA
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.position import TRIM, Origin
+from headrace.pipeline.core.repair_plan import Repair, plan_repair
+from headrace.pipeline.errors import ChainBroken, Unknown
+from headrace.pipeline.lake.data_files import data_files, ids_of
+from headrace.pipeline.lake.schema import PARTITIONS, SCHEMA
+from headrace.pipeline.lake_ports import StagingSpec
 from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.accounting import read_accounting
-from pipeline.lake import parse_code
-from pipeline.lake.parse_code import code_of
-from pipeline.settings.choices import ParseFormat
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.lake import parse_code
+from headrace.pipeline.lake.parse_code import code_of
+from headrace.pipeline.settings.choices import ParseFormat
 from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.lake import read
-from pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.lake import read
+from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
 from tests.lake import test_decode_avro as avro
 from tests.lake import test_registry_header as headers
 from tests.lake.parsings import A, Bed, Killed

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.core.batch_context import BatchContext
-from pipeline.core.parse_values import WaveLimits
-from pipeline.duties.parsing import Parsing
-from pipeline.errors import BadSetting, Unreachable, WrongShape
-from pipeline.lake import parse, read
-from pipeline.lake.json_text import NO_OBJECT
-from pipeline.lake.parse import SparkParser
-from pipeline.lake.parse_frame import Frames
-from pipeline.settings.choices import Compression, ParseFormat
-from pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.duties.parsing import Parsing
+from headrace.pipeline.errors import BadSetting, Unreachable, WrongShape
+from headrace.pipeline.lake import parse, read
+from headrace.pipeline.lake.json_text import NO_OBJECT
+from headrace.pipeline.lake.parse import SparkParser
+from headrace.pipeline.lake.parse_frame import Frames
+from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
 from tests.lake import test_decode_avro as avro
 from tests.lake import test_decode_protobuf as protobuf
 from tests.lake.files import NOON

@@ -19,13 +19,13 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from pipeline.core.column_types import ddl_of
-from pipeline.core.json_columns import Limits, Struct
-from pipeline.core.json_facts import counted_facts, facts_of
-from pipeline.core.json_growth import grow
-from pipeline.errors import WrongShape
-from pipeline.lake.parse_frame import Frames
-from pipeline.lake.parsed_table import IcebergTyped
+from headrace.pipeline.core.column_types import ddl_of
+from headrace.pipeline.core.json_columns import Limits, Struct
+from headrace.pipeline.core.json_facts import counted_facts, facts_of
+from headrace.pipeline.core.json_growth import grow
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.parse_frame import Frames
+from headrace.pipeline.lake.parsed_table import IcebergTyped
 from tests.lake.parsings import SETTINGS, Bed
 from tests.lake.tables import before_next_swap
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import DoubleType
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.landing import Proposal
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.proof_chains import broken_chains, story_of
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import ChainBroken, Overtaken, Transient, WrongShape
-from pipeline.lake import read
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.proof_chains import broken_chains, story_of
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import ChainBroken, Overtaken, Transient, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key
 from tests.lake.merge_on_read import delete_rows

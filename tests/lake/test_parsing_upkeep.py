@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.upkeep import Upkeep, UpkeepReport
-from pipeline.duties.upkeep_of_targets import run_upkeep_of_target
-from pipeline.errors import ChainBroken, Transient
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.rewrite_task import digest
-from pipeline.lake.table_files import IcebergFiles, QuarantineFiles
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.deleting import Deleting
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from headrace.pipeline.errors import ChainBroken, Transient
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.rewrite_task import digest
+from headrace.pipeline.lake.table_files import IcebergFiles, QuarantineFiles
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.parsings import BAD, A, Bed, Killed, good

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io import PY_IO_IMPL
 
-from pipeline.aws.pages_decode import record_schema
-from pipeline.core.batch import StagedFile
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.lake.catalog import embedded_catalog
-from pipeline.lake.file_io import with_own_io
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.private_files import make_folder
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.lake.catalog import embedded_catalog
+from headrace.pipeline.lake.file_io import with_own_io
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.private_files import make_folder
+from headrace.pipeline.lake_ports import StagingSpec
 from tests.lake.files import NOON, STREAM, StandingClock, a_key, a_range, at, with_origin
 from tests.lake.written import write_files
 from tests.modes import mode_of, modes_below, open_to_others, usual_umask

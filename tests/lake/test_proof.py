@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.lineage import Kind
-from pipeline.core.proof import Window
-from pipeline.core.stream import StreamId
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.proof import Window
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import NOON, STREAM
 from tests.lake.merge_on_read import delete_rows
 from tests.lake.proofs import DAY, FIRST, LEFT, MERGED, Family
@@ -230,7 +230,7 @@ def _snapshot(family: Family, place: int) -> int:
 
 
 def _uri(family: Family, number: int) -> str:
-    from pipeline.lake.live_table import IcebergLive
+    from headrace.pipeline.lake.live_table import IcebergLive
 
     name = Path(family.path_with(LEFT, number)).name
     return next(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.lineage import Kind
-from pipeline.errors import Unreachable
-from pipeline.lake.prove import IcebergProof
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.prove import IcebergProof
 from tests.lake.proofs import LEFT, MERGED, Family
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position
-from pipeline.core.proof import Proof
-from pipeline.core.proof_rows import FileCount, ShardSpans
-from pipeline.core.rewriting import LiveFile
-from pipeline.lake.prove import IcebergProof
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Proof
+from headrace.pipeline.core.proof_rows import FileCount, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.lake.prove import IcebergProof
 from tests.lake.files import NOON, a_file
 from tests.lake.proofs import DAY, LEFT, MERGED, SECOND, Family, ranges_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from tests.lake.files import STREAM, a_key
 from tests.lake.proofs import FIRST, LEFT, MERGED, RIGHT, SECOND, Family, ranges_of
 
@@ -145,7 +145,7 @@ def test_positions_that_the_ledgers_do_not_lead_to_are_found(family: Family):
 
 
 def _ledger_rows(family: Family) -> list[dict[str, object]]:
-    from pipeline.lake.lineage_table import IcebergLineage
+    from headrace.pipeline.lake.lineage_table import IcebergLineage
 
     lineage = IcebergLineage(family.lake.handle())
     lineage.record()

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import Kind, LedgerEntry
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.proof import ALL, TableProof, Window
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.redrive_plan import Selection
-from pipeline.core.window_making import Numbers
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.lineage import Kind, LedgerEntry
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.proof import ALL, TableProof, Window
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.redrive_plan import Selection
+from headrace.pipeline.core.window_making import Numbers
 from tests.lake import target_proofs as proofs
 from tests.lake.parsings import BAD, A, B, Killed, good
 from tests.lake.replacements import ReplaceBed

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.proof import TableProof, Window
-from pipeline.core.redrive_plan import Selection
-from pipeline.core.rewriting import FileGroup
-from pipeline.core.row_patterns import NO_BUCKET, Comparing, Pattern
-from pipeline.core.window import ReplayWindow
-from pipeline.lake.compare import ShufflingComparer
-from pipeline.lake.live_table import IcebergLive
-from pipeline.proof_ports import TargetPorts
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.proof import TableProof, Window
+from headrace.pipeline.core.redrive_plan import Selection
+from headrace.pipeline.core.rewriting import FileGroup
+from headrace.pipeline.core.row_patterns import NO_BUCKET, Comparing, Pattern
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.lake.compare import ShufflingComparer
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.proof_ports import TargetPorts
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.core.proof_counts import overlaps
-from pipeline.core.proof_rows import NOT_ASKED, CountPlan, FileCount, Overlap, Part, ShardSpans
-from pipeline.core.rewriting import LiveFile
-from pipeline.lake import prove_count, prove_task
-from pipeline.lake.prove_task import ProofSpec, count_rows, doubled_rows
-from pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.proof_counts import overlaps
+from headrace.pipeline.core.proof_rows import NOT_ASKED, CountPlan, FileCount, Overlap, Part, ShardSpans
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.lake import prove_count, prove_task
+from headrace.pipeline.lake.prove_task import ProofSpec, count_rows, doubled_rows
+from headrace.pipeline.lake_ports import StagingSpec
 
 IDS = tuple((name, number) for number, name in enumerate(prove_task._COLUMNS, start=1))
 SHARDS = ("shardId-0", "shardId-1")

@@ -9,16 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import ListType, StringType
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import Kind
-from pipeline.core.parse_account import aside_name
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.redrive_plan import Selection
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.lake import read
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.parse_account import aside_name
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.redrive_plan import Selection
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import a_key
 from tests.lake.merge_on_read import delete_rows

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadSetting
-from pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
-from pipeline.lake.decode_protobuf import ProtobufDecoder
-from pipeline.lake.inflate import Inflation
-from pipeline.lake.registry_header import Header, of_confluent, of_glue
-from pipeline.settings.choices import Compression
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
+from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
+from headrace.pipeline.lake.inflate import Inflation
+from headrace.pipeline.lake.registry_header import Header, of_confluent, of_glue
+from headrace.pipeline.settings.choices import Compression
 from tests.lake import test_decode_protobuf as protobuf
 from tests.lake.decodings import rows_of
 from tests.lake.test_decode_avro import written

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ChainBroken
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.state_files import StateFile
-from pipeline.lake.window_table import IcebergWindowCopy
+from headrace.pipeline.errors import ChainBroken
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.state_files import StateFile
+from headrace.pipeline.lake.window_table import IcebergWindowCopy
 from tests.lake.files import ORIGIN, a_landing
 from tests.lake.parsings import BAD, A, Bed, good
 from tests.lake.tables import IcebergLake, append_as_others, expire_all_but_the_head

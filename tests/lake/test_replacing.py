@@ -11,24 +11,24 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL
-from pipeline.core.redrive_chain import chain_of
-from pipeline.core.window import Word
-from pipeline.core.window_making import Numbers
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.replacing import check_replaceable
-from pipeline.errors import BadSetting, Transient, Unknown, WrongShape
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.parse_block import ParseSettings, UniqueSettings
-from pipeline.settings.upkeep_block import UpkeepSettings
-from pipeline.target_ports import SourceLook, SourceTable
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.redrive_chain import chain_of
+from headrace.pipeline.core.window import Word
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.replacing import check_replaceable
+from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.target_ports import SourceLook, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key
 from tests.lake.merge_on_read import delete_rows

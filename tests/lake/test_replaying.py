@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.position import TRIM, Origin
-from pipeline.core.proof import ALL
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import ReplayWindow, Word
-from pipeline.core.window_making import Numbers, OfSnapshot
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.lake import read
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import TRIM, Origin
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import ReplayWindow, Word
+from headrace.pipeline.core.window_making import Numbers, OfSnapshot
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, STREAM, a_key
 from tests.lake.merge_on_read import delete_rows

@@ -6,19 +6,19 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Range
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.position import TRIM, Origin
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import ReplayWindow, WindowRange, Word
-from pipeline.core.window_making import Numbers
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, Unknown
-from pipeline.lake import read
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import TRIM, Origin
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import ReplayWindow, WindowRange, Word
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import Transient, Unknown
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, STREAM, a_key
 from tests.lake.parsings import A, B, Killed, good

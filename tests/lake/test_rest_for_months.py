@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.lineage import LedgerEntry
-from pipeline.duties.expiring import look_after
-from pipeline.lake.append import OWN_COMMIT
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.lineage import LedgerEntry
+from headrace.pipeline.duties.expiring import look_after
+from headrace.pipeline.lake.append import OWN_COMMIT
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import IcebergLake, commit_nothing
 from tests.lake.upkeeps import upkeep_of

@@ -17,20 +17,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL, Window
-from pipeline.core.proof_chains import Story, story_of
-from pipeline.core.row_patterns import comparing
-from pipeline.core.shadow import ConsumerRows, OtherColumns, PayloadForm, Shadow, plan_shadow, stream_of
-from pipeline.core.stream import StreamId
-from pipeline.duties.shadowing import Shadowing
-from pipeline.errors import BadSetting, Unknown
-from pipeline.lake.compare import OtherFiles
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.other_rows import files_at
-from pipeline.lake.other_table import files_of_table
-from pipeline.lake.prove import IcebergProof
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL, Window
+from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.row_patterns import comparing
+from headrace.pipeline.core.shadow import (
+    ConsumerRows,
+    OtherColumns,
+    PayloadForm,
+    Shadow,
+    plan_shadow,
+    stream_of,
+)
+from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.duties.shadowing import Shadowing
+from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.lake.compare import OtherFiles
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.other_rows import files_at
+from headrace.pipeline.lake.other_table import files_of_table
+from headrace.pipeline.lake.prove import IcebergProof
 from tests.lake.files import NOON
 from tests.lake.parsings import A, B, Bed, good
 from tests.lake.proofs import InThisProcess

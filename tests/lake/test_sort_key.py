@@ -16,17 +16,17 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import LongType, StringType
 
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage_rows import order_text
-from pipeline.core.position import Position
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import WrongShape
-from pipeline.lake import read, stage_files
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.schema import PARTITIONS, PROPERTIES, SCHEMA
-from pipeline.lake.sort_key import SORT_KEY, sort_keys
-from pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage_rows import order_text
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake import read, stage_files
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.schema import PARTITIONS, PROPERTIES, SCHEMA
+from headrace.pipeline.lake.sort_key import SORT_KEY, sort_keys
+from headrace.pipeline.lake.stage_task import stage_batches
 from tests.lake.compactions import SETTINGS, InProcess
 from tests.lake.files import a_key, a_landing, a_range, with_origin
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, rows_of, script, stage

@@ -10,10 +10,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
 from sqlalchemy import event
 
-from pipeline.errors import MetadataLost
-from pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.sql_catalog import KeepingSqlCatalog, applied
+from headrace.pipeline.errors import MetadataLost
+from headrace.pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.sql_catalog import KeepingSqlCatalog, applied
 from tests.lake.files import ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake, append_as_others, before_next_swap, patch
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.batch import Batch, Manifest
-from pipeline.core.position import Position
-from pipeline.core.shard import HashRange
-from pipeline.kcl.deaggregate import OUTSIDE
-from pipeline.lake import stage_read
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import RecordPage
+from headrace.pipeline.core.batch import Batch, Manifest
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.kcl.deaggregate import OUTSIDE
+from headrace.pipeline.lake import stage_read
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import RecordPage
 from tests.kcl.kpl import entry, message, sealed
 from tests.lake.files import NOON, StandingClock
 from tests.lake.kpl_pages import a_page_of, aggregate

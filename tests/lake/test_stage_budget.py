@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
-from pipeline.lake.stage_read import Box
-from pipeline.lake_ports import RecordPage
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.pace import MOST_BYTES, MOST_RECORDS
+from headrace.pipeline.lake.stage_read import Box
+from headrace.pipeline.lake_ports import RecordPage
 from tests.lake.files import StandingClock, a_key
 from tests.lake.stage_script import a_batch, a_page, stage
 

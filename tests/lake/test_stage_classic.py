@@ -10,13 +10,13 @@ _SCRIPT = """
 import sys
 from collections.abc import Iterator
 
-from pipeline.core.batch import Batch
-from pipeline.errors import MissingPackage
-from pipeline.lake.session import spark_session
-from pipeline.lake.ship import engine_zip, is_connect
-from pipeline.lake.stage import SparkStage
-from pipeline.lake_ports import RecordPage
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.errors import MissingPackage
+from headrace.pipeline.lake.session import spark_session
+from headrace.pipeline.lake.ship import engine_zip, is_connect
+from headrace.pipeline.lake.stage import SparkStage
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.stage_script import ROOMY, a_batch, a_key, a_page, a_spec, rows_of
 
 session = spark_session(SparkSettings(master="local[2]"), "headrace-test")
@@ -26,7 +26,7 @@ shipped = engine_zip().name
 
 class Static:
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
-        from pipeline.lake import stage_task
+        from headrace.pipeline.lake import stage_task
 
         assert shipped in stage_task.__file__, stage_task.__file__
         yield pages[batch.key.shard_id]

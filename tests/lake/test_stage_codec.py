@@ -9,12 +9,17 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
-from pipeline.core.batch import Batch, Manifest
-from pipeline.core.lineage import ParentIs, ParentReason
-from pipeline.core.position import Position, Start
-from pipeline.errors import WrongShape
-from pipeline.lake import ship
-from pipeline.lake.stage_codec import decode_batches, decode_manifest, encode_batches, encode_manifest
+from headrace.pipeline.core.batch import Batch, Manifest
+from headrace.pipeline.core.lineage import ParentIs, ParentReason
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake import ship
+from headrace.pipeline.lake.stage_codec import (
+    decode_batches,
+    decode_manifest,
+    encode_batches,
+    encode_manifest,
+)
 from tests.lake.files import NOON, a_key
 from tests.lake.stage_script import DAY, a_batch, a_page, script, stage
 
@@ -68,19 +73,28 @@ def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
         names = set(archive.namelist())
 
     assert {
-        "pipeline/__init__.py",
-        "pipeline/errors.py",
-        "pipeline/lake_ports.py",
-        "pipeline/ports.py",
-        "pipeline/core/batch.py",
-        "pipeline/kcl/cpu.py",
-        "pipeline/aws/pages.py",
-        "pipeline/lake/stage_task.py",
+        "headrace/pipeline/__init__.py",
+        "headrace/pipeline/errors.py",
+        "headrace/pipeline/lake_ports.py",
+        "headrace/pipeline/ports.py",
+        "headrace/pipeline/core/batch.py",
+        "headrace/pipeline/kcl/cpu.py",
+        "headrace/pipeline/aws/pages.py",
+        "headrace/pipeline/lake/stage_task.py",
     } <= names
     sources = {name for name in names if name.endswith(".py")}
     assert names == sources | {f"{source}c" for source in sources}
     assert not [
-        name for name in names if name.startswith(("pipeline/local/", "pipeline/cli/", "pipeline/duties/"))
+        name
+        for name in names
+        if name.startswith(
+            (
+                "headrace/pipeline/local/",
+                "headrace/pipeline/cli/",
+                "headrace/pipeline/duties/",
+                "headrace/assets",
+            )
+        )
     ]
 
 
@@ -95,7 +109,7 @@ def test_every_module_in_the_zip_can_be_imported_from_the_zip_alone():
         )
     told = (
         f"import sys; sys.path.insert(0, {str(zipped)!r})\n"
-        f"import importlib, pipeline; assert pipeline.__file__.startswith({str(zipped)!r})\n"
+        f"import importlib, headrace; assert headrace.__file__.startswith({str(zipped)!r})\n"
         f"for name in {modules!r}: importlib.import_module(name)"
     )
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
@@ -111,7 +125,7 @@ def test_an_executor_imports_compiled_modules_unless_its_python_has_another_vers
     )
     told = (
         f"import sys\n{other}sys.path.insert(0, {str(ship.engine_zip())!r})\n"
-        "import pipeline.core.batch as batch; print(batch.__file__)"
+        "import headrace.pipeline.core.batch as batch; print(batch.__file__)"
     )
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
 
@@ -121,7 +135,7 @@ def test_an_executor_imports_compiled_modules_unless_its_python_has_another_vers
 def test_a_worker_of_staging_loads_neither_pyiceberg_nor_pandas_nor_boto3():
     """Each new worker pays for its imports: these three took a second and a half of CPU."""
     told = (
-        "import sys, pipeline.lake.stage_task, pipeline.lake.gauge, pipeline.lake.stage_codec, pipeline.aws.pages_client as c\n"
+        "import sys, headrace.pipeline.lake.stage_task, headrace.pipeline.lake.gauge, headrace.pipeline.lake.stage_codec, headrace.pipeline.aws.pages_client as c\n"
         "c.reader_client(c.KinesisAccess('eu-west-1'))\n"
         "print([name for name in ('pyiceberg', 'pandas', 'boto3') if name in sys.modules])"
     )
@@ -133,10 +147,10 @@ def test_a_worker_of_staging_loads_neither_pyiceberg_nor_pandas_nor_boto3():
 def test_equal_content_gives_the_same_zip_and_other_content_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    package = tmp_path / "pipeline"
+    package = tmp_path / "headrace"
     for room in (name for name in ship._EXECUTORS_NEED if not name.endswith(".py")):
         (package / room).mkdir(parents=True)
-    for name in (*(name for name in ship._EXECUTORS_NEED if name.endswith(".py")), "core/batch.py"):
+    for name in (*(name for name in ship._EXECUTORS_NEED if name.endswith(".py")), "pipeline/core/batch.py"):
         (package / name).write_text("a = 1\n")
     monkeypatch.setattr(ship, "_PACKAGE", package)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -144,7 +158,7 @@ def test_equal_content_gives_the_same_zip_and_other_content_another_one(
     first = ship.engine_zip.__wrapped__()
     first.unlink()
     again = ship.engine_zip.__wrapped__()
-    (package / "core" / "batch.py").write_text("a = 2\n")
+    (package / "pipeline" / "core" / "batch.py").write_text("a = 2\n")
     changed = ship.engine_zip.__wrapped__()
 
     assert first.name == again.name != changed.name

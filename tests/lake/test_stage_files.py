@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.landing import Proposal
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.lake import stage_files
-from pipeline.lake.stage_files import CantWrite, TaskFiles
-from pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.lake import stage_files
+from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake.stage_task import stage_batches
 from tests.lake.files import NOON, StandingClock, a_key, a_range, with_origin
 from tests.lake.stage_script import (
     ROOMY,

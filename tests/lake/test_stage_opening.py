@@ -12,12 +12,12 @@ import grpc
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.errors import BadSetting, Unreachable
-from pipeline.lake import waiting
-from pipeline.lake.session import AUTHENTICATION, _await_server, spark_session
-from pipeline.lake.stage import SparkStage
-from pipeline.lake.waiting import PATIENCE, warn
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.errors import BadSetting, Unreachable
+from headrace.pipeline.lake import waiting
+from headrace.pipeline.lake.session import AUTHENTICATION, _await_server, spark_session
+from headrace.pipeline.lake.stage import SparkStage
+from headrace.pipeline.lake.waiting import PATIENCE, warn
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.stage_script import script
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from pipeline.core.batch import BatchLimits, HostLoad, Manifest, Staged
-from pipeline.core.pace import MOST_BYTES, MOST_RECORDS
-from pipeline.core.position import Position
-from pipeline.errors import BadSetting, MissingPackage, Transient
-from pipeline.lake.session import spark_session
-from pipeline.lake.stage import SparkStage, pack, shares_of, tasks_within
-from pipeline.lake.stage_codec import encode_manifest
-from pipeline.lake_ports import OnWaiting
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.core.batch import BatchLimits, HostLoad, Manifest, Staged
+from headrace.pipeline.core.pace import MOST_BYTES, MOST_RECORDS
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.errors import BadSetting, MissingPackage, Transient
+from headrace.pipeline.lake.session import spark_session
+from headrace.pipeline.lake.stage import SparkStage, pack, shares_of, tasks_within
+from headrace.pipeline.lake.stage_codec import encode_manifest
+from headrace.pipeline.lake_ports import OnWaiting
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
 

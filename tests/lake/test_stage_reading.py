@@ -7,9 +7,9 @@ from threading import Barrier
 
 import pytest
 
-from pipeline.core.batch import Batch, BatchLimits, Gap
-from pipeline.core.position import Position
-from pipeline.errors import DataLoss, Unreachable
+from headrace.pipeline.core.batch import Batch, BatchLimits, Gap
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.errors import DataLoss, Unreachable
 from tests.lake.files import NOON, a_key
 from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, files_in, rows_of, script, stage, staged_of
 

@@ -19,20 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.aws.pages import KinesisPages
-from pipeline.core.batch import Batch
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import MissingPackage, Unreachable
-from pipeline.lake import session as session_module
-from pipeline.lake import ship as ship_module
-from pipeline.lake.session import DISCOVERY, spark_session
-from pipeline.lake.ship import ON_SERVER, engine_zip, ship
-from pipeline.lake.spark_job import run_tasks
-from pipeline.lake.stage import SparkStage
-from pipeline.lake_ports import RecordPage
-from pipeline.local.endpoint import LocalAws
-from pipeline.settings.model import SparkSettings
+from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import MissingPackage, Unreachable
+from headrace.pipeline.lake import session as session_module
+from headrace.pipeline.lake import ship as ship_module
+from headrace.pipeline.lake.session import DISCOVERY, spark_session
+from headrace.pipeline.lake.ship import ON_SERVER, engine_zip, ship
+from headrace.pipeline.lake.spark_job import run_tasks
+from headrace.pipeline.lake.stage import SparkStage
+from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, files_in, rows_of
 from tests.spark import SparkServer
@@ -121,8 +121,8 @@ def test_spark_workers_import_the_modules_that_were_sent_to_them(with_another_en
     spark = with_another_engine
 
     def where(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pipeline
-        from pipeline.lake import stage_task
+        from headrace import pipeline
+        from headrace.pipeline.lake import stage_task
 
         for _ in rows:
             yield pa.RecordBatch.from_pydict({"file": [str(pipeline.__file__), str(stage_task.__file__)]})
@@ -131,7 +131,7 @@ def test_spark_workers_import_the_modules_that_were_sent_to_them(with_another_en
     found = [row.file for row in spark.range(0, 1, 1, 1).mapInArrow(where, "file string").collect()]
 
     assert len(found) == 2
-    assert all(f"/{engine_zip().name}/pipeline/" in file for file in found)
+    assert all(f"/{engine_zip().name}/headrace/pipeline/" in file for file in found)
     # No module comes from the checkout, or from the copy of which the server's own daemon is started.
     assert not [
         file for file in found if file.startswith((str(Path(__file__).parents[2]), str(engine_zip().parent)))
@@ -140,7 +140,7 @@ def test_spark_workers_import_the_modules_that_were_sent_to_them(with_another_en
 
 def test_the_daemon_of_an_isolated_session_ends_when_it_has_no_worker():
     with subprocess.Popen(
-        [sys.executable, "-m", "pipeline.lake.worker_daemon", "pyspark.worker"],
+        [sys.executable, "-m", "headrace.pipeline.lake.worker_daemon", "pyspark.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
@@ -158,7 +158,7 @@ def places_of(session: "SparkSession") -> tuple[int, str]:
     def task(_number: int) -> bytes:
         import os
 
-        import pipeline
+        from headrace import pipeline
 
         return f"{os.getppid()} {pipeline.__file__}".encode()
 
@@ -200,7 +200,7 @@ def test_a_session_on_a_server_with_another_engine_shares_no_workers(
         later.stop()
 
     assert of_earlier != of_later
-    assert f"/{upgraded.name}/pipeline/" in file
+    assert f"/{upgraded.name}/headrace/pipeline/" in file
 
 
 def test_the_modules_are_sent_once_per_session(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.position import Position
-from pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.lake.stage_task import stage_batches
 from tests.lake.files import NOON, StandingClock
 from tests.lake.kpl_pages import a_page_of, aggregate
 from tests.lake.stage_script import DAY, ROOMY, a_batch, a_page, a_spec, rows_of, script, stage, staged_of

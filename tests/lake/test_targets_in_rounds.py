@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.core.proof import Proof
+from headrace.pipeline.core.proof import Proof
 from tests.lake.files import NOON
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.proofs import proving_without_kinesis

@@ -8,24 +8,24 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from pipeline.core.lineage_rows import rows_of
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.position import Position
-from pipeline.core.proof import Proof
-from pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from pipeline.core.window import Word
-from pipeline.core.window_making import Numbers
-from pipeline.demo.aggregate import aggregated
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import Transient, Unknown, WrongShape
-from pipeline.kcl.deaggregate import MAGIC, NOT_AN_AGGREGATE, OUTSIDE
-from pipeline.lake import read
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.lineage_rows import rows_of
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Proof
+from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.window import Word
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.kcl.deaggregate import MAGIC, NOT_AN_AGGREGATE, OUTSIDE
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake import target_proofs as proofs
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON

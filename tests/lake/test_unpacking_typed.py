@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.proof import ALL
-from pipeline.core.window_making import Numbers
-from pipeline.errors import WrongShape
-from pipeline.lake import read
-from pipeline.lake.lineage_rebuild import rebuild
-from pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.lineage_rebuild import rebuild
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from tests.lake import target_proofs as proofs
 from tests.lake.parsings import A, good
 from tests.lake.unpackings import ALL_OF_A, TO_THREE, UnpackBed, at_arrow, kept

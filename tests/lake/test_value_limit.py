@@ -18,17 +18,17 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.json_columns import Limits, Struct
-from pipeline.lake.avro_values import AvroValues
-from pipeline.lake.decode import Decoder
-from pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, _parsed
-from pipeline.lake.decode_protobuf import ProtobufDecoder
-from pipeline.lake.json_looking import facts_in
-from pipeline.lake.json_text import JsonRules, with_json_errors
-from pipeline.lake.json_values import JsonValues
-from pipeline.lake.protobuf_values import limit_of
-from pipeline.lake.registry_header import of_confluent
-from pipeline.lake.value_limit import TooManyValues
+from headrace.pipeline.core.json_columns import Limits, Struct
+from headrace.pipeline.lake.avro_values import AvroValues
+from headrace.pipeline.lake.decode import Decoder
+from headrace.pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, _parsed
+from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
+from headrace.pipeline.lake.json_looking import facts_in
+from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
+from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.protobuf_values import limit_of
+from headrace.pipeline.lake.registry_header import of_confluent
+from headrace.pipeline.lake.value_limit import TooManyValues
 from tests.lake.decodings import parts_of, rows_of
 from tests.lake.test_decode_avro import ROW, SCHEMA, written
 from tests.lake.test_decode_protobuf import DECODER, DESCRIPTORS, an_order

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.lake.views import filtered, with_views, without_views
-from pipeline.plain_arrow import begin_with, bytes_of, one_item, views
+from headrace.pipeline.lake.views import filtered, with_views, without_views
+from headrace.pipeline.plain_arrow import begin_with, bytes_of, one_item, views
 
 MARK = b"\xf3\x89\x9a\xc2"
 # Arrow keeps an item of up to twelve bytes within its view.

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.batch import Batch
-from pipeline.core.lineage import Kind
-from pipeline.core.position import Position
-from pipeline.core.proof import ALL, Window
-from pipeline.core.window_making import Asked, Numbers, OfSnapshot
-from pipeline.errors import Transient, Unreachable, WrongShape
-from pipeline.lake import read
-from pipeline.lake_ports import RecordPage
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import ALL, Window
+from headrace.pipeline.core.window_making import Asked, Numbers, OfSnapshot
+from headrace.pipeline.errors import Transient, Unreachable, WrongShape
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake_ports import RecordPage
 from tests.lake.parsings import Killed, good
 from tests.lake.target_proofs import beside, changed, prove, removed, unproved, window_ports, wrong
 from tests.lake.unpackings import packed

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.parse_values import WaveLimits
-from pipeline.core.proof import ALL
-from pipeline.core.window import KeptWindow, ReplayWindow, Word, kept_days
-from pipeline.core.window_making import Numbers
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.upkeep import UpkeepReport
-from pipeline.errors import Unreachable
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.proof import ALL
+from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word, kept_days
+from headrace.pipeline.core.window_making import Numbers
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.upkeep import UpkeepReport
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.window_table import IcebergWindows
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
 from tests.lake.parsings import A, Killed, good

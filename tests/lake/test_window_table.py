@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from pipeline.core.window import KeptWindow
-from pipeline.errors import CommitUnknown, Transient
-from pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.core.window import KeptWindow
+from headrace.pipeline.errors import CommitUnknown, Transient
+from headrace.pipeline.lake.window_table import IcebergWindows
 from tests.lake.tables import IcebergLake, before_next_swap, lose
 from tests.lake.windows import a_window
 

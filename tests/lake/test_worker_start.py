@@ -8,28 +8,28 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipeline.lake.ship import engine_zip
-from pipeline.lake.worker_daemon import without_zips_of_installed
+from headrace.pipeline.lake.ship import engine_zip
+from headrace.pipeline.lake.worker_daemon import without_zips_of_installed
 
 SITE = str(Path(pyspark.__file__).parents[1])
 ZIP = f"{SITE}/pyspark/python/lib/pyspark.zip"
 
 _STAGE = """
 import sys, json
-import pyspark.worker, pipeline.lake.stage_task, pipeline.lake.gauge, pipeline.aws.pages
+import pyspark.worker, headrace.pipeline.lake.stage_task, headrace.pipeline.lake.gauge, headrace.pipeline.aws.pages
 json.dump(sorted(sys.modules), sys.stdout)
 """
 _STAGE_A_PAGE = """
 import sys, json, struct
 from datetime import UTC, datetime, timedelta
-from pipeline.aws.pages_decode import decode_cbor_answer, record_schema
-from pipeline.cbor import LIST, MAP, encoded, head
-from pipeline.core.batch import Batch, BatchLimits
-from pipeline.core.position import TRIM
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake.sort_key import SORT_KEY
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import RecordPage, StagingSpec
+from headrace.pipeline.aws.pages_decode import decode_cbor_answer, record_schema
+from headrace.pipeline.cbor import LIST, MAP, encoded, head
+from headrace.pipeline.core.batch import Batch, BatchLimits
+from headrace.pipeline.core.position import TRIM
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import RecordPage, StagingSpec
 
 now = datetime.now(UTC)
 key = ShardKey(StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1), "shardId-000000000000")
@@ -62,7 +62,7 @@ json.dump(sorted(sys.modules), sys.stdout)
 """
 _DAEMON = """
 import gc, os, sys
-from pipeline.lake import worker_daemon
+from headrace.pipeline.lake import worker_daemon
 
 def ready(*_):
     print(sys.modules["pyspark"].__file__)

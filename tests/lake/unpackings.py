@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WaveLimits
-from pipeline.core.shard import HashRange
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import Asked, Numbers
-from pipeline.demo.aggregate import aggregated
-from pipeline.duties.unpacking import Unpacking
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.parse_read import survey
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.unpack import spec_of
-from pipeline.lake.unpack_task import unpack_files
-from pipeline.lake.window_table import IcebergWindows
-from pipeline.target_ports import Unpacker, UnpackPorts
+from headrace.pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WaveLimits
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import Asked, Numbers
+from headrace.pipeline.demo.aggregate import aggregated
+from headrace.pipeline.duties.unpacking import Unpacking
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.parse_read import survey
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.unpack import spec_of
+from headrace.pipeline.lake.unpack_task import unpack_files
+from headrace.pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.target_ports import Unpacker, UnpackPorts
 from tests.lake.parsings import A, B, Killed, good
 from tests.lake.proofs import ListedStream
 from tests.lake.replacements import ReplaceBed

@@ -4,18 +4,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pipeline.core.landing import Proposal
-from pipeline.duties.compacting import Compacting
-from pipeline.duties.deleting import Deleting
-from pipeline.duties.expiring import Expiring
-from pipeline.duties.upkeep import Upkeep, UpkeepReport
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.live_table import IcebergLive
-from pipeline.lake.table_files import IcebergFiles, LineageFiles
-from pipeline.lake_ports import Rewriter, TableFiles
-from pipeline.ports import Clock
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.deleting import Deleting
+from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.table_files import IcebergFiles, LineageFiles
+from headrace.pipeline.lake_ports import Rewriter, TableFiles
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing
 from tests.lake.tables import IcebergLake
 

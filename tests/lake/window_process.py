@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.duties.replaying import Replaying
-from pipeline.duties.unpacking import Unpacking
-from pipeline.lake.unpack import SparkUnpacker
-from pipeline.lake.window_copy import SparkCopier
+from headrace.pipeline.duties.replaying import Replaying
+from headrace.pipeline.duties.unpacking import Unpacking
+from headrace.pipeline.lake.unpack import SparkUnpacker
+from headrace.pipeline.lake.window_copy import SparkCopier
 from tests.killed import Cut, a_session
 from tests.lake.unpackings import UnpackBed
 

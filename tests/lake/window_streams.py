@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pipeline.aws.kinesis import KinesisSource
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.core.landing import Proposal
-from pipeline.core.lineage import Kind, LedgerEntry, Range
-from pipeline.core.position import TRIM, Origin, Position, Start
-from pipeline.core.window import ReplayWindow
-from pipeline.core.window_making import Asked
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.stage_task import stage_batches
-from pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
-from pipeline.ports import ShardSource
-from pipeline.settings.choices import Aggregates
+from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, Range
+from headrace.pipeline.core.position import TRIM, Origin, Position, Start
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_making import Asked
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.stage_task import stage_batches
+from headrace.pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
+from headrace.pipeline.ports import ShardSource
+from headrace.pipeline.settings.choices import Aggregates
 from tests.aws.pages_world import World
 from tests.lake.windows import WindowBed
 

@@ -6,27 +6,27 @@ from datetime import UTC, date, datetime
 from typing import Any
 from uuid import uuid4
 
-from pipeline.clock import SystemIds
-from pipeline.core.batch import BatchLimits
-from pipeline.core.parse_account import joined
-from pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
-from pipeline.core.position import Position, Start
-from pipeline.core.window import ReplayWindow, WindowRange, window_table
-from pipeline.core.window_making import Asked
-from pipeline.duties.replaying import Replaying
-from pipeline.duties.window_reading import WindowReading
-from pipeline.duties.windowing import Windowing
-from pipeline.lake import read
-from pipeline.lake.iceberg import IcebergTable
-from pipeline.lake.lineage_table import IcebergLineage
-from pipeline.lake.parse_read import survey
-from pipeline.lake.parse_source import IcebergSource
-from pipeline.lake.window_copy_task import CopySpec, copy_units
-from pipeline.lake.window_table import IcebergWindows
-from pipeline.lake_ports import Stage
-from pipeline.ports import ShardSource
-from pipeline.settings.model import Settings, StreamSettings
-from pipeline.target_ports import Copier, ReplayPorts
+from headrace.pipeline.clock import SystemIds
+from headrace.pipeline.core.batch import BatchLimits
+from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
+from headrace.pipeline.core.position import Position, Start
+from headrace.pipeline.core.window import ReplayWindow, WindowRange, window_table
+from headrace.pipeline.core.window_making import Asked
+from headrace.pipeline.duties.replaying import Replaying
+from headrace.pipeline.duties.window_reading import WindowReading
+from headrace.pipeline.duties.windowing import Windowing
+from headrace.pipeline.lake import read
+from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.parse_read import survey
+from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.window_copy_task import CopySpec, copy_units
+from headrace.pipeline.lake.window_table import IcebergWindows
+from headrace.pipeline.lake_ports import Stage
+from headrace.pipeline.ports import ShardSource
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from headrace.pipeline.target_ports import Copier, ReplayPorts
 from tests.lake.files import NOON, a_key
 from tests.lake.parsings import Bed, Killed
 

@@ -4,9 +4,9 @@ import itertools
 import random
 from pathlib import Path
 
-from pipeline.core.landing import Proposal
-from pipeline.errors import Transient
-from pipeline.lake_ports import LandingTable
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.errors import Transient
+from headrace.pipeline.lake_ports import LandingTable
 from tests.lake.files import a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.inprocess import InProcessKinesis
 
 
 @pytest.fixture

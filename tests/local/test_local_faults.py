@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from pipeline.local.faults import Call, Fault, FaultPlan
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.local.faults import Call, Fault, FaultPlan
+from headrace.pipeline.local.inprocess import InProcessKinesis
 from tests.local.builders import (
     STREAM,
     a_page,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.local.http_answer import HttpAnswer, encoded
-from pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
-from pipeline.local.moto_room import environment
+from headrace.pipeline.local.http_answer import HttpAnswer, encoded
+from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
+from headrace.pipeline.local.moto_room import environment
 
 PLAIN = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: A.B\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

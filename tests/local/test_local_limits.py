@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.local.inprocess import InProcessKinesis
 from tests.local.builders import MIB, STREAM, a_page, a_stream, an_iterator, put, refuses
 
 EXCEEDED = "ProvisionedThroughputExceededException"

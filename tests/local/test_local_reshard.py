@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.local.inprocess import InProcessKinesis
 from tests.local.builders import (
     ALL_HASHES,
     STREAM,

@@ -12,13 +12,13 @@ from http.client import HTTPConnection
 
 import pytest
 
-from pipeline.local.__main__ import main
-from pipeline.local.clock import MovableClock
-from pipeline.local.endpoint import LocalAws, local_aws
-from pipeline.local.server import serve
+from headrace.pipeline.local.__main__ import main
+from headrace.pipeline.local.clock import MovableClock
+from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.local.server import serve
 from tests.local.builders import a_stream, an_iterator, refuses
 
-COMMAND = [sys.executable, "-m", "pipeline.local", "--port", "0"]
+COMMAND = [sys.executable, "-m", "headrace.pipeline.local", "--port", "0"]
 
 
 def is_open(port):
@@ -188,13 +188,13 @@ def test_users_of_the_pytest_plugin_get_its_fixtures(tmp_path):
         "    assert client.list_streams()['StreamNames'] == ['mine']\n"
     )
     # The plugin is named by its path and not by an entry point, so that a checkout that isn't installed works too.
-    plugin = ["-p", "no:headrace", "-p", "pipeline.local.pytest_plugin", "-p", "no:cacheprovider"]
+    plugin = ["-p", "no:headrace", "-p", "headrace.pipeline.local.pytest_plugin", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "--rootdir", str(tmp_path), str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "2 passed" in said.stdout, said.stdout + said.stderr
 
 
 def test_the_plugin_imports_nothing_in_test_runs_that_dont_use_it():
-    code = "import sys, pipeline.local.pytest_plugin; print({'moto', 'boto3', 'orjson', 'flask'} & set(sys.modules))"
+    code = "import sys, headrace.pipeline.local.pytest_plugin; print({'moto', 'boto3', 'orjson', 'flask'} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout == "set()\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.local.inprocess import InProcessKinesis
 from tests.local.builders import (
     STREAM,
     a_page,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cbor import Tagged, decoded, encoded
-from pipeline.local.clock import MovableClock
-from pipeline.local.errors import AwsError
-from pipeline.local.kinesis import OPERATIONS, Kinesis
-from pipeline.local.kinesis_region import Options
-from pipeline.local.wires import CBOR, JSON, wire_of
+from headrace.pipeline.cbor import Tagged, decoded, encoded
+from headrace.pipeline.local.clock import MovableClock
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.kinesis import OPERATIONS, Kinesis
+from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.wires import CBOR, JSON, wire_of
 from tests.local.test_cbor import VALUES
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"

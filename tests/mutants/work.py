@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-COPIED = ("pipeline", "assets", "resources", "sensors", "tests", "bin")
+COPIED = ("headrace", "tests", "bin")
+"""In the copy, the links of the folder headrace are folders."""
 
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",  # mutmut orders the tests by hash: in the same order on every run
@@ -59,7 +60,7 @@ def run_mutants(folder: Path, module: str, tests: Sequence[str], *, processes: i
         encoding="utf-8",
     )
     done = _mutmut(folder, "run", "--max-children", str(processes))
-    meta = folder / "mutants" / f"{module}.meta"
+    meta = folder / "mutants" / "headrace" / f"{module}.meta"
     codes = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"] if meta.exists() else {}
     if done.returncode != 0 or not codes or None in codes.values():
         sys.exit(f"mutmut didn't come to its end on {module}:\n{done.stdout[-4000:]}")
@@ -71,9 +72,9 @@ def run_mutants(folder: Path, module: str, tests: Sequence[str], *, processes: i
 def _configuration(module: str, tests: Sequence[str]) -> str:
     return f"""
 [tool.mutmut]
-source_paths = ["pipeline"]
-only_mutate = {json.dumps([module])}
-also_copy = {json.dumps([folder for folder in COPIED if folder != "pipeline"])}
+source_paths = ["headrace"]
+only_mutate = {json.dumps([f"headrace/{module}"])}
+also_copy = {json.dumps([folder for folder in COPIED if folder != "headrace"])}
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = {json.dumps([*tests, "-m", "not slow"])}
 use_git_change_detection = false
@@ -99,5 +100,10 @@ def _mutant(folder: Path, name: str) -> Mutant:
     shown = _mutmut(folder, "show", name).stdout.splitlines()
     was = [line[1:].strip() for line in shown if line.startswith("-") and not line.startswith("---")]
     became = [line[1:].strip() for line in shown if line.startswith("+") and not line.startswith("+++")]
-    function = name.rpartition("__mutmut_")[0].removeprefix("pipeline.").replace("ǁ", ".").replace(".x_", ".")
+    function = (
+        name.rpartition("__mutmut_")[0]
+        .removeprefix("headrace.pipeline.")
+        .replace("ǁ", ".")
+        .replace(".x_", ".")
+    )
     return Mutant(function.replace(".x.", "."), "\n".join(was), "\n".join(became))

@@ -3,10 +3,10 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from pipeline.core.sighting import Sighting
-from pipeline.duties.cursors import read_worker, write_worker
-from pipeline.duties.leader_watch import LeaderWatchMemory
-from pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.core.sighting import Sighting
+from headrace.pipeline.duties.cursors import read_worker, write_worker
+from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.worker_report import WorkerMemory
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

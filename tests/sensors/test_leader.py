@@ -7,10 +7,10 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from assets.names import partitions_name
-from pipeline.core.election import LockRow
-from pipeline.errors import Throttled
-from pipeline.settings.model import TimeSettings
+from headrace.assets.names import partitions_name
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.settings.model import TimeSettings
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key, keys
 

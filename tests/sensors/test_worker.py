@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipeline.core.change import Applied, claim
-from pipeline.errors import TablesMissing, Throttled
-from resources.runs import WORKER_TAG
+from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.errors import TablesMissing, Throttled
+from headrace.resources.runs import WORKER_TAG
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.errors import BadSetting
-from pipeline.settings.file import parse_settings, read_settings
+from headrace.pipeline.cli import main
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.file import parse_settings, read_settings
 
 WRONG = """\
 application: a b

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.settings_doc import knob_tables, renewed
-from pipeline.errors import BadSetting
-from pipeline.settings.file import parse_settings
-from pipeline.settings.model import Settings
-from pipeline.settings.values import knobs
+from headrace.pipeline.cli.settings_doc import knob_tables, renewed
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.settings_doc import knob_tables
-from pipeline.settings.model import Settings
-from pipeline.settings.values import knobs
+from headrace.pipeline.cli.settings_doc import knob_tables
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
 KNOBS = [key for key, *_ in knobs(Settings, index="N")]

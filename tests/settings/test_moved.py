@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.errors import BadSetting
-from pipeline.settings.choices import Heartbeat, Layout, Mode
-from pipeline.settings.file import Loaded, parse_settings
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AssignmentSettings, Settings, TimeSettings
-from pipeline.settings.moved import GONE, MOVED
-from pipeline.settings.names import variable_for
-from pipeline.settings.problems import ValueSource
-from pipeline.settings.values import allowed, knobs
+from headrace.pipeline.cli import main
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
+from headrace.pipeline.settings.file import Loaded, parse_settings
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AssignmentSettings, Settings, TimeSettings
+from headrace.pipeline.settings.moved import GONE, MOVED
+from headrace.pipeline.settings.names import variable_for
+from headrace.pipeline.settings.problems import ValueSource
+from headrace.pipeline.settings.values import allowed, knobs
 
 HEAD = "application: my-app\nstreams: [{name: my-stream}]\n"
 HINTS = {key: hint for key, _, hint in knobs(Settings)}

@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadSetting
-from pipeline.settings.choices import Billing, Create, InitialPosition, StreamsMode
-from pipeline.settings.file import parse_settings
-from pipeline.settings.model import (
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import Billing, Create, InitialPosition, StreamsMode
+from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.model import (
     AwsSettings,
     CoordinationSettings,
     LandingSettings,
@@ -25,10 +25,10 @@ from pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.settings.names import variable_for
-from pipeline.settings.problems import ValueSource
-from pipeline.settings.secrets import holds_secret, names_secret
-from pipeline.settings.values import is_mapping, knobs, leaves, read_value, show
+from headrace.pipeline.settings.names import variable_for
+from headrace.pipeline.settings.problems import ValueSource
+from headrace.pipeline.settings.secrets import holds_secret, names_secret
+from headrace.pipeline.settings.values import is_mapping, knobs, leaves, read_value, show
 
 names = st.from_regex(r"[A-Za-z0-9_.-]{3,40}", fullmatch=True).filter(lambda name: "shardId-" not in name)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BadSetting
-from pipeline.settings.choices import InitialPosition
-from pipeline.settings.file import MINIMAL, Loaded, parse_settings, read_settings
-from pipeline.settings.model import Settings, SparkSettings, StreamSettings, WorkerSettings
-from pipeline.settings.names import variable_for
-from pipeline.settings.problems import ValueSource
-from pipeline.settings.values import is_mapping, knobs, leaves
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.file import MINIMAL, Loaded, parse_settings, read_settings
+from headrace.pipeline.settings.model import Settings, SparkSettings, StreamSettings, WorkerSettings
+from headrace.pipeline.settings.names import variable_for
+from headrace.pipeline.settings.problems import ValueSource
+from headrace.pipeline.settings.values import is_mapping, knobs, leaves
 
 SMALLEST = Settings(application="my-app", streams=(StreamSettings(name="my-stream"),))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.errors import BadSetting
-from pipeline.settings.file import parse_settings
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.file import parse_settings
 
 HEAD = "application: my-app\nstreams:\n  - name: my-stream\n"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.errors import BadSetting
-from pipeline.settings.file import parse_settings
-from pipeline.settings.model import Settings
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.model import Settings
 
 HEAD = "application: my-app\nstreams:\n  - name: my-stream\n"
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadSetting
-from pipeline.settings.file import parse_settings
-from pipeline.settings.model import Settings
-from pipeline.settings.names import variable_for
-from pipeline.settings.secrets import holds_secret, names_secret
-from pipeline.settings.values import is_mapping, knobs
+from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.names import variable_for
+from headrace.pipeline.settings.secrets import holds_secret, names_secret
+from headrace.pipeline.settings.values import is_mapping, knobs
 
 CANARY = "c4n4ry-of-the-mine"
 HEAD = "application: my-app\nstreams: [{name: my-stream}]\n"

@@ -10,26 +10,28 @@ from tests.docs.pages import ROOT
 PACKAGES = ("pipeline", "assets", "resources", "sensors")
 LAYERS = ("core", "duties", "beside_kcl", "kcl", "aws", "lake")
 MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+    ".".join(("headrace", *path.relative_to(ROOT).with_suffix("").parts)): ast.parse(
+        path.read_text(encoding="utf-8")
+    )
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-FOR_TESTS = "pipeline.memory."
+FOR_TESTS = "headrace.pipeline.memory."
 """The ports in memory are used by the tests of the duties and by the simulator."""
 COMMANDS = ("add", "run")
 """Names that each module of a command has. `headrace` imports these modules by their names."""
 UNUSED = {
-    "pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
-    "pipeline.core.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
-    "pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
-    "pipeline.lake.session.stop_local_server": "a test session stops the Spark server that its tests started",
-    "pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
-    "pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
-    "pipeline.local.server.serve": "for users: docs/local.md",
+    "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
+    "headrace.pipeline.core.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
+    "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
+    "headrace.pipeline.lake.session.stop_local_server": "a test session stops the Spark server that its tests started",
+    "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
+    "headrace.pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
+    "headrace.pipeline.local.server.serve": "for users: docs/local.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""
 KCL_UNUSED = ("checkpointer", "iterator", "lease_count.assign_free", "writes")
-"""Rules of KCL that no tick uses. The docstring of `pipeline.kcl` says why each is kept."""
+"""Rules of KCL that no tick uses. The docstring of `headrace.pipeline.kcl` says why each is kept."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -97,16 +99,21 @@ def test_no_two_modules_of_the_inner_packages_share_a_name() -> None:
 def test_the_product_uses_every_name_that_it_defines() -> None:
     found = {name for name in unused(MODULES) if not name.startswith(FOR_TESTS)}
     found -= {
-        f"{module}.{name}" for module in MODULES if module.startswith("pipeline.cli.") for name in COMMANDS
+        f"{module}.{name}"
+        for module in MODULES
+        if module.startswith("headrace.pipeline.cli.")
+        for name in COMMANDS
     }
     kcl = {
-        name for name in found if any(f"{name}.".startswith(f"pipeline.kcl.{kept}.") for kept in KCL_UNUSED)
+        name
+        for name in found
+        if any(f"{name}.".startswith(f"headrace.pipeline.kcl.{kept}.") for kept in KCL_UNUSED)
     }
     assert found - kcl == set(UNUSED)
 
 
 def test_each_rule_of_kcl_that_no_tick_uses_is_kept_for_a_documented_reason() -> None:
-    reasons = ast.get_docstring(MODULES["pipeline.kcl.__init__"]) or ""
+    reasons = ast.get_docstring(MODULES["headrace.pipeline.kcl.__init__"]) or ""
     assert [kept for kept in KCL_UNUSED if f"    {kept} " not in reasons] == []
 
 
@@ -116,3 +123,21 @@ def test_a_definition_that_only_its_own_body_reads_counts_as_unused() -> None:
     )
     other = ast.parse("from a.one import elsewhere\nfrom a import one\none.by_module()")
     assert unused({"a.one": one, "a.other": other}) == {"a.one.recursive"}
+
+
+def test_no_module_that_dagster_reads_has_its_annotations_as_text() -> None:
+    """Dagster's decorators read `config: MyConfig` while the module is loaded; `from __future__ import annotations` makes it a text."""
+    read_by_dagster = (
+        "headrace.assets.",
+        "headrace.resources.",
+        "headrace.sensors.",
+        "headrace.pipeline.definitions",
+    )
+    modules = {module: tree for module, tree in MODULES.items() if module.startswith(read_by_dagster)}
+    with_texts = [
+        module
+        for module, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    assert (len(modules) > 20, with_texts) == (True, [])

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pipeline.beside_kcl.adoption import Adopting
-from pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.stream import lease_key
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import lease_key
 from tests.simulation.truth import ShardTruth
 
 if TYPE_CHECKING:

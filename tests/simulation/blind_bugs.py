@@ -13,7 +13,7 @@ from tests.simulation.planted import Patch, Plant
 
 
 def _mistake(name: str, why: str, module: str, old: str, new: str) -> Plant:
-    return Plant(name, why, (Patch(f"pipeline.{module}", old, new),), seeds=40)
+    return Plant(name, why, (Patch(f"headrace.pipeline.{module}", old, new),), seeds=40)
 
 
 _DUE_BUGS: Final = (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
-from pipeline.errors import HeadraceError, Throttled, Unreachable
-from pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.errors import HeadraceError, Throttled, Unreachable
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.simulation.scheduler import Process, Scheduler
 
 TIMEOUT = 4.0

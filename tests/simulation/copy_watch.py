@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import end_of, key_of, past
-from pipeline.core.position import Position
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow, Stretch
-from pipeline.errors import Unreachable
-from pipeline.memory.aggregates import numbers_of
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.parse import MemoryRows, MemoryTyped, TypedRow
-from pipeline.memory.stage import MemoryStage
-from pipeline.memory.table import Snapshot
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import end_of, key_of, past
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow, Stretch
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.memory.aggregates import numbers_of
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.parse import MemoryRows, MemoryTyped, TypedRow
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from pipeline.settings.choices import Heartbeat, InitialPosition, Mode
+from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
 from tests.simulation.call_faults import Mix
 from tests.simulation.plan import Plan, TypedPlan
 

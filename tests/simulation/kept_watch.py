@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Batch
-from pipeline.core.change import Change
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Range
-from pipeline.core.stream import ShardKey
-from pipeline.duties.wave import Arrow
-from pipeline.settings.model import TimeSettings
+from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.settings.model import TimeSettings
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import Violation
 

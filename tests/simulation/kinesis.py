@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pipeline.core.position import Start
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.errors import Unknown
-from pipeline.memory.source import MemoryRecord, MemorySource
-from pipeline.ports import StreamFacts
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.errors import Unknown
+from headrace.pipeline.memory.source import MemoryRecord, MemorySource
+from headrace.pipeline.ports import StreamFacts
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

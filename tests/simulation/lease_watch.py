@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Staged
-from pipeline.core.change import Applied, Change, Refused
-from pipeline.core.change_kind import ChangeKind
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.lineage import Range
-from pipeline.core.stream import ShardKey
-from pipeline.errors import TablesMissing
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.ports import NO_ROWS, Listing
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import NO_ROWS, Listing
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth, Violation, number_of
 

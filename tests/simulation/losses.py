@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.core.batch import Manifest, Staged
-from pipeline.core.lineage import Range
-from pipeline.core.position import Origin
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.batch import Manifest, Staged
+from headrace.pipeline.core.lineage import Range
+from headrace.pipeline.core.position import Origin
+from headrace.pipeline.core.stream import ShardKey, StreamId
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import ShardTruth, Violation
 

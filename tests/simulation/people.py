@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.core.checkpoint import TRIM_HORIZON
-from pipeline.core.position import Start
-from pipeline.core.recovery_plan import Person, plan_reposition
-from pipeline.core.start_of_reading import Stop
-from pipeline.duties.alone import WorkersBeat, alone
-from pipeline.duties.chain_repair import Repairing
-from pipeline.duties.recover import Busy, Recovery
-from pipeline.errors import ChainBroken, HeadraceError
-from pipeline.wiring import NoDagster
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.position import Start
+from headrace.pipeline.core.recovery_plan import Person, plan_reposition
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.duties.alone import WorkersBeat, alone
+from headrace.pipeline.duties.chain_repair import Repairing
+from headrace.pipeline.duties.recover import Busy, Recovery
+from headrace.pipeline.errors import ChainBroken, HeadraceError
+from headrace.pipeline.wiring import NoDagster
 from tests.simulation.skips import Skips
 from tests.simulation.truth import Violation
 from tests.simulation.worker_watch import PERSON

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
+from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.call_faults import Mix
 
 CALM = Mix()

@@ -61,7 +61,9 @@ def a_bug(
     seeds: int = 60,
     among: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plant:
-    return Plant(name, why, tuple(Patch(f"pipeline.{m}", old, new) for m, old, new in patches), seeds, among)
+    return Plant(
+        name, why, tuple(Patch(f"headrace.pipeline.{m}", old, new) for m, old, new in patches), seeds, among
+    )
 
 
 def _field_value(drawn: Any, wanted: Any) -> Any:

@@ -7,15 +7,15 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.batch import Batch, BatchLimits, Manifest
-from pipeline.core.change import Applied, Change, Outcome, Refused
-from pipeline.core.expiry_plan import History
-from pipeline.core.landing import Proposal
-from pipeline.core.recording import Recorded
-from pipeline.core.rewriting import FileGroup, LiveFiles, Replaced, Rewritten
-from pipeline.errors import TablesMissing, Unreachable
-from pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
-from pipeline.memory.leases import one_by_one
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.expiry_plan import History
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.core.rewriting import FileGroup, LiveFiles, Replaced, Rewritten
+from headrace.pipeline.errors import TablesMissing, Unreachable
+from headrace.pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
+from headrace.pipeline.memory.leases import one_by_one
 from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.truth import Violation

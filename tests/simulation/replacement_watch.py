@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Position, is_forward
-from pipeline.core.redrive_chain import chain_of, is_chain
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow
-from pipeline.memory.parse import TypedRow
-from pipeline.memory.table import Snapshot
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Position, is_forward
+from headrace.pipeline.core.redrive_chain import chain_of, is_chain
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.memory.parse import TypedRow
+from headrace.pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
 
 if TYPE_CHECKING:

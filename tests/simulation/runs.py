@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.core.due import RunState
-from pipeline.duties.run import Reading, RunEnding
-from pipeline.duties.turns import RunAsk
-from pipeline.duties.wave import Arrow, WaveReport
-from pipeline.settings.model import Settings
-from pipeline.wiring import Hints, Wiring
+from headrace.pipeline.core.due import RunState
+from headrace.pipeline.duties.run import Reading, RunEnding
+from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Hints, Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from pipeline.core.stream import ShardKey
-from pipeline.memory.aggregates import numbers_of
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.memory.aggregates import numbers_of
 from tests.simulation.truth import ShardTruth, Violation
 from tests.simulation.world import World
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.core.recovery_plan import AfterRecord, Person, plan_skip
-from pipeline.core.start_of_reading import Stop
-from pipeline.duties.recover import Busy, Recovery
-from pipeline.errors import HeadraceError
+from headrace.pipeline.core.recovery_plan import AfterRecord, Person, plan_skip
+from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.duties.recover import Busy, Recovery
+from headrace.pipeline.errors import HeadraceError
 from tests.simulation.truth import ShardTruth
 
 if TYPE_CHECKING:

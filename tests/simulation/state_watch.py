@@ -6,10 +6,10 @@ state that the snapshot below names, or a full state.
 
 from __future__ import annotations
 
-from pipeline.core.landing import Landing
-from pipeline.core.ledger_codec import read_delta, write_delta
-from pipeline.core.state_delta import TiedState, as_full, plan_state, restored
-from pipeline.memory.table import Snapshot
+from headrace.pipeline.core.landing import Landing
+from headrace.pipeline.core.ledger_codec import read_delta, write_delta
+from headrace.pipeline.core.state_delta import TiedState, as_full, plan_state, restored
+from headrace.pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
 
 

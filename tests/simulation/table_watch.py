@@ -9,15 +9,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.position import Origin
-from pipeline.core.repair_plan import LastRow, TableEvidence
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.lake_ports import StagingSpec, TableState
-from pipeline.memory.aggregates import numbers_of
-from pipeline.memory.clock import START
-from pipeline.memory.table import MemoryTable, Snapshot
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.position import Origin
+from headrace.pipeline.core.repair_plan import LastRow, TableEvidence
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.lake_ports import StagingSpec, TableState
+from headrace.pipeline.memory.aggregates import numbers_of
+from headrace.pipeline.memory.clock import START
+from headrace.pipeline.memory.table import MemoryTable, Snapshot
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.state_watch import StateWatch
 from tests.simulation.truth import ShardTruth, Violation, number_of
 

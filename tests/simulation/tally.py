@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.lake_ports import Committed
+from headrace.pipeline.lake_ports import Committed
 
 
 @dataclass(slots=True)

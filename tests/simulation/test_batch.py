@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
-from pipeline.settings.choices import Mode
+from headrace.pipeline.settings.choices import Mode
 from tests.simulation.batch import Line, run_batch, summed
 from tests.simulation.plan import Plan, a_plan
 from tests.simulation.run import run_plan

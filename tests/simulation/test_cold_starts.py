@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import Unreachable
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scene import Scene, a_scene
 from tests.simulation.scheduler import Process
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.memory.table import Snapshot
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.memory.table import Snapshot
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scene import a_scene, is_run, name
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pipeline.errors import HeadraceError, Unreachable
-from pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.errors import HeadraceError, Unreachable
+from headrace.pipeline.memory.table import LostOnTheWay
 from tests.simulation.scene import a_scene, is_run, name
 
 _DURATION, _TICK = 20.0, 5.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipeline.beside_kcl.adoption import Adopting
-from pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey
-from pipeline.duties.cleanup import Cleaning, CleanupDue
-from pipeline.memory.table import LostOnTheWay, Snapshot
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue
+from headrace.pipeline.memory.table import LostOnTheWay, Snapshot
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.scene import Scene, a_scene, is_run, name
 
 

@@ -8,19 +8,19 @@ from random import Random
 
 import pytest
 
-from pipeline.core.election import LockRow
-from pipeline.duties.alone import WorkersBeat, alone
-from pipeline.duties.cursors import read_leader, write_leader
-from pipeline.duties.leader_report import LeaderMemory
-from pipeline.duties.leader_tick import LeaderDuty
-from pipeline.errors import Throttled
-from pipeline.memory.clock import CountingIds, MemoryClock
-from pipeline.memory.leader_lock import MemoryLeaderLock
-from pipeline.memory.leases import MemoryLeaseStore
-from pipeline.memory.source import MemorySource
-from pipeline.memory.table import MemoryTable
-from pipeline.memory.workers import MemoryWorkerStore
-from pipeline.settings.model import Settings, StreamSettings, WorkerSettings
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.duties.alone import WorkersBeat, alone
+from headrace.pipeline.duties.cursors import read_leader, write_leader
+from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.errors import Throttled
+from headrace.pipeline.memory.clock import CountingIds, MemoryClock
+from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.memory.source import MemorySource
+from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.world import MadeTables
 
 LOCK = 20.0

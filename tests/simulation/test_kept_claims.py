@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.beside_kcl.adoption import Adopting
-from pipeline.memory.table import LostOnTheWay, Snapshot
-from pipeline.settings.choices import Heartbeat
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.memory.table import LostOnTheWay, Snapshot
+from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.kept_bugs import KEPT
 from tests.simulation.plan import a_plan
 from tests.simulation.run import run_plan

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.__main__ import failure_text
 from tests.simulation.plan import Plan, a_plan, parsed, taking_apart
 from tests.simulation.run import Outcome, run_plan

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.stream import ShardKey, StreamId
 
 History = list[tuple[float, str, object]]
 """Entries of virtual time, the process or person that acts, and what happens."""

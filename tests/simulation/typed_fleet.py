@@ -14,14 +14,14 @@ from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from pipeline.core.parsing_plan import plan_wishes
-from pipeline.core.redrive_plan import ALL, Selection
-from pipeline.core.settling_plan import is_settled
-from pipeline.core.stream import ShardKey, StreamId
-from pipeline.duties.compacting import Compacting
-from pipeline.errors import HeadraceError, WrongShape
-from pipeline.memory.parse import MemoryRows, TypedRow
-from pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.core.parsing_plan import plan_wishes
+from headrace.pipeline.core.redrive_plan import ALL, Selection
+from headrace.pipeline.core.settling_plan import is_settled
+from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import HeadraceError, WrongShape
+from headrace.pipeline.memory.parse import MemoryRows, TypedRow
+from headrace.pipeline.settings.parse_block import ParseSettings
 from tests.simulation.call_faults import CallFaults
 from tests.simulation.kinesis import StreamOfWindows
 from tests.simulation.scheduler import Process

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.duplicates import Comparison
-from pipeline.core.parse_values import Parsed, WavePlan, Wishes
-from pipeline.errors import Unreachable
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.memory.parse import MemoryParser, MemoryRows, MemorySourceTable, MemoryTyped
-from pipeline.memory.unpack import MemoryUnpacker
-from pipeline.memory.windows import MemoryCopier
-from pipeline.settings.parse_block import ParseSettings
-from pipeline.target_ports import (
+from headrace.pipeline.core.duplicates import Comparison
+from headrace.pipeline.core.parse_values import Parsed, WavePlan, Wishes
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.memory.parse import MemoryParser, MemoryRows, MemorySourceTable, MemoryTyped
+from headrace.pipeline.memory.unpack import MemoryUnpacker
+from headrace.pipeline.memory.windows import MemoryCopier
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.target_ports import (
     KeptTable,
     ParsePorts,
     ReplayPorts,
@@ -24,7 +24,7 @@ from pipeline.target_ports import (
     UnpackPorts,
     WindowStore,
 )
-from pipeline.wiring import Wiring
+from headrace.pipeline.wiring import Wiring
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.scheduler import Process

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pipeline.core.accounting import Accounting, read_accounting
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import end_of, past
-from pipeline.core.position import Position, Positions
-from pipeline.core.redrive_chain import is_chain
-from pipeline.core.stream import ShardKey
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
-from pipeline.memory.table import MemoryTable, Snapshot
-from pipeline.ports import Clock
+from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import end_of, past
+from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.redrive_chain import is_chain
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
+from headrace.pipeline.memory.table import MemoryTable, Snapshot
+from headrace.pipeline.ports import Clock
 from tests.simulation.replacement_watch import ReplacementWatch
 from tests.simulation.truth import Violation
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LEAST_JUDGED = 100
 _Row = tuple[ShardKey, int]
 Rules = Callable[[str, TypedRow], str | None]
-"""What the parser of a version says of a row, as `pipeline.memory.parse.Verdict`."""
+"""What the parser of a version says of a row, as `headrace.pipeline.memory.parse.Verdict`."""
 
 
 class WatchedTyped(MemoryTyped):

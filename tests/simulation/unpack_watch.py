@@ -12,16 +12,16 @@ from datetime import datetime
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from pipeline.core.accounting import read_accounting
-from pipeline.core.lineage import Kind, Range
-from pipeline.core.parse_values import end_of, past
-from pipeline.core.position import Position
-from pipeline.core.proof_chains import broken_chains, story_of, wrong_positions
-from pipeline.core.stream import ShardKey
-from pipeline.core.window import ReplayWindow
-from pipeline.memory.aggregates import LandedRow, WholeRow
-from pipeline.memory.parse import TypedRow
-from pipeline.memory.table import Snapshot
+from headrace.pipeline.core.accounting import read_accounting
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import end_of, past
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof_chains import broken_chains, story_of, wrong_positions
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.memory.aggregates import LandedRow, WholeRow
+from headrace.pipeline.memory.parse import TypedRow
+from headrace.pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
 
 if TYPE_CHECKING:

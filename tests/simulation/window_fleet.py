@@ -11,12 +11,12 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from pipeline.core.lineage import LedgerEntry, Range
-from pipeline.core.proof import Window as Arrivals
-from pipeline.core.window import ReplayWindow, Word
-from pipeline.core.window_making import Asked, Numbers, OfRun, OfSnapshot
-from pipeline.errors import HeadraceError, Transient, Unknown, WrongShape
-from pipeline.memory.windows import MemoryWindows
+from headrace.pipeline.core.lineage import LedgerEntry, Range
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.window import ReplayWindow, Word
+from headrace.pipeline.core.window_making import Asked, Numbers, OfRun, OfSnapshot
+from headrace.pipeline.errors import HeadraceError, Transient, Unknown, WrongShape
+from headrace.pipeline.memory.windows import MemoryWindows
 from tests.simulation.copy_watch import CopyWatch
 from tests.simulation.typed_job import Job
 

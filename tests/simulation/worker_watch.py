@@ -6,8 +6,8 @@ from bisect import bisect_right
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.core.worker import Worker
-from pipeline.memory.workers import MemoryWorkerStore
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.memory.workers import MemoryWorkerStore
 from tests.simulation.lease_watch import ODD
 from tests.simulation.truth import Violation
 

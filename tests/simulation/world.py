@@ -7,19 +7,19 @@ from datetime import timedelta
 from itertools import count
 from random import Random
 
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.shard import Shard
-from pipeline.core.stream import ShardKey, StreamId, lease_key
-from pipeline.duties.turns import Turn
-from pipeline.memory.clock import START, CountingIds
-from pipeline.memory.leader_lock import MemoryLeaderLock
-from pipeline.memory.lineage import MemoryLineage
-from pipeline.memory.live import MemoryLive, MemoryRewriter
-from pipeline.memory.stage import MemoryStage
-from pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import (
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId, lease_key
+from headrace.pipeline.duties.turns import Turn
+from headrace.pipeline.memory.clock import START, CountingIds
+from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
+from headrace.pipeline.memory.lineage import MemoryLineage
+from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
+from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import (
     AssignmentSettings,
     DiscoverySettings,
     Settings,
@@ -28,7 +28,7 @@ from pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
 from tests.simulation.hosts import Deployment

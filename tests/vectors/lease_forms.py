@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import Child
-from pipeline.errors import BadSetting, Unknown, WrongShape
-from pipeline.kcl import checkpointer, leader, lease_availability, migration
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import Child
+from headrace.pipeline.errors import BadSetting, Unknown, WrongShape
+from headrace.pipeline.kcl import checkpointer, leader, lease_availability, migration
 from tests.vectors.rules import client_version, shard_end
 
 MS = 1_000_000  # nanoseconds

@@ -3,11 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.shard import HashRange
-from pipeline.errors import WrongShape
-from pipeline.kcl import cpu, deaggregate, iterator
-from pipeline.kcl.scan_segments import scan_segments
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.kcl import cpu, deaggregate, iterator
+from headrace.pipeline.kcl.scan_segments import scan_segments
 from tests.vectors.rules import pace
 
 _MS = timedelta(milliseconds=1)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from pipeline.core.checkpoint import SHARD_END, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange, Shard
-from pipeline.core.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
-from pipeline.errors import BadSetting, WrongShape
-from pipeline.kcl import auditor, missing_leases
+from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange, Shard
+from headrace.pipeline.core.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
+from headrace.pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.kcl import auditor, missing_leases
 from tests.vectors.rules import prioritize
 from tests.vectors.rules.shard_filter import shard_filter
 

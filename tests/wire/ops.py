@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipeline.aws.leader_lock import DynamoLeaderLock
-from pipeline.aws.leases import DynamoLeaseStore
-from pipeline.aws.rows import Place
-from pipeline.aws.workers import DynamoWorkerStore
-from pipeline.core import change
-from pipeline.core.change import Change
-from pipeline.core.checkpoint import Checkpoint
-from pipeline.core.election import LockRow
-from pipeline.core.lease import Lease
-from pipeline.core.shard import HashRange
-from pipeline.core.worker import Metrics, Worker
-from pipeline.kcl import writes
-from pipeline.kcl.migration import ClientVersion
-from pipeline.memory.clock import MemoryClock
+from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.rows import Place
+from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.core import change
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.checkpoint import Checkpoint
+from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.kcl import writes
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.memory.clock import MemoryClock
 from tests.kcl_client_version import KclClientVersion
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from pipeline.aws.clients import dynamodb_client
-from pipeline.aws.rows import Place
-from pipeline.aws.tables import DynamoTables
-from pipeline.local.endpoint import local_aws
-from pipeline.settings.choices import Layout
-from pipeline.settings.kcl_block import KclSettings
-from pipeline.settings.model import AwsSettings, Settings
+from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.rows import Place
+from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.local.endpoint import local_aws
+from headrace.pipeline.settings.choices import Layout
+from headrace.pipeline.settings.kcl_block import KclSettings
+from headrace.pipeline.settings.model import AwsSettings, Settings
 from tests.eventually import eventually
 
 if TYPE_CHECKING:

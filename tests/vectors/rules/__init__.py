@@ -1,1 +1,1 @@
-"""Rules of KCL that no part of the product uses. `make vectors` runs their cases, to show that KCL's code was understood. They use `pipeline.kcl`, so the cases of a whole assignment test its parts too."""
+"""Rules of KCL that no part of the product uses. `make vectors` runs their cases, to show that KCL's code was understood. They use `headrace.pipeline.kcl`, so the cases of a whole assignment test its parts too."""

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pipeline.core.change import Change
-from pipeline.core.lease import Lease
-from pipeline.core.worker import Worker
-from pipeline.kcl import lease_count, variance
-from pipeline.kcl.dice import Dice
-from pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
-from pipeline.kcl.lease_availability import is_blocked, is_expired
-from pipeline.kcl.writes import assign, begin_handover
+from headrace.pipeline.core.change import Change
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.kcl import lease_count, variance
+from headrace.pipeline.kcl.dice import Dice
+from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
+from headrace.pipeline.kcl.lease_availability import is_blocked, is_expired
+from headrace.pipeline.kcl.writes import assign, begin_handover
 
 
 @dataclass(frozen=True, slots=True)

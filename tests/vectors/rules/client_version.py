@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.kcl.migration import ClientVersion
 
 
 class ClientConfig(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeline.kcl.metrics import ALPHA, ema
+from headrace.pipeline.kcl.metrics import ALPHA, ema
 
 _MS = timedelta(milliseconds=1)
 

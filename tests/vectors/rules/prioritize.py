@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pipeline.errors import BadSetting, WrongShape
+from headrace.pipeline.errors import BadSetting, WrongShape
 
 
 def depths(parents: Mapping[str, Collection[str]], done: Collection[str] = ()) -> dict[str, int]:

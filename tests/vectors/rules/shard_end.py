@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
-from pipeline.core.lease import Lease
-from pipeline.core.shard import Child
-from pipeline.errors import Unknown
+from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.shard import Child
+from headrace.pipeline.errors import Unknown
 
 
 class Reason(IntEnum):
