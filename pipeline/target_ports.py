@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.parse_values import (
         Bound,
         Parsed,
-        Piece,
         SourceFile,
+        Survey,
         SurveyOrder,
         WavePlan,
         Wishes,
@@ -90,8 +90,9 @@ class QuarantineTable(ParsedTable, Protocol):
 
 
 class Surveyor(Protocol):
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        """Which wanted rows are in these files. Only columns without payloads are read."""
+    def survey(self, order: SurveyOrder) -> Survey:
+        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless only aggregates are wanted:
+        then it isn't told which rows the files have."""
         ...
 
 

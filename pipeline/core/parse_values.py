@@ -16,7 +16,6 @@ from headrace.pipeline.core.lineage import ParentReason
 from headrace.pipeline.core.position import Origin, Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 
-
 ShardName = tuple[str, int, str]
 """How rows name their shard: the stream's name and epoch, and the shard's id."""
 

@@ -3,6 +3,8 @@
     settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
                                                               (decides)                    (carries out: headrace.pipeline.duties.settling)
 
+A wave looks only into files that may have something for the typed table (`headrace.pipeline.core.looked`).
+
 The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
 then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
 """
@@ -16,7 +18,8 @@ from datetime import date, timedelta
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.lineage import Kind, Looked, Range
+from headrace.pipeline.core.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.core.parse_account import account, why_stop
 from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.core.parsing_plan import plan_wishes
@@ -26,12 +29,13 @@ from headrace.pipeline.core.valid_through import APPROXIMATE
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.deduplicating import Deduplicating
 from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.settling import Settling
-from headrace.pipeline.errors import Overtaken, WrongShape
+from headrace.pipeline.errors import ChainBroken, Overtaken, WrongShape
 from headrace.pipeline.ports import Clock
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsedTable, Parser, SourceTable
+from headrace.pipeline.target_ports import ParsedTable, Parser, SourceLook, SourceTable
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
 _TRIES = 5
@@ -78,6 +82,8 @@ class Parsing:
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
     """Of the typed table, and of the quarantine table."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
@@ -141,10 +147,14 @@ class Parsing:
         # Also what a killed run, or an older version of the code, has decided and not carried out.
         settled = self.settling.settle()
         look = self.source.look()
-        wishes = self._wishes(look.positions)
-        plan = plan_next(wishes, look, surveyor=self.parser, limits=self.limits)
+        target = self.table.load().positions
+        wishes = plan_wishes(look.positions, target, takes=self._takes)
+        looked = self._looked(look)
+        files = [each for each in look.files if looked is None or not covers(looked, each)]
+        plan = plan_next(wishes, files, surveyor=self.parser, limits=self.limits, known=self.known)
         if not plan.ranges:
             return ParsedWave(settled=settled, notes=wishes.notes)
+        self.known.look_through_some(files, self.parser)
         self.on_arrow("planned")
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
@@ -157,13 +167,29 @@ class Parsing:
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
                 "the parser, or raise stop_above of this target, and run it again"
             )
-        snapshot = self._commit(plan, wishes, parsed, accounts, comparison)
+        looked = looked_after(
+            self.known.told(files),
+            after(plan, target),
+            snapshot=look.snapshot,
+            sequence=look.sequence,
+            stream=self.settings.stream,
+            before=looked,
+        )
+        snapshot = self._commit(plan, wishes, parsed, accounts, comparison, looked)
         self.on_arrow("committed")
         self.settling.settle()
         return _told(accounts, snapshot, plan, wishes, settled)
 
     def _wishes(self, source: Positions) -> Wishes:
         return plan_wishes(source, self.table.load().positions, takes=self._takes)
+
+    def _looked(self, look: SourceLook) -> Looked | None:
+        """Which files of the lake table have nothing left for the typed table."""
+        try:
+            return looked_in(self.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
+        except ChainBroken:
+            # Another engine has cut the typed table's history. Then each file is looked into once more.
+            return None
 
     def _takes(self, stream: StreamId) -> bool:
         return self.settings.stream in (None, stream.name)
@@ -175,6 +201,7 @@ class Parsing:
         parsed: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
+        looked: Looked | None,
     ) -> int | None:
         code = self.code()
         ranges = tuple(
@@ -204,6 +231,7 @@ class Parsing:
                 whole=True,
                 also=parsed.aside,
                 compared=comparison.positions if comparison else None,
+                looked=looked,
             )
         )
         if refused := committed.landing.refused:

@@ -10,7 +10,7 @@ commit ended, the second of two runs at once is refused, and a window that was c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.landing import Proposal
@@ -30,6 +30,7 @@ from headrace.pipeline.core.window_plan import (
     wishes_of,
 )
 from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.window_reading import WindowReading, ranges_of
 from headrace.pipeline.duties.windowing import note_done, to_work_on
@@ -68,6 +69,8 @@ class Replaying:
     run: str
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
         """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
@@ -95,7 +98,14 @@ class Replaying:
         # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
         at = table.load().positions
         wishes = wishes_of(window, at)
-        plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
+        plan = plan_next(
+            wishes,
+            look.files,
+            surveyor=self.ports.copier,
+            limits=self.limits,
+            known=self.known,
+            others=False,
+        )
         self.on_arrow("planned")
         if not plan.ranges:
             return self._read(window, at)

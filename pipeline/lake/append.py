@@ -90,7 +90,11 @@ class _Exchange(_OverwriteFiles, Merging):
         then a manifest may be judged by the bounds of another one, and the files to remove aren't found in it.
         """
         make = super()._build_manifest_evaluator
-        return lambda manifest: make(spec_id)(manifest)
+
+        def judge(manifest: ManifestFile) -> bool:
+            return make(spec_id)(manifest)
+
+        return judge
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
         # pyiceberg counts the files of an overwrite, and refuses to count those of a replacement in the same way.

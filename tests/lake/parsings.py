@@ -22,8 +22,8 @@ from headrace.pipeline.core.parse_account import joined
 from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
-    Piece,
     SourceFile,
+    Survey,
     SurveyOrder,
     WaveLimits,
     WavePlan,
@@ -82,7 +82,7 @@ class InProcess(Redriver):
     surveyed: list[SurveyOrder] = field(default_factory=list)
     compared: list[Comparison] = field(default_factory=list)
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         self.surveyed.append(order)
         return survey(order, order.files, self._source())
 

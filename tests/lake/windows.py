@@ -9,7 +9,7 @@ from uuid import uuid4
 from headrace.pipeline.clock import SystemIds
 from headrace.pipeline.core.batch import BatchLimits
 from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
+from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WaveLimits, WavePlan
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.window import ReplayWindow, WindowRange, window_table
 from headrace.pipeline.core.window_making import Asked
@@ -56,7 +56,7 @@ class InProcess(Copier):
     bed: "WindowBed"
     table: IcebergTable
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
 
     def copy(self, plan: WavePlan) -> Parsed:
