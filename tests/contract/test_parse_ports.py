@@ -328,9 +328,7 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
     look = made.source.look()
     wanted = (Wanted(A, Position(1), Position(3), floor=key(1)), Wanted(B, None, Position(10), floor=""))
     wishes = Wishes(wanted, streams=(STREAM,))
-    plan = plan_next(
-        wishes, look.files, surveyor=made.copier, limits=ALL, known=KnownFiles(), others=False
-    )
+    plan = plan_next(wishes, look.files, surveyor=made.copier, limits=ALL, known=KnownFiles(), others=False)
     copied = made.copier.copy(plan)
     assert [(c.key, c.parsed, c.aside) for c in copied.counts] == [(A, 2, 0), (B, 1, 0)]
     assert (copied.aside, sum(file.rows for file in copied.files)) == ((), 3)

@@ -1,0 +1,279 @@
+"""Which files of the lake table a wave of a typed table looks into: those that may have something new, and each of the others once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from headrace.pipeline.core.batch import StagedFile
+from headrace.pipeline.core.landing import Proposal
+from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.compactions import InProcess as InProcessRewriter
+from tests.lake.files import NOON, a_key
+from tests.lake.merge_on_read import delete_by_values, delete_rows
+from tests.lake.parsings import A, B, Bed, batch_of, good, staged_together
+from tests.lake.tables import expire_all_but_the_head
+
+SHARDS = tuple(a_key(n) for n in range(4))
+
+
+class Files(Bed):
+    """A lake table of which each file has rows of all shards, as those of waves do. Of Kinesis's sequence numbers the highest digits tell of the
+    shard."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.landings = 0
+
+    def wave(self, shards: tuple[ShardKey, ...] = SHARDS) -> str:
+        """One landing of all shards, in one file. Returns its path."""
+        self.landings += 1
+        rows = {key: [10_000 * (1 + SHARDS.index(key)) + self.landings] for key in shards}
+        return self.land_rows(rows)
+
+    def land_rows(self, rows: Mapping[ShardKey, list[int]]) -> str:
+        table = self.lake.handle()
+        before = table.load().positions
+        file = self.staged(rows)
+        ranges = tuple(
+            Range(
+                Kind.LANDED,
+                key,
+                before.of(key),
+                Position(numbers[-1], arrival=NOON),
+                run="run",
+                claim="run/1",
+                rows=len(numbers),
+                first_arrival=NOON,
+                last_arrival=NOON,
+                files=(file.path.rsplit("/", 1)[-1],),
+            )
+            for key, numbers in rows.items()
+        )
+        assert not table.commit(Proposal(ranges, (file,))).landing.refused
+        return file.path
+
+    def staged(self, rows: Mapping[ShardKey, list[int]]) -> StagedFile:
+        batches = {
+            key: batch_of(key, [(n, 0) for n in numbers], {n: good(n) for n in numbers})
+            for key, numbers in rows.items()
+        }
+        (file,) = staged_together(self, batches)
+        return file
+
+    def looked_into(self) -> set[str]:
+        """The files that a wave looks into, in a process that knows of none."""
+        self.parser.surveyed.clear()
+        self.parsing().wave()
+        return {path for order in self.parser.surveyed for path in order.files}
+
+    def insert_as_others(self, rows: Mapping[ShardKey, list[int]]) -> None:
+        table, file = self.lake.handle().open(), self.staged(rows)
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            for each in data_files((file,), table.metadata):
+                append.append_data_file(each)
+
+    def compact(self) -> None:
+        self.clock.at += timedelta(hours=2)
+        lake = self.lake.handle()
+        done = Compacting(
+            table=IcebergLive(lake),
+            rewriter=lambda: InProcessRewriter(lake),
+            settings=UpkeepSettings(),
+            clock=self.clock,
+        ).run()
+        assert done.done
+
+    def set_head(self, snapshot: int) -> None:
+        self.lake.handle().open().manage_snapshots().set_current_snapshot(snapshot).commit()
+
+    @property
+    def head(self) -> int:
+        head = self.lake.handle().open().current_snapshot()
+        assert head is not None
+        return head.snapshot_id
+
+
+def forget_ledgers(files: Files) -> None:
+    """Another engine cuts the typed table's history."""
+    files.typed().carry()
+    expire_all_but_the_head(files.typed(), forget=True)
+
+
+Delete = Callable[[Table, str], None]
+
+
+def delete_a_row(table: Table, path: str) -> None:
+    delete_rows(table, path, 0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_a_wave_looks_into_as_many_files_after_sixty_landings_as_after_ten(files: Files):
+    looked = {}
+    for landing in range(1, 61):
+        newest = files.wave()
+        if landing in {10, 60}:
+            looked[landing] = files.looked_into() == {newest}
+        elif landing % 10 in {5, 9}:
+            files.catch_up()
+    assert looked == {10: True, 60: True}
+    files.check()
+
+
+def test_a_backlog_is_looked_through_once_and_then_in_portions(files: Files, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headrace.pipeline.duties.next_wave._MANY", 5)
+    for _ in range(12):
+        files.wave()
+    parsing = files.parsing(limits=WaveLimits(8, 2**30))
+    waves = list(parsing.waves())
+    first, *others = [order for order in files.parser.surveyed if order.files]
+    assert len(first.files) == 12
+    assert not first.bounds
+    assert max(len(order.files) for order in others) <= 9
+    assert sum(wave.parsed for wave in waves) == 48
+    files.check()
+
+
+@pytest.mark.parametrize("delete", [delete_a_row, delete_by_values])
+def test_rows_that_another_engine_deletes_in_a_file_that_was_parsed_stop_nothing(
+    files: Files, delete: Delete
+):
+    old = files.wave()
+    files.catch_up()
+    delete(files.lake.handle().open(), old)
+    newest = files.wave()
+    assert files.looked_into() == {newest}
+    assert len(files.parsed()) == 8
+
+
+def test_rows_that_are_deleted_in_a_file_that_is_still_to_be_parsed_stop_the_wave(files: Files):
+    files.wave()
+    files.catch_up()
+    newest = files.wave()
+    delete_rows(files.lake.handle().open(), newest, 0)
+    with pytest.raises(WrongShape, match="another engine has deleted rows of"):
+        files.parsing().wave()
+
+
+def test_a_delete_file_on_parsed_rows_stops_nothing_though_nothing_tells_what_was_looked_into(files: Files):
+    old = files.wave()
+    files.catch_up()
+    delete_rows(files.lake.handle().open(), old, 0)
+    files.wave()
+    forget_ledgers(files)
+    assert old in files.looked_into()
+    assert len(files.parsed()) == 8
+
+
+def test_a_compacted_file_is_looked_into_once(files: Files):
+    for _ in range(5):
+        files.wave()
+        files.catch_up()
+    files.compact()
+    (compacted,) = (each.path for each in IcebergLive(files.lake.handle()).live().files)
+    newest = files.wave()
+    assert files.looked_into() == {compacted, newest}
+    assert files.looked_into() == set()
+    assert files.looked_into() == set()
+    newest = files.wave()
+    assert files.looked_into() == {newest}
+    files.check()
+
+
+def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(files: Files):
+    for landing in range(6):
+        files.wave()
+        if landing == 2:
+            files.catch_up()
+    files.compact()
+    files.wave()
+    files.catch_up()
+    files.check()
+
+
+def test_rows_that_come_back_when_a_person_rolls_main_forward_are_parsed(files: Files):
+    """The file was added before the commit up to which the typed table had looked, on a history that main had left."""
+    files.wave()
+    start = files.head
+    files.land_rows({A: [10_002, 10_003, 10_004]})
+    ahead = files.head
+    files.set_head(start)
+    files.land_rows({A: [10_002]})
+    files.catch_up()
+    assert (A.shard_id, 10_004, 0) not in files.parsed()
+    files.set_head(ahead)
+    files.catch_up()
+    files.check()
+
+
+def test_rows_beyond_the_position_that_another_engine_has_inserted_are_parsed_once_the_position_is_past_them(
+    files: Files,
+):
+    files.wave()
+    files.insert_as_others({A: [10_100]})
+    files.wave()
+    files.catch_up()
+    assert (A.shard_id, 10_100, 0) not in files.parsed()
+    for _ in range(3):
+        files.wave()
+        files.catch_up()
+    files.land_rows({A: [10_200]})
+    files.catch_up()
+    files.check()
+
+
+def test_rows_of_a_child_that_waits_for_its_parent_are_found_later(files: Files):
+    child = a_key(2)
+    files.land(A, {1: good(1)}, ended=[child.shard_id])
+    files.land(child, {5: good(5)}, parents=[A.shard_id])
+    files.land(B, {10: good(10)})
+    files.catch_up()
+    files.check()
+
+
+def test_a_target_that_takes_further_streams_now_looks_into_all_files(files: Files):
+    files.settings = replace(files.settings, stream="others")
+    files.wave()
+    files.catch_up()
+    files.settings = replace(files.settings, stream=None)
+    files.catch_up()
+    files.check()
+
+
+def test_a_typed_table_that_was_rolled_back_looks_into_the_files_again(files: Files):
+    files.wave()
+    files.catch_up()
+    tables = files.typed(), files.quarantine()
+    heads = [table.load().snapshot for table in tables]
+    newest = files.wave()
+    files.catch_up()
+    for table, head in zip(tables, heads, strict=True):
+        assert head is not None
+        table.open().manage_snapshots().set_current_snapshot(head).commit()
+    assert files.looked_into() == {newest}
+    files.check()
+
+
+def test_a_file_that_cant_be_read_and_isnt_wanted_stops_nothing(files: Files):
+    old = files.wave()
+    files.catch_up()
+    forget_ledgers(files)
+    Path(old).unlink()
+    files.land_rows({SHARDS[3]: [40_500]})
+    files.catch_up()
+    assert (SHARDS[3].shard_id, 40_500, 0) in files.parsed()
