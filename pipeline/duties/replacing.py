@@ -43,6 +43,7 @@ from headrace.pipeline.core.replace_plan import (
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.valid_through_text import time_text
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_making import grown
 from headrace.pipeline.core.window_plan import wishes_of
 from headrace.pipeline.core.words import counted
@@ -133,13 +134,15 @@ class Replacing:
         done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
-        check_once(window, story_of(self.landings.entries(RangeFilter.of_window(window))))
+        story = story_of(self.landings.entries(RangeFilter.of_window(window)))
+        check_once(window, story)
+        days = days_of(window, story)
         self._check(window, look.positions, typed_look.positions)
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
         plan = plan_next(
             wishes_of(window, done),
-            look.files,
+            within(look.files, days),
             surveyor=ports.parser,
             limits=self.limits,
             known=self.known,
@@ -148,10 +151,11 @@ class Replacing:
         if not plan.ranges:
             return ReplacedWave()
         order = [(each.key, each.after, each.upto) for each in plan.ranges]
-        typed = self._leaving(
-            ports.typed.leaver, typed_look, order_of(order, typed_look.files, window.streams)
+        # A row of each of the tables tells when its record arrived.
+        typed, aside = (
+            self._leaving(leaver, at, order_of(order, within(at.files, days), window.streams))
+            for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
-        aside = self._leaving(ports.redriver, aside_look, order_of(order, aside_look.files, window.streams))
         check_covered(plan, typed, aside)
         self.on_arrow("planned")
         parsed, schema = ports.parser.parse(plan, Wishes(streams=window.streams))
@@ -227,7 +231,7 @@ class Replacing:
         look, story = self._look_with_ledgers(window)
         check_once(window, story)
         window = grown(window, story)
-        order = whole_order(window, look.files)
+        order = whole_order(window, within(look.files, days_of(window, story)))
         self._check_deletes("the lake table", look, order)
         check_whole(window, ports.parser.survey(order).pieces if order.files else ())
 

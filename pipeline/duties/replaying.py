@@ -20,7 +20,9 @@ from headrace.pipeline.core.parse_account import account
 from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_rows import Days
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_plan import (
     beginnings,
     is_done,
@@ -71,6 +73,8 @@ class Replaying:
     """For tests: called between the steps of a wave."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
+    days: dict[str, Days] = field(default_factory=dict)
+    """What earlier waves of this process have found about the window's days."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
         """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
@@ -100,7 +104,7 @@ class Replaying:
         wishes = wishes_of(window, at)
         plan = plan_next(
             wishes,
-            look.files,
+            within(look.files, self._days(window)) if wishes.wanted else (),
             surveyor=self.ports.copier,
             limits=self.limits,
             known=self.known,
@@ -116,6 +120,14 @@ class Replaying:
         snapshot = self._commit(plan, parsed)
         self.on_arrow("committed")
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
+
+    def _days(self, window: ReplayWindow) -> Days:
+        """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards takes a while."""
+        if self.id not in self.days:
+            self.days[self.id] = days_of(
+                window, story_of(self.ports.landed.entries(RangeFilter.of_window(window)))
+            )
+        return self.days[self.id]
 
     def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
         """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""

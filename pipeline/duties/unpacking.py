@@ -34,6 +34,7 @@ from headrace.pipeline.core.unpack_plan import (
 )
 from headrace.pipeline.core.valid_through import APPROXIMATE
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_making import twice_in
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.known_files import KnownFiles
@@ -136,7 +137,7 @@ class Unpacking:
             return UnpackedWave()
         plan = plan_next(
             wishes,
-            look.files,
+            within(look.files, days_of(window, story)),
             surveyor=ports.unpacker,
             limits=self.limits,
             known=KnownFiles(),

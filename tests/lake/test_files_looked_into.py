@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,25 +10,32 @@ from pyiceberg.table import Table
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.lineage import Kind, Lost, Range
 from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.proof import Window as Arrivals
+from headrace.pipeline.core.proof_chains import story_of
+from headrace.pipeline.core.proof_rows import EVER, Days
 from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.window_days import days_of
 from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.data_files import data_files
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key
 from tests.lake.merge_on_read import delete_by_values, delete_rows
-from tests.lake.parsings import A, B, Bed, batch_of, good, staged_together
+from tests.lake.parsings import A, B, batch_of, good, staged_together
+from tests.lake.replacements import ReplaceBed
 from tests.lake.tables import expire_all_but_the_head
 
+DAY = timedelta(days=1)
 SHARDS = tuple(a_key(n) for n in range(4))
 
 
-class Files(Bed):
+class Files(ReplaceBed):
     """A lake table of which each file has rows of all shards, as those of waves do. Of Kinesis's sequence numbers the highest digits tell of the
     shard."""
 
@@ -42,21 +49,21 @@ class Files(Bed):
         rows = {key: [10_000 * (1 + SHARDS.index(key)) + self.landings] for key in shards}
         return self.land_rows(rows)
 
-    def land_rows(self, rows: Mapping[ShardKey, list[int]]) -> str:
+    def land_rows(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> str:
         table = self.lake.handle()
         before = table.load().positions
-        file = self.staged(rows)
+        file = self.staged(rows, arrival=arrival)
         ranges = tuple(
             Range(
                 Kind.LANDED,
                 key,
                 before.of(key),
-                Position(numbers[-1], arrival=NOON),
+                Position(numbers[-1], arrival=arrival),
                 run="run",
                 claim="run/1",
                 rows=len(numbers),
-                first_arrival=NOON,
-                last_arrival=NOON,
+                first_arrival=arrival,
+                last_arrival=arrival + timedelta(milliseconds=len(numbers)),
                 files=(file.path.rsplit("/", 1)[-1],),
             )
             for key, numbers in rows.items()
@@ -64,9 +71,9 @@ class Files(Bed):
         assert not table.commit(Proposal(ranges, (file,))).landing.refused
         return file.path
 
-    def staged(self, rows: Mapping[ShardKey, list[int]]) -> StagedFile:
+    def staged(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> StagedFile:
         batches = {
-            key: batch_of(key, [(n, 0) for n in numbers], {n: good(n) for n in numbers})
+            key: batch_of(key, [(n, 0) for n in numbers], {n: good(n) for n in numbers}, arrival=arrival)
             for key, numbers in rows.items()
         }
         (file,) = staged_together(self, batches)
@@ -277,3 +284,51 @@ def test_a_file_that_cant_be_read_and_isnt_wanted_stops_nothing(files: Files):
     files.land_rows({SHARDS[3]: [40_500]})
     files.catch_up()
     assert (SHARDS[3].shard_id, 40_500, 0) in files.parsed()
+
+
+def days_of_files(files: Files) -> list[str]:
+    """A file with rows of all shards on each of four days."""
+    return [
+        files.land_rows(
+            {key: [10_000 * (1 + number) + day] for number, key in enumerate(SHARDS)},
+            arrival=NOON + day * DAY,
+        )
+        for day in range(4)
+    ]
+
+
+ON_THE_THIRD_DAY = Arrivals(NOON + 2 * DAY, NOON + 2 * DAY + timedelta(hours=1))
+
+
+def test_a_window_looks_only_into_the_files_of_its_days(files: Files):
+    paths = days_of_files(files)
+    window = files.windowing().create(ON_THE_THIRD_DAY, how="a test")
+    files.copy(window)
+    assert [number for _, _, number, _ in files.copied(window)] == [10_002, 20_002, 30_002, 40_002]
+    assert files.looked_into_by_windows == {paths[2]}
+
+
+def test_a_window_for_a_typed_table_looks_only_into_the_files_of_its_days_of_each_table(files: Files):
+    paths = days_of_files(files)
+    files.catch_up()
+    files.parser.surveyed.clear()
+    window = files.window(ON_THE_THIRD_DAY)
+    assert files.replace(window) == [
+        "4 rows parsed again: 4 parsed, 0 set aside, in the place of 4 older rows"
+    ]
+    looked = {path for order in files.parser.surveyed for path in order.files}
+    assert looked & set(paths) == {paths[2]}
+    assert {path.split("arrival_ts_day=")[1][:10] for path in looked} == {"2026-02-02"}
+
+
+def test_all_days_count_where_the_ledgers_dont_tell_of_each_row(files: Files):
+    days_of_files(files)
+    window = files.window(ON_THE_THIRD_DAY)
+    story = story_of(IcebergLineage(files.lake.handle()).entries())
+    assert days_of(window, story) == Days(date(2026, 2, 2), date(2026, 2, 2))
+    assert days_of(window, replace(story, lost=(Lost(1, 1, NOON, "gone"),))) == EVER
+    untold = {
+        key: tuple(replace(step, range=replace(step.range, last_arrival=None)) for step in steps)
+        for key, steps in story.steps.items()
+    }
+    assert days_of(window, replace(story, steps=untold)) == EVER
