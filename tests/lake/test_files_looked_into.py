@@ -1,118 +1,32 @@
 """Which files of the lake table a wave of a typed table looks into: those that may have something new, and each of the others once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Lost, Range
+from headrace.pipeline.core.lineage import Lost
 from headrace.pipeline.core.parse_values import WaveLimits
-from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.proof import Window as Arrivals
 from headrace.pipeline.core.proof_chains import story_of
 from headrace.pipeline.core.proof_rows import EVER, Days
-from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.window_days import days_of
-from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.lake.data_files import data_files
 from headrace.pipeline.lake.lineage_table import IcebergLineage
 from headrace.pipeline.lake.live_table import IcebergLive
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, a_key
 from tests.lake.merge_on_read import delete_by_values, delete_rows
-from tests.lake.parsings import A, B, batch_of, good, staged_together
-from tests.lake.replacements import ReplaceBed
+from tests.lake.parsings import A, B, good
+from tests.lake.shared_files import SHARDS, SharedFiles
 from tests.lake.tables import expire_all_but_the_head
 
 DAY = timedelta(days=1)
-SHARDS = tuple(a_key(n) for n in range(4))
 
 
-class Files(ReplaceBed):
-    """A lake table of which each file has rows of all shards, as those of waves do. Of Kinesis's sequence numbers the highest digits tell of the
-    shard."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.landings = 0
-
-    def wave(self, shards: tuple[ShardKey, ...] = SHARDS) -> str:
-        """One landing of all shards, in one file. Returns its path."""
-        self.landings += 1
-        rows = {key: [10_000 * (1 + SHARDS.index(key)) + self.landings] for key in shards}
-        return self.land_rows(rows)
-
-    def land_rows(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> str:
-        table = self.lake.handle()
-        before = table.load().positions
-        file = self.staged(rows, arrival=arrival)
-        ranges = tuple(
-            Range(
-                Kind.LANDED,
-                key,
-                before.of(key),
-                Position(numbers[-1], arrival=arrival),
-                run="run",
-                claim="run/1",
-                rows=len(numbers),
-                first_arrival=arrival,
-                last_arrival=arrival + timedelta(milliseconds=len(numbers)),
-                files=(file.path.rsplit("/", 1)[-1],),
-            )
-            for key, numbers in rows.items()
-        )
-        assert not table.commit(Proposal(ranges, (file,))).landing.refused
-        return file.path
-
-    def staged(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> StagedFile:
-        batches = {
-            key: batch_of(key, [(n, 0) for n in numbers], {n: good(n) for n in numbers}, arrival=arrival)
-            for key, numbers in rows.items()
-        }
-        (file,) = staged_together(self, batches)
-        return file
-
-    def looked_into(self) -> set[str]:
-        """The files that a wave looks into, in a process that knows of none."""
-        self.parser.surveyed.clear()
-        self.parsing().wave()
-        return {path for order in self.parser.surveyed for path in order.files}
-
-    def insert_as_others(self, rows: Mapping[ShardKey, list[int]]) -> None:
-        table, file = self.lake.handle().open(), self.staged(rows)
-        with table.transaction() as change, change.update_snapshot().fast_append() as append:
-            for each in data_files((file,), table.metadata):
-                append.append_data_file(each)
-
-    def compact(self) -> None:
-        self.clock.at += timedelta(hours=2)
-        lake = self.lake.handle()
-        done = Compacting(
-            table=IcebergLive(lake),
-            rewriter=lambda: InProcessRewriter(lake),
-            settings=UpkeepSettings(),
-            clock=self.clock,
-        ).run()
-        assert done.done
-
-    def set_head(self, snapshot: int) -> None:
-        self.lake.handle().open().manage_snapshots().set_current_snapshot(snapshot).commit()
-
-    @property
-    def head(self) -> int:
-        head = self.lake.handle().open().current_snapshot()
-        assert head is not None
-        return head.snapshot_id
-
-
-def forget_ledgers(files: Files) -> None:
+def forget_ledgers(files: SharedFiles) -> None:
     """Another engine cuts the typed table's history."""
     files.typed().carry()
     expire_all_but_the_head(files.typed(), forget=True)
@@ -126,11 +40,11 @@ def delete_a_row(table: Table, path: str) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+def files(tmp_path: Path) -> SharedFiles:
+    return SharedFiles(tmp_path)
 
 
-def test_a_wave_looks_into_as_many_files_after_sixty_landings_as_after_ten(files: Files):
+def test_a_wave_looks_into_as_many_files_after_sixty_landings_as_after_ten(files: SharedFiles):
     looked = {}
     for landing in range(1, 61):
         newest = files.wave()
@@ -142,7 +56,9 @@ def test_a_wave_looks_into_as_many_files_after_sixty_landings_as_after_ten(files
     files.check()
 
 
-def test_a_backlog_is_looked_through_once_and_then_in_portions(files: Files, monkeypatch: pytest.MonkeyPatch):
+def test_a_backlog_is_looked_through_once_and_then_in_portions(
+    files: SharedFiles, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("headrace.pipeline.duties.next_wave._MANY", 5)
     for _ in range(12):
         files.wave()
@@ -158,7 +74,7 @@ def test_a_backlog_is_looked_through_once_and_then_in_portions(files: Files, mon
 
 @pytest.mark.parametrize("delete", [delete_a_row, delete_by_values])
 def test_rows_that_another_engine_deletes_in_a_file_that_was_parsed_stop_nothing(
-    files: Files, delete: Delete
+    files: SharedFiles, delete: Delete
 ):
     old = files.wave()
     files.catch_up()
@@ -168,7 +84,7 @@ def test_rows_that_another_engine_deletes_in_a_file_that_was_parsed_stop_nothing
     assert len(files.parsed()) == 8
 
 
-def test_rows_that_are_deleted_in_a_file_that_is_still_to_be_parsed_stop_the_wave(files: Files):
+def test_rows_that_are_deleted_in_a_file_that_is_still_to_be_parsed_stop_the_wave(files: SharedFiles):
     files.wave()
     files.catch_up()
     newest = files.wave()
@@ -177,7 +93,9 @@ def test_rows_that_are_deleted_in_a_file_that_is_still_to_be_parsed_stop_the_wav
         files.parsing().wave()
 
 
-def test_a_delete_file_on_parsed_rows_stops_nothing_though_nothing_tells_what_was_looked_into(files: Files):
+def test_a_delete_file_on_parsed_rows_stops_nothing_though_nothing_tells_what_was_looked_into(
+    files: SharedFiles,
+):
     old = files.wave()
     files.catch_up()
     delete_rows(files.lake.handle().open(), old, 0)
@@ -187,7 +105,7 @@ def test_a_delete_file_on_parsed_rows_stops_nothing_though_nothing_tells_what_wa
     assert len(files.parsed()) == 8
 
 
-def test_a_compacted_file_is_looked_into_once(files: Files):
+def test_a_compacted_file_is_looked_into_once(files: SharedFiles):
     for _ in range(5):
         files.wave()
         files.catch_up()
@@ -202,7 +120,7 @@ def test_a_compacted_file_is_looked_into_once(files: Files):
     files.check()
 
 
-def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(files: Files):
+def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(files: SharedFiles):
     for landing in range(6):
         files.wave()
         if landing == 2:
@@ -213,7 +131,7 @@ def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(fil
     files.check()
 
 
-def test_rows_that_come_back_when_a_person_rolls_main_forward_are_parsed(files: Files):
+def test_rows_that_come_back_when_a_person_rolls_main_forward_are_parsed(files: SharedFiles):
     """The file was added before the commit up to which the typed table had looked, on a history that main had left."""
     files.wave()
     start = files.head
@@ -229,7 +147,7 @@ def test_rows_that_come_back_when_a_person_rolls_main_forward_are_parsed(files: 
 
 
 def test_rows_beyond_the_position_that_another_engine_has_inserted_are_parsed_once_the_position_is_past_them(
-    files: Files,
+    files: SharedFiles,
 ):
     files.wave()
     files.insert_as_others({A: [10_100]})
@@ -244,7 +162,7 @@ def test_rows_beyond_the_position_that_another_engine_has_inserted_are_parsed_on
     files.check()
 
 
-def test_rows_of_a_child_that_waits_for_its_parent_are_found_later(files: Files):
+def test_rows_of_a_child_that_waits_for_its_parent_are_found_later(files: SharedFiles):
     child = a_key(2)
     files.land(A, {1: good(1)}, ended=[child.shard_id])
     files.land(child, {5: good(5)}, parents=[A.shard_id])
@@ -253,7 +171,7 @@ def test_rows_of_a_child_that_waits_for_its_parent_are_found_later(files: Files)
     files.check()
 
 
-def test_a_target_that_takes_further_streams_now_looks_into_all_files(files: Files):
+def test_a_target_that_takes_further_streams_now_looks_into_all_files(files: SharedFiles):
     files.settings = replace(files.settings, stream="others")
     files.wave()
     files.catch_up()
@@ -262,7 +180,7 @@ def test_a_target_that_takes_further_streams_now_looks_into_all_files(files: Fil
     files.check()
 
 
-def test_a_typed_table_that_was_rolled_back_looks_into_the_files_again(files: Files):
+def test_a_typed_table_that_was_rolled_back_looks_into_the_files_again(files: SharedFiles):
     files.wave()
     files.catch_up()
     tables = files.typed(), files.quarantine()
@@ -276,7 +194,7 @@ def test_a_typed_table_that_was_rolled_back_looks_into_the_files_again(files: Fi
     files.check()
 
 
-def test_a_file_that_cant_be_read_and_isnt_wanted_stops_nothing(files: Files):
+def test_a_file_that_cant_be_read_and_isnt_wanted_stops_nothing(files: SharedFiles):
     old = files.wave()
     files.catch_up()
     forget_ledgers(files)
@@ -286,7 +204,7 @@ def test_a_file_that_cant_be_read_and_isnt_wanted_stops_nothing(files: Files):
     assert (SHARDS[3].shard_id, 40_500, 0) in files.parsed()
 
 
-def days_of_files(files: Files) -> list[str]:
+def days_of_files(files: SharedFiles) -> list[str]:
     """A file with rows of all shards on each of four days."""
     return [
         files.land_rows(
@@ -300,7 +218,7 @@ def days_of_files(files: Files) -> list[str]:
 ON_THE_THIRD_DAY = Arrivals(NOON + 2 * DAY, NOON + 2 * DAY + timedelta(hours=1))
 
 
-def test_a_window_looks_only_into_the_files_of_its_days(files: Files):
+def test_a_window_looks_only_into_the_files_of_its_days(files: SharedFiles):
     paths = days_of_files(files)
     window = files.windowing().create(ON_THE_THIRD_DAY, how="a test")
     files.copy(window)
@@ -308,7 +226,7 @@ def test_a_window_looks_only_into_the_files_of_its_days(files: Files):
     assert files.looked_into_by_windows == {paths[2]}
 
 
-def test_a_window_for_a_typed_table_looks_only_into_the_files_of_its_days_of_each_table(files: Files):
+def test_a_window_for_a_typed_table_looks_only_into_the_files_of_its_days_of_each_table(files: SharedFiles):
     paths = days_of_files(files)
     files.catch_up()
     files.parser.surveyed.clear()
@@ -321,7 +239,7 @@ def test_a_window_for_a_typed_table_looks_only_into_the_files_of_its_days_of_eac
     assert {path.split("arrival_ts_day=")[1][:10] for path in looked} == {"2026-02-02"}
 
 
-def test_all_days_count_where_the_ledgers_dont_tell_of_each_row(files: Files):
+def test_all_days_count_where_the_ledgers_dont_tell_of_each_row(files: SharedFiles):
     days_of_files(files)
     window = files.window(ON_THE_THIRD_DAY)
     story = story_of(IcebergLineage(files.lake.handle()).entries())
