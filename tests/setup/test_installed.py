@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 import tarfile
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,6 +13,8 @@ import pytest
 from headrace.pipeline.lake.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.pages import ROOT
+from tests.eventually import eventually
+from tests.ports import free_port
 from tests.setup.installed import PROJECT_PACKAGES, Environment, build, write_project
 
 PAGE = (ROOT / "docs" / "in-your-project.md").read_text(encoding="utf-8")
@@ -56,6 +60,20 @@ def environment(
         (project / "assets" / f"{name}.yaml").write_text(block("yaml", f"application: {name}"))
     made.install(str(project))
     return made
+
+
+def a_stream(aws: LocalAws, environment: Environment, name: str) -> Path:
+    """A stream with twenty records, and the settings file of an application that reads it."""
+    aws.client("kinesis").create_stream(StreamName=name, ShardCount=1)
+    aws.client("kinesis").put_records(
+        StreamName=name, Records=[{"Data": b"%d" % n, "PartitionKey": str(n)} for n in range(20)]
+    )
+    settings = environment.folder / f"{name}.yaml"
+    settings.write_text(
+        f"application: {name}\nstreams: [{{name: {name}, initial_position: TRIM_HORIZON}}]\nworkers: [{{id: w1}}]\n"
+        f"landing: {{table: lake.orders, home: {name}}}\n"
+    )
+    return settings
 
 
 def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions: dict[str, Path]):
@@ -108,16 +126,7 @@ def test_dagster_finds_the_definitions_as_the_page_says(environment: Environment
 def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     environment: Environment, aws: LocalAws, tmp_path: Path
 ):
-    stream = f"installed-{environment.root.parent.name}"
-    aws.client("kinesis").create_stream(StreamName=stream, ShardCount=1)
-    aws.client("kinesis").put_records(
-        StreamName=stream, Records=[{"Data": b"%d" % n, "PartitionKey": str(n)} for n in range(20)]
-    )
-    settings = environment.folder / "headrace.yaml"
-    settings.write_text(
-        f"application: {stream}\nstreams: [{{name: {stream}, initial_position: TRIM_HORIZON}}]\nworkers: [{{id: w1}}]\n"
-        f"landing: {{table: lake.orders, home: data}}\n"
-    )
+    settings = a_stream(aws, environment, f"installed-{environment.root.parent.name}")
     variables = {
         **aws.environment,
         "HEADRACE_CONFIG": str(settings),
@@ -126,7 +135,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     (tmp_path / "spark").mkdir()
     leads = (
         "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.wiring import wire\n"
-        "for _ in range(3): wire(read_settings(None, {'HEADRACE_CONFIG': 'headrace.yaml'}).settings).leader_turn(None)"
+        f"for _ in range(3): wire(read_settings({str(settings)!r}, {{}}).settings).leader_turn(None)"
     )
     try:
         led = environment.python("-c", leads, **variables)
@@ -152,6 +161,54 @@ def test_the_plugin_of_pytest_works_where_headrace_is_installed(environment: Env
     )
     done = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(test))
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["wheel"], indirect=True)
+def test_an_installed_headrace_runs_the_demo(environment: Environment):
+    done = environment.command("headrace", "demo", "--records", "2000", DEMO_EXIT="1")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2,000 put, 2,000 landed, 0 missing, 0 duplicates, 0 out of order" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["wheel"], indirect=True)
+def test_an_installed_headrace_dev_lands_records_and_ends_when_it_is_told_to(
+    environment: Environment, aws: LocalAws, tmp_path: Path
+):
+    settings = str(a_stream(aws, environment, f"dev-{environment.root.parent.name}"))
+    variables = {**environment.variables, **aws.environment, "DAGSTER_HOME": str(tmp_path / "home")}
+    command = [
+        str(environment.root / "bin" / "headrace"),
+        "dev",
+        "--config",
+        settings,
+        "--port",
+        str(free_port()),
+    ]
+    log = tmp_path / "dev.log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command, cwd=environment.folder, env=variables, stdout=out, stderr=out, start_new_session=True
+        ) as dev,
+    ):
+        try:
+            eventually(
+                lambda: (
+                    "20 records"
+                    in environment.command(
+                        "headrace", "lineage", "--config", settings, **aws.environment
+                    ).stdout
+                ),
+                "20 records have landed",
+                every=2,
+            )
+            dev.send_signal(signal.SIGTERM)
+            assert dev.wait(180) == 0, log.read_text()
+        finally:
+            dev.kill()
 
 
 def test_uninstalling_one_of_the_two_leaves_the_other_whole(environment: Environment):
