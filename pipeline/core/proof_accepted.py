@@ -6,12 +6,15 @@ position may come past them. More rows than were accepted are wrong, all of them
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.pipeline.core.proof import Extra, Told, Unproved
 from headrace.pipeline.core.words import counted
+
+_FORM = 1
 
 Strangers = Mapping[str, int]
 """Rows by shard, as `shard_text` names it."""
@@ -30,6 +33,25 @@ class Accepted:
     @property
     def count(self) -> int:
         return sum(self.rows.values())
+
+
+def write_accepted(accepted: Iterable[Accepted]) -> str:
+    """For a file."""
+    told = [
+        {"snapshot": each.snapshot, "rows": dict(each.rows), "why": each.why, "by": each.by}
+        for each in accepted
+    ]
+    return json.dumps({"form": _FORM, "accepted": told}, indent=1)
+
+
+def read_accepted(text: str) -> tuple[Accepted, ...]:
+    """Raises ValueError, KeyError or TypeError where it isn't the text of such a file."""
+    found = json.loads(text)
+    if found["form"] != _FORM:
+        raise ValueError(f"the form {found['form']!r} isn't known")
+    return tuple(
+        Accepted(each["snapshot"], each["rows"], each["why"], each["by"]) for each in found["accepted"]
+    )
 
 
 def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> str:

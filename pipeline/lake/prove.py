@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.proof_accepted import Accepted
+from headrace.pipeline.core.proof_accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.core.rewriting import LiveFile
 from headrace.pipeline.errors import Unreachable, WrongShape
@@ -97,9 +97,8 @@ class IcebergProof(ProofTable):
                 return None
             files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
             kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
-            # Earlier versions read all rows of typed tables once aggregates of the lake table were taken apart.
-            strange = found.get("strange", {})
-            return Proved(found["snapshot"], found["sequence"], files, kept_from, found.get("apart"), strange)
+            strange = found["strange"]
+            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"], strange)
         except (OSError, ValueError, KeyError, TypeError):
             # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
             # process died while it wrote the file. All rows are read then.
@@ -140,12 +139,9 @@ class IcebergProof(ProofTable):
     def _accepted(self) -> tuple[Accepted, ...]:
         try:
             with self._lake.states.io().new_input(self._acceptances()).open() as source:
-                found = json.loads(source.read())
+                return read_accepted(source.read().decode())
         except FileNotFoundError:
             return ()
-        return tuple(
-            Accepted(each["snapshot"], each["rows"], each["why"], each["by"]) for each in found["accepted"]
-        )
 
     def accept(self, accepted: Accepted) -> None:
         # What was accepted before must not be lost because it can't be read now.
@@ -157,16 +153,9 @@ class IcebergProof(ProofTable):
                 f"{self._acceptances()} has what was accepted before, and can't be read ({type(error).__name__}). Nothing was changed; restore the "
                 "file, or delete it and accept each snapshot anew"
             ) from error
-        body = {
-            "version": _VERSION,
-            "accepted": [
-                {"snapshot": each.snapshot, "rows": dict(each.rows), "why": each.why, "by": each.by}
-                for each in every
-            ],
-        }
         output = self._lake.states.io().new_output(self._acceptances())
         with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
-            out.write(json.dumps(body, indent=1).encode())
+            out.write(write_accepted(every).encode())
 
     def _acceptances(self) -> str:
         return self._lake.states.path(f"accepted-{self._lake.open().metadata.table_uuid.hex}.json")
