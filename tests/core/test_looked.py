@@ -171,14 +171,14 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
 ):
     files = []
     for number, (in_a, in_b) in enumerate(zip(of_a, of_b, strict=False)):
-        held = ((A, in_a), (B, [1_000 + n for n in in_b]))
-        parts = (part(key, min(its), max(its), rows=len(its)) for key, its in held)
-        files.append((file(f"f{number}", *parts), dict(held)))
+        held = {A: in_a, B: [1_000 + n for n in in_b]}
+        parts = (part(key, min(its), max(its), rows=len(its)) for key, its in held.items())
+        files.append((file(f"f{number}", *parts), held))
     wanted = (Wanted(A, Position(after), Position(350)), Wanted(B, Position(1_000 + after), Position(1_350)))
     portion = plan_portion([each for each, _ in files], Wishes(wanted, streams=(STREAM,)), rows=rows)
-    for each, held in files:
+    for each, rows_of in files:
         for want in wanted:
-            keys = [key_of(Position(n)) for n in held[want.key]]
+            keys = [key_of(Position(n)) for n in rows_of[want.key]]
             asked = [key for key in keys if want.low < key < (want.high or "")]
             if portion.ceiling is not None:
                 asked = [key for key in asked if key < portion.ceiling]
