@@ -25,6 +25,7 @@ from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
+from tests.stand_in import access_to
 
 HOURS = 3600.0
 
@@ -66,7 +67,7 @@ class KinesisLife(Life):
         self.client.create_stream(StreamName=STREAM, ShardCount=self.shards)
         self.source = KinesisSource(self.client)  # type: ignore[assignment]
         self.stream = self.source.describe(STREAM).stream
-        self.pages = KinesisPages(region=self.aws.region, endpoint=self.aws.endpoint)
+        self.pages = KinesisPages(access=access_to(self.aws))
         self.stage = HostStage(self.pages, self.clock)  # type: ignore[assignment]
         self.table = MemoryTable(self.clock, str(self.folder))
 
