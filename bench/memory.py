@@ -8,6 +8,7 @@ process when it is asked for, and comes in small parts over a third of a second,
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
