@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.shard import NumberRange
 from headrace.pipeline.core.stream import StreamId
 
+READ_FROM_STREAMS = frozenset({Kind.LANDED, Kind.READ})
+"""The kinds of ranges whose records a task has read from a stream."""
 BEFORE = timedelta(minutes=1)
 """How far an arrival may lie before the creation of its stream. Both times are by Kinesis's clocks, and arrivals are approximate."""
 AHEAD = timedelta(hours=1)

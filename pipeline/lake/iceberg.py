@@ -216,7 +216,7 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal, base.state.through)
+            landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)

@@ -83,7 +83,7 @@ def test_a_process_asks_once_for_a_stream():
 def test_after_a_refusal_the_stream_is_described_again_and_then_read():
     world = World()
     numbers = world.put(b"a record")
-    world.aws.inject("throttle", operation="DescribeStreamSummary", times=2)
+    world.aws.inject("throttle", operation="DescribeStreamSummary", count=2)
     assert numbers_of(until_tip(world.reader().pages(world.batch()))) == numbers
     assert described(world) == 3
 
