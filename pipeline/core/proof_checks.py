@@ -8,6 +8,7 @@ from datetime import date
 
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
@@ -110,6 +111,11 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
     )
     yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
+    yield checked(
+        "no record is another stream's or shard's, by its arrival and its number",
+        judged(story, seen.listed),
+        strange_ranges(story, seen.listed),
+    )
 
 
 def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:
