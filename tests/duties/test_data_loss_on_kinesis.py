@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ class KinesisLife(Life):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.clock.jump(datetime.now(UTC) - self.clock.now())
         self.client = kinesis_client(AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint))
         self.aws.reset()
         self.client.create_stream(StreamName=STREAM, ShardCount=self.shards)
@@ -83,6 +85,7 @@ class KinesisLife(Life):
 
     def hours(self, number: float) -> None:
         self.aws.advance(number * HOURS)
+        self.clock.jump(timedelta(hours=number))
 
     def landed(self) -> list[tuple[ShardKey, int]]:
         files = [f for s in self.table.history(self.table.head) for f in s.files]
