@@ -66,7 +66,7 @@ def _client(access: KinesisAccess) -> QuickRecords:
         # False and not left out: then the environment of the reading process would count.
         use_fips_endpoint=access.fips,
         use_dualstack_endpoint=access.dualstack,
-        ignore_configured_endpoint_urls=True,
+        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,

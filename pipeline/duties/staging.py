@@ -30,8 +30,6 @@ class Staging:
         ended."""
         claimed = planned.claimed
         planned = self._with_numbers(planned)
-        if not planned.reads:
-            return None
         manifest = self.ports.stage.stage(
             [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
         )
@@ -52,13 +50,11 @@ class Staging:
         return StagedWave(claimed, reads, manifest)
 
     def _with_numbers(self, planned: Planned) -> Planned:
-        """The reads with the sequence numbers of their shards, without streams that Kinesis doesn't list now."""
-        streams = planned.claimed.streams
-        self.numbers.look_up(planned.reads, streams)
+        """The reads with the sequence numbers that Kinesis's list gives to their shards."""
+        self.numbers.look_up(planned.reads, self.ports.source, planned.claimed.log)
         reads = {
             key: replace(read, batch=replace(read.batch, numbers=self.numbers.of(key)))
             for key, read in planned.reads.items()
-            if key.stream in streams.facts
         }
         return replace(planned, reads=reads)
 
