@@ -33,6 +33,7 @@ from headrace.pipeline.lake.stage import SparkStage
 from headrace.pipeline.lake_ports import RecordPage
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import SparkSettings
+from headrace.pipeline.task_identity import DriverIdentity
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, files_in, rows_of
 from tests.spark import SparkServer
@@ -230,7 +231,9 @@ def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalA
     numbers = stream.put(20)
     s3.create_bucket(Bucket=stream.name)
     spec = replace(
-        a_spec(f"s3://{stream.name}/lake/data"), options=(("endpoint", aws.endpoint), ("region", aws.region))
+        a_spec(f"s3://{stream.name}/lake/data"),
+        options=(("endpoint", aws.endpoint), ("region", aws.region)),
+        identity=DriverIdentity().now(),
     )
 
     (file,) = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY).files
@@ -245,7 +248,11 @@ def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalA
 def test_with_a_missing_bucket_no_position_moves(spark: "SparkSession", aws: LocalAws):
     stream = Stream(aws, shards=1)
     stream.put(1)
-    spec = replace(a_spec("s3://nowhere/data"), options=(("endpoint", aws.endpoint), ("region", aws.region)))
+    spec = replace(
+        a_spec("s3://nowhere/data"),
+        options=(("endpoint", aws.endpoint), ("region", aws.region)),
+        identity=DriverIdentity().now(),
+    )
 
     manifest = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY)
 
