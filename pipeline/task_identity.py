@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.pipeline.errors import Unreachable
+
 if TYPE_CHECKING:
     from botocore.session import Session
 
@@ -88,13 +90,20 @@ class DriverIdentity:
         """What a job gets that begins now. Keys that expire have ten minutes left or more."""
         if self._profile is not None:
             return named(self._profile)
-        if self._credentials is None:
-            from botocore.session import Session
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
 
-            self._credentials = Session().get_credentials()
-        if self._credentials is None or self._credentials.method in _ROLES_OF_HOSTS:
-            return ROLE_OF_THE_HOST
-        return TaskIdentity(keys=frozen(self._credentials))
+        try:
+            if self._credentials is None:
+                self._credentials = Session().get_credentials()
+            if self._credentials is None or self._credentials.method in _ROLES_OF_HOSTS:
+                return ROLE_OF_THE_HOST
+            return TaskIdentity(keys=frozen(self._credentials))
+        except BotoCoreError as error:
+            raise Unreachable(
+                f"the AWS credentials of this process, which Spark's tasks need, can't be had now ({error}). Nothing was read; the next try asks for "
+                "them again"
+            ) from error
 
 
 def frozen(credentials: Any) -> AwsKeys:

@@ -15,10 +15,10 @@ from headrace.pipeline.aws.pages_client import KinesisAccess, reader_client
 from headrace.pipeline.core.batch import Batch
 from headrace.pipeline.core.position import TRIM
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings, Settings
-from headrace.pipeline.task_identity import DriverIdentity, named
+from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.aws.raw_server import Server
 
 if TYPE_CHECKING:
@@ -181,3 +181,20 @@ def test_after_a_refusal_of_keys_the_host_s_files_are_read_again(batch: Batch, t
     after = reader_client(pages.access)
     server.close()
     assert after is not before
+
+
+def test_credentials_that_cant_be_had_now_are_asked_for_again_at_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    identity = DriverIdentity()
+    with pytest.raises(
+        Unreachable, match=r"can't be had now \(The config profile \(work\) could not be found\)"
+    ):
+        identity.now()
+    (tmp_path / "config").write_text(
+        "[profile work]\naws_access_key_id = AKIDWORK\naws_secret_access_key = secret\n"
+    )
+    assert identity.now() == TaskIdentity(keys=AwsKeys("AKIDWORK", "secret"))
