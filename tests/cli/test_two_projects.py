@@ -2,6 +2,7 @@
 records only. The server has the environment of the project that started it.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.sync import a_lease
 from headrace.pipeline.demo.reading import the_table
 from headrace.pipeline.lake import read
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.session import AUTHENTICATION, DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import AwsSettings
@@ -40,6 +41,8 @@ class Project:
     aws: LocalAws
     discovery: Path
     keys: list[str] = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
+    """Further variables of its environment."""
 
     @property
     def name(self) -> str:
@@ -50,24 +53,20 @@ class Project:
         names = {"PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR", "SPARK_SUBMIT_OPTS", "COVERAGE_PROCESS_START"}
         plain = {name: value for name, value in os.environ.items() if name in names}
         own = {"AWS_ACCESS_KEY_ID": self.name, "PYTHONPATH": str(ROOT), DISCOVERY: str(self.discovery)}
-        return {**plain, **self.aws.environment, **own}
+        return {**plain, **self.aws.environment, **own, **self.more}
 
     def begin(self, records: int) -> None:
         """What the leader would have made, and records of this project."""
         aws = AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint)
-        kinesis, dynamodb = kinesis_client(aws), dynamodb_client(aws)
-        kinesis.create_stream(StreamName="clicks", ShardCount=SHARDS)
-        for n in range(records):
-            kinesis.put_record(StreamName="clicks", Data=f"{self.name}-{n}".encode(), PartitionKey=f"k{n}")
+        dynamodb = dynamodb_client(aws)
+        kinesis_client(aws).create_stream(StreamName="clicks", ShardCount=SHARDS)
+        self.put(records)
         self.folder.mkdir()
-        file = self.folder / "headrace.yaml"
-        file.write_text(
-            "application: shop\nstreams: [{name: clicks}]\nlanding: {home: lake}\n", encoding="utf-8"
-        )
-        settings = read_settings(str(file), {}).settings
+        self.write_settings()
+        settings = read_settings(str(self.folder / "headrace.yaml"), {}).settings
         DynamoTables(dynamodb, settings).create()
         the_table(self.folder / "lake").ensure(create=True)
-        source = KinesisSource(kinesis)
+        source = KinesisSource(kinesis_client(aws))
         stream = source.describe("clicks").stream
         for shard in source.list_shards(stream):
             row = a_lease(
@@ -75,6 +74,23 @@ class Project:
             )
             DynamoLeaseStore(dynamodb, settings.lease_table).apply(change.create(row, "for the test"))
             self.keys.append(shard.shard_id)
+
+    def write_settings(self, *lines: str) -> None:
+        text = ("application: shop", "streams: [{name: clicks}]", "landing: {home: lake}", *lines)
+        (self.folder / "headrace.yaml").write_text("\n".join(text), encoding="utf-8")
+
+    def put(self, records: int) -> None:
+        kinesis = kinesis_client(AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint))
+        for n in range(records):
+            kinesis.put_record(StreamName="clicks", Data=f"{self.name}-{n}".encode(), PartitionKey=f"k{n}")
+
+    def use_remote(self, discovery: Path) -> None:
+        """Name the server of another project as a remote one."""
+        server = json.loads(discovery.read_text(encoding="utf-8"))
+        self.write_settings(
+            f"workers: [{{id: w1, spark: {{remote: 'sc://{server['host']}:{server['port']}'}}}}]"
+        )
+        self.more[AUTHENTICATION] = server["token"]
 
     def run(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -122,3 +138,8 @@ def test_a_project_lands_its_own_records_on_a_spark_server_that_another_project_
     assert second.landed() == sorted(b"b-%d" % n for n in range(10))
     assert first.discovery.read_bytes() == server, "the second project has joined the server of the first one"
     assert "proved: 10 records of 2 shards" in second.run("prove")
+
+    second.use_remote(first.discovery)
+    second.put(5)
+    second.consume()
+    assert second.landed() == sorted([b"b-%d" % n for n in range(10)] + [b"b-%d" % n for n in range(5)])
