@@ -79,7 +79,7 @@ def test_a_task_is_told_the_numbers_of_its_shard_by_the_drivers_list_also_after_
     told: dict[str, NumberRange | None] = {}
     stage = life.stage.stage
 
-    def note(batches, *asked):  # type: ignore[no-untyped-def]
+    def note(batches, *asked):
         told.update({batch.key.shard_id: batch.numbers for batch in batches})
         return stage(batches, *asked)
 
@@ -104,7 +104,7 @@ def test_a_record_with_a_number_of_another_shard_doesnt_land():
     life.produce(0)
     list_shards = life.source.list_shards
 
-    def moved(*asked):  # type: ignore[no-untyped-def]
+    def moved(*asked):
         return tuple(replace(shard, numbers=NumberRange(10**30)) for shard in list_shards(*asked))
 
     life.source.list_shards = moved  # type: ignore[method-assign]
