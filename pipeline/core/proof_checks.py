@@ -9,6 +9,7 @@ from datetime import date
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
 from headrace.pipeline.core.proof_accepted import Accepted, Strangers, by_acceptance
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
@@ -120,6 +121,11 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         by_acceptance(strangers, extras, seen.known, seen.accepted),
     )
     yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
+    yield checked(
+        "no record is another stream's or shard's, by its arrival and its number",
+        judged(story, seen.listed),
+        strange_ranges(story, seen.listed),
+    )
 
 
 def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.proof import Check, TableProof, checked
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_checks import hidden_rows
 from headrace.pipeline.core.proof_counts import strange_rows, wrong_files
 from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
@@ -82,6 +83,12 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
         counted(story.ranges, "range"),
         (*wrong_accounts(story), *wrong_replacements(story), *wrong_settlings(seen)),
     )
+    if seen.window is not None:
+        yield checked(
+            f"{of}: no record that was read from a stream is another stream's, by its arrival",
+            judged(story, None),
+            strange_ranges(story, {}),
+        )
     yield checked(
         f"{of}: each data file is there, with the rows that the table's metadata states",
         files,

@@ -152,7 +152,7 @@ def test_an_answer_without_a_date_is_an_error():
     world = World()
     world.put(b"one")
     reader = world.reader()
-    client = reader.host.connect(reader.place)
+    client = reader.host.connect(reader.access)
     client.meta.events.register("after-call.kinesis.GetRecords", _no_date)
     object.__setattr__(reader.host, "connect", lambda _place: client)
 

@@ -239,7 +239,8 @@ class Bed:
         subs: int = 1,
         arrival: datetime = NOON,
     ) -> tuple[StagedFile, ...]:
-        """One landing of a shard. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        """One landing of a shard, at the earliest when its records arrive. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         table = self.lake.handle()
         before = table.load().positions.of(key)
         rows = [(number, sub) for number in sorted(payloads) for sub in range(subs)]
@@ -267,6 +268,7 @@ class Bed:
         )
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused
+        self.clock.at = was
         return files
 
     def ports(self) -> ParsePorts:
