@@ -77,7 +77,10 @@ class SharedFiles(ReplaceBed):
             )
             for key, number in last.items()
         )
+        # At the earliest when the records arrive.
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         assert not table.commit(Proposal(ranges, tuple(files))).landing.refused
+        self.clock.at = was
 
     def staged(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> StagedFile:
         batches = {
