@@ -153,6 +153,12 @@ class MemorySourceTable(SourceTable):
         state = self._table.load()
         return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))), at)
 
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        for each in self._table.history(self._table.head):
+            if each.sequence >= since and not each.ours and (each.replaced if removes else each.files):
+                return f"another engine has changed rows by snapshot {each.id}"
+        return ""
+
     def _file(self, file: StagedFile) -> SourceFile:
         if file.path not in self._known:
             rows = self._rows.of(file.path)
