@@ -177,14 +177,14 @@ def _is_within(step: Step, low: str, high: str) -> bool:
 def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
     """Whether ranges whose rows are known lead from one position to the other. Not so after a person or a repair has moved the position, where
     records may have landed twice, and where ledgers are lost."""
-    at = low
+    at, has_ended = low, False
     for step in story.steps.get(key, ()):
         begins, ends = text_of(step.range.after), order_text(step.range.upto)
         if max(begins, ends) > low and begins < high:
             if step.range.kind in _WITHOUT_COUNT or begins != at:
                 return False
-            at = ends
-    return not story.derived.get(key) and (at >= high or high == "~")
+            at, has_ended = ends, step.range.upto.ended
+    return not story.derived.get(key) and (at >= high or has_ended)
 
 
 def excused(

@@ -80,7 +80,7 @@ def judged(
     return [(each.found, each.stated, each.is_cut) for each in found]
 
 
-FLOW = (a_range(None, 20, 7), a_range(20, 30, 4), a_range(30, 50, 9))
+FLOW = (a_range(None, 20, 7), a_range(20, 30, 4), a_range(30, 50, 9), a_range(50, 50, 0, ended=True))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_aggregates_that_were_taken_apart_count_as_the_rows_that_they_are_now() 
     "ranges",
     [
         # A person has moved the position back, and records landed twice.
-        (*FLOW, a_range(50, 25, 0, Kind.REPOSITION), a_range(25, 50, 12)),
+        (*FLOW[:3], a_range(50, 25, 0, Kind.REPOSITION), a_range(25, 50, 12)),
         # A repair has set the position by rows whose ledgers are lost.
         (FLOW[0], a_range(20, 30, 0, Kind.REPAIR), FLOW[2]),
         (FLOW[0], Lost(2, 2, NOON, "lost"), FLOW[2]),
@@ -146,6 +146,10 @@ def test_aggregates_that_were_taken_apart_count_as_the_rows_that_they_are_now() 
 )
 def test_where_the_ledgers_dont_tell_all_rows_nothing_is_compared(ranges: tuple[Range | Lost, ...]) -> None:
     assert judged(wave(None, 50, 3), *ranges) == []
+
+
+def test_an_end_whose_ranges_are_lost_has_nothing_to_compare_with() -> None:
+    assert judged(wave(20, 30, 4, ended=True)) == []
 
 
 def test_what_a_person_or_a_loss_has_changed_before_is_no_reason_to_compare_nothing() -> None:
