@@ -19,6 +19,7 @@ from headrace.pipeline.memory.leases import MemoryLeaseStore
 from headrace.pipeline.ports import NO_ROWS, Listing
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
+from tests.simulation.to_and_fro import ToAndFro
 from tests.simulation.truth import ShardTruth, Violation, number_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ ODD = "somebody-elses"
 """The key of a row that Headrace doesn't understand."""
 _FOR_A_WHILE = 30.0
 """Seconds. A run that has beaten steadily for so long can't have looked dead to any process."""
+_MOMENT = 3.0
+"""Seconds between a look at a worker's row and a write that goes by it, where no call fails."""
 _SEEN_BY = 20.0
 """Seconds by which each worker has seen what a person wrote into a row: at rest it reads its rows at every third tick."""
 
@@ -49,6 +52,7 @@ class WatchedLeases:
             self.store.hold_odd_row(ODD, "its form is unknown")
         self.made: dict[str, float] = {}
         """When each row was created, by key."""
+        self._to_and_fro = ToAndFro(world)
         self._handovers: dict[str, float] = {}
         """By key: when the row's handover was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
@@ -86,9 +90,11 @@ class WatchedLeases:
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id, known)
 
-    def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
-        """`looked`: when the sending process had last read the worker rows. The time is passed in because the request
-        may arrive late."""
+    def apply(
+        self, change: Change, by: Process, *, looked: float | None = None, sent: float | None = None
+    ) -> Applied | Refused:
+        """`looked`: when the sending process had last read the worker rows. `sent`: when it sent the request. Both are passed in because the
+        request may arrive late."""
         self._require_table()
         if change.key == ODD:
             raise Violation(
@@ -105,7 +111,8 @@ class WatchedLeases:
         after = self.rows.get(change.key)
         if after is not before:
             self._world.note(by.name, _Written(change, after))
-            self._judge(before, after, change, by, by.looked_at_workers if looked is None else looked)
+            looked = by.looked_at_workers if looked is None else looked
+            self._judge(before, after, change, by, looked, self._world.sim.now if sent is None else sent)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
             raise Violation(
                 "I2",
@@ -121,7 +128,13 @@ class WatchedLeases:
     # -- the judge ---------------------------------------------------------------------------------------------
 
     def _judge(
-        self, before: Lease | None, after: Lease | None, change: Change, by: Process, looked: float
+        self,
+        before: Lease | None,
+        after: Lease | None,
+        change: Change,
+        by: Process,
+        looked: float,
+        sent: float,
     ) -> None:
         if after is None:
             self._judge_delete(before, by)
@@ -136,7 +149,7 @@ class WatchedLeases:
         if after.run_claim != before.run_claim:
             self._judge_claim(before, after, change, by)
         if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
-            self._judge_move(before, after, change, by, looked)
+            self._judge_move(before, after, change, by, looked, sent)
         if change.kind is ChangeKind.WANT:
             self._world.call_listeners(before, after, change, by)
         if after.counter < before.counter:
@@ -274,7 +287,9 @@ class WatchedLeases:
             and now - self._world.workers.beaten.get(claim, -1e9) < 10.0
         )
 
-    def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process, looked: float) -> None:
+    def _judge_move(
+        self, before: Lease, after: Lease, change: Change, by: Process, looked: float, sent: float
+    ) -> None:
         key = after.key
         if before.holder != after.holder and after.counter <= before.counter:
             raise Violation(
@@ -301,6 +316,8 @@ class WatchedLeases:
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
             self._judge_silence(before, by, looked)
+            self._judge_beaten_since(before, by, looked, sent)
+        self._to_and_fro.judge(before, after, change, by)
         self._world.call_listeners(before, after, change, by)
 
     def _judge_early_handover(self, before: Lease, after: Lease, by: Process) -> None:
@@ -355,6 +372,20 @@ class WatchedLeases:
         if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
             raise Violation(
                 "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
+            )
+
+    def _judge_beaten_since(self, before: Lease, by: Process, looked: float, sent: float) -> None:
+        """I20: just before the write the taker reads the dead workers' rows again. So it takes nothing from a worker that has beaten since its
+        look, unless the beat came in the moment of the write, or a fault delayed the taker."""
+        world, holder = self._world, before.holder or ""
+        beaten = sent - world.workers.silence(holder, sent)
+        read = max(looked, by.read_of_worker.get(holder, -1e9))
+        was_delayed = world.call_faults.met.get(by, -1e9) >= read - 1.0 or by.frozen_until >= read
+        if read < beaten < sent - _MOMENT and not was_delayed:
+            raise Violation(
+                "I20",
+                f"{by}: {holder} lost {before.key} although it had beaten {sent - beaten:.1f} s before; {by} had read its row {sent - read:.1f} s before",
+                before.key,
             )
 
     def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:

@@ -4,6 +4,7 @@ I8, I9, I12, I13, I34)?"""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +16,6 @@ from headrace.pipeline.core.repair_plan import LastRow, TableEvidence
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.lake_ports import StagingSpec, TableState
 from headrace.pipeline.memory.aggregates import numbers_of
-from headrace.pipeline.memory.clock import START
 from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.state_watch import StateWatch
@@ -33,6 +33,8 @@ class WatchedTable(MemoryTable):
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
         self.landed = 0
+        self.dropped: Counter[tuple[ShardKey, int]] = Counter()
+        """The user records that a retention has removed, each with how often it was there."""
         self.repairing = False
         """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
@@ -115,6 +117,7 @@ class WatchedTable(MemoryTable):
     def _judge(self, made: Snapshot, by: str) -> None:
         ours = (each.id for each in self.history(made.parent) if each.ours)
         self._written.judge(made, None if self.repairing else next(ours, None))
+        self._world.files.judge(made)
         for stream, origin in made.page.origins:
             if self._is_dropped_life(stream, made):
                 self.origins[stream] = origin.start.at
@@ -122,9 +125,7 @@ class WatchedTable(MemoryTable):
                 self._judge_origin(stream, origin, made)
             self._world.losses.decided[stream] = origin
         if made.replaced:
-            rewritten = all(each.kind is not Kind.UNPACKED for each in made.page.ranges)
-            (self._judge_rewrite if rewritten else self._world.typed.unpackings.judge)(made, by)
-            self._judge_positions(made)
+            self._judge_exchange(made, by)
             return
         self._before[made.id] = {
             each.key: (shard.token, shard.read, shard.gaps)
@@ -148,6 +149,15 @@ class WatchedTable(MemoryTable):
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
         self._judge_through(made)
+
+    def _judge_exchange(self, made: Snapshot, by: str) -> None:
+        if not made.files and not made.page.ranges:
+            self._judge_drop(made, by)
+        elif any(each.kind is Kind.UNPACKED for each in made.page.ranges):
+            self._world.typed.unpackings.judge(made, by)
+        else:
+            self._judge_rewrite(made, by)
+        self._judge_positions(made)
 
     def _judge_through(self, made: Snapshot) -> None:
         """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
@@ -179,6 +189,21 @@ class WatchedTable(MemoryTable):
         if made.positions != self._state(made.parent).positions:
             raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
         self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
+
+    def _judge_drop(self, made: Snapshot, by: str) -> None:
+        """A retention removes days that are over, and only rows that each typed table has decided about (I38)."""
+        midnight, rows = self._world.plan.midnight, self._world.stage.rows
+        # A host's clock may be minutes ahead.
+        today = f"{self._world.clock.now() + timedelta(minutes=10):%Y-%m-%d}"
+        for file in self.files_at(made.parent):
+            if file.path not in made.replaced:
+                continue
+            if not midnight or file.partition >= today:
+                raise Violation("I35", f"{by} removes {file.path} of {file.partition}, a day that isn't over")
+            for row in rows[file.path]:
+                self._world.typed.require_told(row[0], row[1], by)
+                self.dropped.update((row[0], number) for number in numbers_of(row))
+        self._world.note(by, f"snapshot {made.id} drops {len(made.replaced)} files")
 
     def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
         """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
@@ -221,7 +246,7 @@ class WatchedTable(MemoryTable):
             case InitialPosition.LATEST:
                 return origin.decided
             case InitialPosition.AT_TIMESTAMP:
-                return START + timedelta(seconds=plan.starts_at)
+                return self._world.start_of_time + timedelta(seconds=plan.starts_at)
             case InitialPosition.TRIM_HORIZON:
                 return None
 

@@ -253,6 +253,16 @@ class TypedFleet:
                 yield name, f"{min(left)} could be parsed, and no redrive did so"
         yield from self.windows.unsettled()
 
+    def require_told(self, key: ShardKey, number: int, by: str) -> None:
+        """A row that leaves the lake table for good was parsed by each target that takes it."""
+        for target in self.targets:
+            if target.takes(key) and not target.watch.is_told(key, number):
+                raise Violation(
+                    "I38",
+                    f"{by} removes row {number} of {key}, which {target.settings.name} hasn't parsed",
+                    key.shard_id,
+                )
+
     def _taken_by(self, target: Target) -> Callable[[StreamId], bool]:
         return lambda stream: target.settings.stream in (None, stream.name)
 
