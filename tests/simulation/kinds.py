@@ -23,7 +23,7 @@ class Kind:
     has: Callable[[Plan], bool]
     make: Callable[[Plan, Random], Plan]
     fits: Callable[[Plan], bool] = lambda _: True
-    share: float = 0.085
+    share: float = 0.1
     """Of the plans for which the kind is drawn. Some don't fit."""
 
 
@@ -130,7 +130,26 @@ def _dropped_days(plan: Plan, rng: Random) -> Plan:
 
 def _keeps_its_history(plan: Plan) -> bool:
     # A repair, which takes positions from rows, knows nothing of those that a retention has removed.
-    return not plan.troubles.keys() & {"roll_back", "expire"} and not plan.quiet and _may_be_parsed(plan)
+    return (
+        not plan.troubles.keys() & {"roll_back", "roll_forward", "expire"}
+        and not plan.quiet
+        and _may_be_parsed(plan)
+    )
+
+
+_UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
+
+
+def _with_foreign(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, steal=(30.0, 80.0))
+    # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
+    return replace(plan, foreign=True, troubles=troubles)
+
+
+def _may_have_foreign(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
+    return is_plain and not plan.aggregates and not plan.hosts_off and _may_be_parsed(plan)
 
 
 def _is_small(plan: Plan) -> bool:
@@ -145,6 +164,13 @@ def _is_small(plan: Plan) -> bool:
 
 
 KINDS: Final = (
+    Kind(
+        "KCL workers whose checkpoints are allowed",
+        lambda p: p.foreign and _often(p, "steal", 100.0),
+        _with_foreign,
+        _may_have_foreign,
+        0.2,
+    ),
     Kind(
         "waves longer than the lease duration beside handovers",
         lambda p: p.wave_takes >= 15.0 and p.graceful and _often(p, "stop", 150.0),
@@ -190,7 +216,14 @@ KINDS: Final = (
         lambda p: not p.quiet,
         0.07,
     ),
-    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.11),
+    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.14),
+    Kind(
+        "a person who rolls forward",
+        lambda p: "roll_forward" in p.troubles,
+        lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
+        lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
+        0.09,
+    ),
     Kind(
         "a recording that ends before the head",
         lambda p: p.short_recordings,
@@ -199,5 +232,5 @@ KINDS: Final = (
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.27),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.4),
 )

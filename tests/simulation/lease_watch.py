@@ -17,8 +17,8 @@ from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import TablesMissing
 from headrace.pipeline.memory.leases import MemoryLeaseStore
 from headrace.pipeline.ports import NO_ROWS, Listing
-from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
+from tests.simulation.silence_watch import judge_beaten_since, judge_silence
 from tests.simulation.to_and_fro import ToAndFro
 from tests.simulation.truth import ShardTruth, Violation, number_of
 
@@ -31,8 +31,6 @@ ODD = "somebody-elses"
 """The key of a row that Headrace doesn't understand."""
 _FOR_A_WHILE = 30.0
 """Seconds. A run that has beaten steadily for so long can't have looked dead to any process."""
-_MOMENT = 3.0
-"""Seconds between a look at a worker's row and a write that goes by it, where no call fails."""
 _SEEN_BY = 20.0
 """Seconds by which each worker has seen what a person wrote into a row: at rest it reads its rows at every third tick."""
 
@@ -315,8 +313,8 @@ class WatchedLeases:
             self.moved = (key, before.holder or "", self._world.sim.now)
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
-            self._judge_silence(before, by, looked)
-            self._judge_beaten_since(before, by, looked, sent)
+            judge_silence(self._world, before, by, looked)
+            judge_beaten_since(self._world, before, by, looked=looked, sent=sent)
         self._to_and_fro.judge(before, after, change, by)
         self._world.call_listeners(before, after, change, by)
 
@@ -362,31 +360,6 @@ class WatchedLeases:
             )
         if not why and read.at_tip:
             losses.judge_looked(shard, read.upto.witness or at)
-
-    def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
-        """I20: no worker counts as dead because a clock jumped. A jump adds a tick and a half of credit at most;
-        the rest has to be real silence."""
-        world = self._world
-        jumps = sum(host is by.host and at > looked - 60.0 for at, host in world.jumps)
-        silent = world.workers.silence(before.holder or "", looked)
-        if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
-            raise Violation(
-                "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
-            )
-
-    def _judge_beaten_since(self, before: Lease, by: Process, looked: float, sent: float) -> None:
-        """I20: just before the write the taker reads the dead workers' rows again. So it takes nothing from a worker that has beaten since its
-        look, unless the beat came in the moment of the write, or a fault delayed the taker."""
-        world, holder = self._world, before.holder or ""
-        beaten = sent - world.workers.silence(holder, sent)
-        read = max(looked, by.read_of_worker.get(holder, -1e9))
-        was_delayed = world.call_faults.met.get(by, -1e9) >= read - 1.0 or by.frozen_until >= read
-        if read < beaten < sent - _MOMENT and not was_delayed:
-            raise Violation(
-                "I20",
-                f"{by}: {holder} lost {before.key} although it had beaten {sent - beaten:.1f} s before; {by} had read its row {sent - read:.1f} s before",
-                before.key,
-            )
 
     def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
         """The rows of a former stream stay until the wait that the settings name has passed."""

@@ -18,8 +18,11 @@ from headrace.pipeline.lake_ports import StagingSpec, TableState
 from headrace.pipeline.memory.aggregates import numbers_of
 from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from headrace.pipeline.settings.choices import InitialPosition
+from tests.simulation.drop_watch import judge_drop, judge_foreign
+from tests.simulation.rolled_back import RolledBack
 from tests.simulation.state_watch import StateWatch
 from tests.simulation.truth import ShardTruth, Violation, number_of
+from tests.simulation.typed_commits import LAKE
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -70,6 +73,8 @@ class WatchedTable(MemoryTable):
             return False
         if base != made.parent:
             raise Violation("I4", f"snapshot {made.id}, built on {made.parent}, was committed on {base}")
+        task = self._world.sim.current
+        self._world.typed.commits.note(LAKE, None if task is None else task.process)
         self._judge(made, by)
         return True
 
@@ -84,15 +89,32 @@ class WatchedTable(MemoryTable):
     def state_at(self, snapshot: int) -> TableState:
         return self._state(snapshot)
 
-    def roll_back(self, to: int) -> None:
-        """Roll the table back. What the judges know of the table goes back with it."""
+    def roll_back(self, to: int) -> RolledBack:
+        """Roll the table back. What the judges know of the table goes back with it. Returns what they need to roll it forward again."""
+        undone = RolledBack(self.head, to)
         for snapshot in self.history(self.head):
             if snapshot.id == to:
                 break
-            for key, (token, read, gaps) in self._before.pop(snapshot.id, {}).items():
+            before = self._before.pop(snapshot.id, {})
+            undone.before[snapshot.id] = before
+            for key, (token, read, gaps) in before.items():
                 shard = self._world.truth.shards[key]
+                undone.after.setdefault(key, (shard.token, shard.read, shard.gaps))
                 shard.goes_back()
                 shard.token, shard.read, shard.gaps = token, read, gaps
+        self._note_set(to)
+        return undone
+
+    def roll_forward(self, undone: RolledBack) -> None:
+        """Set the table to where it stood before it was rolled back. What has landed since is no part of it any more."""
+        self.roll_back(undone.to)
+        for key, (token, read, gaps) in undone.after.items():
+            shard = self._world.truth.shards[key]
+            shard.token, shard.read, shard.gaps = token, read, gaps
+        self._before |= undone.before
+        self._note_set(undone.head)
+
+    def _note_set(self, to: int | None) -> None:
         self._world.losses.sure = False
         self._world.kept.note_rollback()
         self.rollback(to)
@@ -152,7 +174,7 @@ class WatchedTable(MemoryTable):
 
     def _judge_exchange(self, made: Snapshot, by: str) -> None:
         if not made.files and not made.page.ranges:
-            self._judge_drop(made, by)
+            judge_drop(self._world, made, by)
         elif any(each.kind is Kind.UNPACKED for each in made.page.ranges):
             self._world.typed.unpackings.judge(made, by)
         else:
@@ -189,21 +211,6 @@ class WatchedTable(MemoryTable):
         if made.positions != self._state(made.parent).positions:
             raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
         self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
-
-    def _judge_drop(self, made: Snapshot, by: str) -> None:
-        """A retention removes days that are over, and only rows that each typed table has decided about (I38)."""
-        midnight, rows = self._world.plan.midnight, self._world.stage.rows
-        # A host's clock may be minutes ahead.
-        today = f"{self._world.clock.now() + timedelta(minutes=10):%Y-%m-%d}"
-        for file in self.files_at(made.parent):
-            if file.path not in made.replaced:
-                continue
-            if not midnight or file.partition >= today:
-                raise Violation("I35", f"{by} removes {file.path} of {file.partition}, a day that isn't over")
-            for row in rows[file.path]:
-                self._world.typed.require_told(row[0], row[1], by)
-                self.dropped.update((row[0], number) for number in numbers_of(row))
-        self._world.note(by, f"snapshot {made.id} drops {len(made.replaced)} files")
 
     def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
         """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
@@ -252,7 +259,7 @@ class WatchedTable(MemoryTable):
 
     def _judge_range(self, each: Range, rows: list[int], by: str, made: Snapshot) -> None:
         shard = self._world.truth.shards.get(each.key)
-        about, losses = each.key.shard_id, self._world.losses
+        about = each.key.shard_id
         if shard is None:
             raise Violation(
                 "I1", f"a range of {each.key} ({each.key.stream.epoch}), a shard that never existed", about
@@ -272,6 +279,19 @@ class WatchedTable(MemoryTable):
         if shard.ended:
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
         stop = shard.read if upto[0] is None else self._read_up_to(shard, number_of(upto))
+        stop = self._judge_kind(shard, each, stop, rows=rows, by=by, made=made)
+        self._judge_end(shard, each, stop)
+        self.landed += len(rows)
+        if each.upto.ended:
+            stop, shard.named = len(shard.sequences), each.upto.children
+        shard.token, shard.read = upto, max(stop, shard.read)
+        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    def _judge_kind(
+        self, shard: ShardTruth, each: Range, stop: int, *, rows: list[int], by: str, made: Snapshot
+    ) -> int:
+        """How many user records of the shard are behind the table's position now. `stop`: those up to the range's end."""
+        losses = self._world.losses
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._world.kept.judge_commit(each)
@@ -279,14 +299,11 @@ class WatchedTable(MemoryTable):
             losses.add_proof(shard, each, max(stop, shard.read, self._first(shard)))
         elif each.kind is Kind.ADOPT:
             self._judge_adopted(shard, each, stop)
+        elif each.kind is Kind.FOREIGN:
+            judge_foreign(self._world, shard, each, stop)
         elif each.kind is Kind.SKIPPED:
             stop = self._judge_skipped(shard, each, stop, made)
-        self._judge_end(shard, each, stop)
-        self.landed += len(rows)
-        if each.upto.ended:
-            stop, shard.named = len(shard.sequences), each.upto.children
-        shard.token, shard.read = upto, max(stop, shard.read)
-        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+        return stop
 
     def _read_up_to(self, shard: ShardTruth, number: int) -> int:
         """How many user records of the shard are in the table where this is its last row."""

@@ -245,6 +245,9 @@ class Troubles:
     def roll_back(self) -> None:
         self.world.people.roll_back()
 
+    def roll_forward(self) -> None:
+        self.world.people.roll_back(forward=True)
+
     def expire(self) -> None:
         self.world.people.expire()
 

@@ -87,6 +87,8 @@ class World:
         self.kept = KeptWatch(self)
         self.thieves: set[str] = set()
         """KCL workers that take leases although no setting provides for them."""
+        self.foreign: dict[ShardKey, int] = {}
+        """By shard: the last record that such a worker has processed, where the settings allow its checkpoints."""
         self.leases = WatchedLeases(self)
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
