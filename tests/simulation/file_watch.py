@@ -36,7 +36,8 @@ class WatchedFiles(MemoryFiles):
             raise Violation("I33", f"{named[0]} is deleted, and the table has its rows")
         self._world.call_faults.happened["files_deleted"] += len(files)
         for each in files:
-            del self.stored[each.path]
+            # Another upkeep may have deleted it since.
+            self.stored.pop(each.path, None)
         return super().delete(files)
 
     def judge(self, made: Snapshot) -> None:

@@ -128,6 +128,13 @@ def _dropped_days(plan: Plan, rng: Random) -> Plan:
     return replace(plan, midnight=rng.uniform(80.0, 250.0), typed=typed)
 
 
+def _deleted_files(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, tidy=(10.0, 25.0), freeze_run=(40.0, 120.0))
+    # Few commits: a file that was staged long ago can still be committed, because the table hasn't moved.
+    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.05, 0.3))
+    return replace(plan, mix=mix, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+
+
 def _keeps_its_history(plan: Plan) -> bool:
     # A repair, which takes positions from rows, knows nothing of those that a retention has removed.
     return (
@@ -212,7 +219,7 @@ KINDS: Final = (
     Kind(
         "files that nothing names are deleted",
         lambda p: _often(p, "tidy", 60.0),
-        lambda p, rng: _troubled(p, rng, tidy=(15.0, 40.0), freeze_run=(40.0, 120.0)),
+        _deleted_files,
         lambda p: not p.quiet,
         0.07,
     ),

@@ -21,8 +21,8 @@ from tests.simulation.typed_job import Job
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ORPHANS_AFTER = timedelta(seconds=100)
-"""So that files are deleted within minutes: shorter than a process may be frozen."""
+ORPHANS_AFTER = timedelta(seconds=20)
+"""Shorter than a process may be frozen between staging a file and committing it."""
 _KEEPS = timedelta(seconds=20)
 """The day before goes so long after midnight."""
 
