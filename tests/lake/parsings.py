@@ -32,6 +32,7 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
@@ -200,6 +201,8 @@ class Bed:
 
     dropped_as = ""
     """Why rows may be in neither table; empty where none may be missing."""
+    retention: timedelta | None = None
+    """Of the lake table."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
@@ -280,6 +283,17 @@ class Bed:
             lineage=IcebergLineage(typed),
         )
 
+    def checking(self, table: IcebergTyped) -> ParseChecking:
+        return ParseChecking(
+            name=self.settings.name,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            landings=IcebergLineage(self.lake.handle()),
+            lineage=IcebergLineage(table),
+            retention=self.retention,
+            clock=self.clock,
+        )
+
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
         run = f"run-{next(self._runs)}"
 
@@ -299,6 +313,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(table),
+            checking=self.checking(table),
             on_arrow=on_arrow,
         )
 
