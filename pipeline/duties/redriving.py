@@ -89,7 +89,7 @@ class Redriving:
             self.settling.settle()
         look = self._look()
         order = plan_look(look.files, look.positions, selection)
-        pieces = worth_parsing(self.redriver.survey(order)) if order.files and order.bounds else ()
+        pieces = worth_parsing(self.redriver.survey(order).pieces) if order.files and order.bounds else ()
         limits, tries = self.limits, _TRIES
         while pieces:
             plan = plan_redrive(look.files, pieces, limits=limits, reason=selection.reason)
@@ -113,10 +113,9 @@ class Redriving:
     def _look(self) -> SourceLook:
         look = self.source.look()
         deleted = next((file.path for file in look.files if file.deletes), None)
-        if look.obstacle or deleted:
-            why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
+        if deleted:
             raise WrongShape(
-                f"records in {self.settings.quarantine} can't be parsed again now: {why}. Nothing was changed; let that engine run its "
+                f"records in {self.settings.quarantine} can't be parsed again now: another engine has deleted rows of {deleted} by a delete file. Nothing was changed; let that engine run its "
                 "rewrite_data_files"
             )
         return look

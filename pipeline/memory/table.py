@@ -259,7 +259,7 @@ class MemoryTable(LakeTable):
             for snapshot in self.walk(self.head):
                 if snapshot.picked is not None:
                     source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
-                    picked.append(Picked(snapshot.id, source.page if source else None))
+                    picked.append(Picked(snapshot.id, source.page if source else None, snapshot.parent))
                 elif snapshot.ours:
                     reached = snapshot.positions
                     break

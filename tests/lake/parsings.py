@@ -22,8 +22,8 @@ from headrace.pipeline.core.parse_account import joined
 from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
-    Piece,
     SourceFile,
+    Survey,
     SurveyOrder,
     WaveLimits,
     WavePlan,
@@ -36,6 +36,7 @@ from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake import read
 from headrace.pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
 from headrace.pipeline.lake.iceberg import IcebergTable
@@ -83,9 +84,13 @@ class InProcess(Redriver):
     surveyed: list[SurveyOrder] = field(default_factory=list)
     compared: list[Comparison] = field(default_factory=list)
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         self.surveyed.append(order)
-        return survey(order, order.files, self._source())
+        try:
+            return survey(order, order.files, self._source())
+        except FileNotFoundError as gone:
+            # As Spark tells of it.
+            raise Unreachable(str(gone)) from gone
 
     def _source(self) -> StagingSpec:
         return (self.source or self.bed.lake.handle)().staging_spec()
@@ -374,6 +379,27 @@ def _written(
     malformed: Sequence[int],
     arrival: datetime,
 ) -> tuple[StagedFile, ...]:
+    return staged_together(bed, {key: batch_of(key, rows, payloads, malformed=malformed, arrival=arrival)})
+
+
+def staged_together(bed: Bed, batches: Mapping[ShardKey, pa.RecordBatch]) -> tuple[StagedFile, ...]:
+    files = write_files(
+        {key: [batch] for key, batch in batches.items()},
+        bed.lake.iceberg.staging_spec(),
+        now=bed.clock.now,
+        fresh=lambda: uuid4().hex,
+    )
+    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+
+
+def batch_of(
+    key: ShardKey,
+    rows: Sequence[tuple[int, int]],
+    payloads: Mapping[int, bytes],
+    *,
+    malformed: Sequence[int] = (),
+    arrival: datetime = NOON,
+) -> pa.RecordBatch:
     columns: dict[str, pa.Array[Any]] = {
         "stream": pa.array([key.stream.name] * len(rows)),
         "stream_epoch": pa.array([key.stream.epoch] * len(rows), pa.int64()),
@@ -391,8 +417,4 @@ def _written(
             pa.string(),
         ),
     }
-    batch = pa.record_batch(columns)
-    files = write_files(
-        {key: [batch]}, bed.lake.iceberg.staging_spec(), now=bed.clock.now, fresh=lambda: uuid4().hex
-    )
-    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+    return pa.record_batch(columns)
