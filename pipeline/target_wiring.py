@@ -45,7 +45,12 @@ class TargetWiring:
             expiring=tuple(map(self.expiring_of, parts.kept)),
             run=run_id,
             code=parts.code,
+            check=parts.check,
         )
+
+    def check(self, target: ParseSettings) -> None:
+        """Raises BadSetting for a schema or code of the target that no wave could use. Nothing is read from the lake, and nothing is written."""
+        self.ports.parsing(target, "check").check()
 
     def inferring(self, target: ParseSettings) -> Inferring:
         """Which columns the payloads of a target would make."""
@@ -71,6 +76,7 @@ class TargetWiring:
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
             code=parts.code,
+            check=parts.check,
         )
 
     def expiring_of(self, kept: KeptTable) -> Expiring:

@@ -23,7 +23,13 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--check",
+        action="store_true",
+        help="look whether the schema, the filter's file and the function of each target can be used, without Spark, and read and write nothing else",
+    )
+    how.add_argument(
         "--infer",
         action="store_true",
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
@@ -36,10 +42,15 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
-    join_spark(Path(loaded.name))
+    if not args.check:
+        join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
         for target in targets:
+            if args.check:
+                wiring.targets.check(target)
+                tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+                continue
             if args.infer:
                 inferred = wiring.targets.inferring(target).infer()
                 tell_aside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -35,6 +36,16 @@ class UniqueSettings:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a target's settings are written: for messages, and to find the files that they name."""
+
+    folder: str = ""
+    """The folder of the settings file; empty for settings that come from no file."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> file and line, as headrace.yaml:14."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseSettings:
     name: str = field(metadata={"doc": "The target's name in Dagster and in `headrace parse`."})
@@ -54,8 +65,8 @@ class ParseSettings:
         "",
         doc="The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
         ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
-        "in .desc. A column that is added here later is added to the table, too; older rows have null in it. Needed unless columns is "
-        "inferred or evolving.",
+        "in .desc. NOT NULL after a column's type: a payload without a value there goes to quarantine. A column that is added here later is "
+        "added to the table, too; older rows have null in it. Needed unless columns is inferred or evolving.",
     )
     columns: ColumnsFrom = knob(
         ColumnsFrom.GIVEN,
@@ -103,6 +114,13 @@ class ParseSettings:
         0.5,
         doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
     )
+
+    written: Written = field(default_factory=Written, compare=False, repr=False)
+
+    def called(self, setting: str) -> str:
+        """A setting of this target in words for a message: `filter` of the target orders (headrace.yaml:14)."""
+        place = self.written.places.get(setting)
+        return f"`{setting}` of the target {self.name}{f' ({place})' if place else ''}"
 
     @property
     def key_columns(self) -> tuple[str, ...]:
