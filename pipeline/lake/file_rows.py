@@ -44,7 +44,7 @@ def rows_of(file: pq.ParquetFile, wanted: pa.Schema, group: int | None = None) -
     return pa.table(columns, schema=wanted)
 
 
-def _fitted(values: Any, kind: pa.DataType, wanted: pa.DataType) -> Any:
+def _fitted(values: Any, kind: pa.DataType, wanted: Any) -> Any:
     """`kind`: the type of the values, with the field ids of its parts."""
     if not pa.types.is_nested(kind):
         return values.cast(wanted)

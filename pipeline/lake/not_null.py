@@ -45,16 +45,13 @@ def with_nulls_aside(
     """The rows, in which those that lack a value where the columns are NOT NULL have a reason. `data` of each row is its payload; from here on
     only rows with a reason have it."""
     for batch in batches:
-        unjudged = batch["reason"].to_pylist()
-        is_good = np.array([reason is None for reason in unjudged], dtype=bool)
+        is_good = _is_null(batch["reason"])
         lacking: dict[int, list[str]] = {}
         for path, misses in _misses(batch["row"], columns):
-            for place in np.flatnonzero(misses & is_good):
-                lacking.setdefault(int(place), []).append(_name_of(path))
-        reasons: list[str | None] = unjudged
-        for place, names in lacking.items():
-            reasons[place] = _sentence(names)
-        reason = pa.array(reasons, pa.string())
+            for place in np.flatnonzero(misses & is_good).tolist():
+                lacking.setdefault(place, []).append(_name_of(path))
+        found = [_sentence(lacking[place]) if place in lacking else None for place in range(batch.num_rows)]
+        reason: Any = pc.coalesce(batch["reason"], pa.array(found, pa.string())) if lacking else batch["reason"]
         data: Any = pc.if_else(pc.is_valid(reason), batch["data"], pa.scalar(None, batch["data"].type))
         changed = {"reason": reason, "data": data}
         names = batch.schema.names
@@ -131,14 +128,14 @@ def fitted(values: Any, kind: Any) -> Any:
         parts = [_part(fitted(values.field(place), part.type), part) for place, part in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=is_null)
     lengths, keys, items = _taken_apart(values)
-    ends: Any = np.concatenate([[0], np.cumsum(lengths)])
+    is_long = pa.types.is_large_list(kind)
+    ends: Any = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
     made = fitted(items, _parts(kind)[-1].type)
+    arrays: Any = pa  # the stubs know no types of which only the run tells
     if pa.types.is_map(kind):
-        offsets = pa.array(ends, pa.int32())
-        return pa.MapArray.from_arrays(offsets, fitted(keys, kind.key_type), made, kind, mask=is_null)
-    if pa.types.is_large_list(kind):
-        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), made, kind, mask=is_null)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), made, kind, mask=is_null)
+        return arrays.MapArray.from_arrays(ends, fitted(keys, kind.key_type), made, kind, mask=is_null)
+    array = arrays.LargeListArray if is_long else arrays.ListArray
+    return array.from_arrays(ends, made, kind, mask=is_null)
 
 
 def _part(values: Any, field: pa.Field[Any]) -> Any:

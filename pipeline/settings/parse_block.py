@@ -115,7 +115,9 @@ class ParseSettings:
         doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
     )
 
-    written: Written = field(default_factory=Written, compare=False, repr=False)
+    written: Written = field(
+        default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
+    )
 
     def called(self, setting: str) -> str:
         """A setting of this target in words for a message: `filter` of the target orders (headrace.yaml:14)."""

@@ -50,7 +50,7 @@ def is_mapping(hint: Any) -> bool:
 
 def settings_of(section: Any) -> tuple[Field[Any], ...]:
     """The fields that are settings. A section may have others, which tell where it is written."""
-    return tuple(spec for spec in fields(section) if "doc" in spec.metadata)
+    return tuple(spec for spec in fields(section) if spec.metadata.get("is_setting", True))
 
 
 @cache
