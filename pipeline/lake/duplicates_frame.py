@@ -60,8 +60,8 @@ def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, task
         F.col("row").getField(name).cast(earlier.schema[key].dataType)
         for name, key in zip(by, names, strict=True)
     ]
-    # A row without an arrival, or with a null in its key, is compared with none.
-    is_whole = at.isNotNull()
+    # A row without an arrival, or with a null in its key, is compared with none; nor is one that goes to quarantine.
+    is_whole = at.isNotNull() & F.col("reason").isNull()
     for key in keys:
         is_whole = is_whole & key.isNotNull()
     fresh = rows.select(
