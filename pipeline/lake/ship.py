@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import os
+import sys
 import tempfile
 from functools import lru_cache
 from importlib.util import MAGIC_NUMBER, source_hash
@@ -77,6 +78,8 @@ def send_zip(session: SparkSession, zipped: Path) -> None:
         session.addArtifacts(str(zipped), pyfile=True)
     else:
         session.sparkContext.addPyFile(str(zipped))
+    # PySpark lets this process import from the zip, too, and would hide a module that has changed since.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).name != zipped.name]
     sent.add(zipped.name)
 
 

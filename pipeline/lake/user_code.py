@@ -21,7 +21,7 @@ from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import decode_source, spec_from_loader
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import RLock
 from types import ModuleType
 from typing import Any
@@ -63,9 +63,12 @@ class UserCode:
         return path
 
     def _zip_bytes(self) -> bytes:
+        # Python takes a folder in a zip for a package only if it has an __init__.py.
+        folders = {parent for path in self.files for parent in PurePosixPath(path).parents if parent.name}
+        inits = {f"{folder}/__init__.py": b"" for folder in folders}
         out = BytesIO()
         with ZipFile(out, "w", ZIP_DEFLATED) as archive:
-            for path, source in sorted(self.files.items()):
+            for path, source in sorted({**inits, **self.files}.items()):
                 name = ZipInfo(path, _ZIP_EPOCH)
                 name.compress_type = ZIP_DEFLATED
                 archive.writestr(name, source)

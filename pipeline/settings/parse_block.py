@@ -95,12 +95,15 @@ class ParseSettings:
         doc="A payload that makes more values goes to quarantine, before its values are made: each object, list, entry, text, number and null "
         "counts, and each column of each object. Not with `format: callable`.",
     )
-    callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
+    callable: str | None = knob(
+        doc="With `format: callable`: the function, as package.module:function. Its module is beside this file, or installed."
+    )
     message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
     filter: str | None = knob(
         doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
-        "(get_json_object(CAST(data AS STRING), '$.type') = 'order')."
+        "(get_json_object(CAST(data AS STRING), '$.type') = 'order'). Or the path of a file with it that ends in .sql. A record on which the "
+        "condition fails goes to quarantine."
     )
     unique: UniqueSettings = knob(
         factory=UniqueSettings,

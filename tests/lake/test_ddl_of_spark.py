@@ -77,13 +77,19 @@ def spoiled(draw: Any) -> str:
 
 
 def of_spark(spark: "SparkSession", text: str) -> Any:
-    """What Spark makes of it, as it writes types in JSON; None where Spark refuses it."""
+    """The columns that Spark makes of it, as it writes types in JSON; None where Spark refuses it, or takes it for a type without a name."""
     from pyspark.errors import PySparkException
 
     try:
-        return spark._client._analyze(method="ddl_parse", ddl_string=text).parsed.jsonValue()  # type: ignore[attr-defined,union-attr]
+        client: Any = spark._client  # type: ignore[attr-defined]
+        found = client._analyze(method="ddl_parse", ddl_string=text).parsed.jsonValue()
     except PySparkException:
         return None
+    is_columns = isinstance(found, dict) and found["type"] == "struct" and not _NAMELESS.match(text)
+    return found if is_columns else None
+
+
+_NAMELESS = re.compile(r"\s*struct\s*<", re.IGNORECASE)
 
 
 def ours(text: str) -> Any:
@@ -94,7 +100,7 @@ def ours(text: str) -> Any:
 
 
 OWN_RULES = re.compile(
-    r"twice|capital letters|can't have this type|write STRING|a STRUCT needs|1 to 38 digits|dot in a name|names no column"
+    r"twice|capital letters|can't have this type|write STRING|a STRUCT needs|1 to 38 digits|dot in a name|can't be empty|names no column"
 )
 """What Spark takes, and no Iceberg table of ours can have."""
 
