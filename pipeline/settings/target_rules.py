@@ -43,6 +43,7 @@ def target_rules(settings: Settings) -> Iterator[Broken]:
         names.append(target.name)
         tables |= own
         yield from _target(target, key)
+        yield from _ddl(target, key)
 
 
 def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
@@ -81,7 +82,6 @@ def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
         # Rows of the lake table have the name. An ARN would never fit, and the target would never get a row.
         yield Broken(f"{key}.stream", f"is {target.stream!r}; allowed: the stream's name (orders)")
     yield from _unique(target, f"{key}.unique")
-    yield from _ddl(target, key)
     if not 0 < target.stop_above <= 1:
         yield Broken(
             f"{key}.stop_above",
