@@ -48,10 +48,6 @@ class TargetWiring:
             check=parts.check,
         )
 
-    def check(self, target: ParseSettings) -> None:
-        """Raises BadSetting for a schema or code of the target that no wave could use. Nothing is read from the lake, and nothing is written."""
-        self.ports.parsing(target, "check").check()
-
     def inferring(self, target: ParseSettings) -> Inferring:
         """Which columns the payloads of a target would make."""
         parts, wave = self.ports.parsing(target, "infer"), self.settings.wave

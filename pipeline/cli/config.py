@@ -51,11 +51,10 @@ def _check_schemas(loaded: "Loaded") -> None:
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
     if targets:
-        from headrace.pipeline.wiring import wire
+        from headrace.pipeline.lake.parse_frame import check_target
 
-        wiring = wire(loaded.settings)
         for target in targets:
-            wiring.targets.check(target)
+            check_target(target)
 
 
 def as_lines(loaded: "Loaded") -> Iterator[str]:

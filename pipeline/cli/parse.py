@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import counted
-from headrace.pipeline.errors import Unknown
+from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -42,15 +42,13 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
-    if not args.check:
-        join_spark(Path(loaded.name))
+    if args.check:
+        _check(targets)
+        return 0
+    join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
         for target in targets:
-            if args.check:
-                wiring.targets.check(target)
-                tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
-                continue
             if args.infer:
                 inferred = wiring.targets.inferring(target).infer()
                 tell_aside(
@@ -71,6 +69,20 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
     return 0
+
+
+def _check(targets: "tuple[ParseSettings, ...]") -> None:
+    from headrace.pipeline.lake.parse_frame import check_target
+
+    wrong: list[str] = []
+    for target in targets:
+        try:
+            check_target(target)
+            tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("\n".join(wrong))
 
 
 def targets_of(

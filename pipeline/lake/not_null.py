@@ -51,7 +51,9 @@ def with_nulls_aside(
             for place in np.flatnonzero(misses & is_good).tolist():
                 lacking.setdefault(place, []).append(_name_of(path))
         found = [_sentence(lacking[place]) if place in lacking else None for place in range(batch.num_rows)]
-        reason: Any = pc.coalesce(batch["reason"], pa.array(found, pa.string())) if lacking else batch["reason"]
+        reason: Any = (
+            pc.coalesce(batch["reason"], pa.array(found, pa.string())) if lacking else batch["reason"]
+        )
         data: Any = pc.if_else(pc.is_valid(reason), batch["data"], pa.scalar(None, batch["data"].type))
         changed = {"reason": reason, "data": data}
         names = batch.schema.names

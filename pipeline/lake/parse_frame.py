@@ -190,6 +190,11 @@ class Frames:
         return records.where(F.col("decode_error").isNotNull() | F.col(IS_LEFT_OUT))
 
 
+def check_target(target: ParseSettings) -> None:
+    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and nothing is written."""
+    Frames(target, BatchContext(target.name, target.version, "check")).check()
+
+
 def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
     """`fields`: as Spark writes them in JSON. Their ids are unique within these columns only: a table gives its own."""
     whole: Any = iceberg_type({"type": "struct", "fields": fields})

@@ -101,6 +101,29 @@ def test_settings_that_can_be_used_are_told_without_spark_and_nothing_is_made(
     assert not bed.typed().exists()
 
 
+def test_a_check_and_the_settings_of_a_schema_in_avro_make_no_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    record = """'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'"""
+    text = SETTINGS.format(home=tmp_path / "home").replace('"id BIGINT"', f"{record}\n    format: avro")
+    (tmp_path / "headrace.yaml").write_text(text)
+    assert main(["parse", "--check"]) == main(["config"]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["headrace.yaml"]
+    (tmp_path / "headrace.yaml").write_text(text.replace('"a"', '"Shard_Id"'))
+    capsys.readouterr()
+    assert main(["parse", "--check"]) == main(["config"]) == STOPPED
+    said = capsys.readouterr()
+    assert said.out.startswith("orders: the schema and the code can be used")
+    assert (
+        said.err.count(
+            "others has a column Shard_Id: Headrace itself gives a column of this name to the table"
+        )
+        == 2
+    )
+
+
 _NO_RECORD = """schema: '{"type": "int"}'\n    format: avro"""
 _NO_MODULE = "schema: id INT\n    format: callable\n    callable: own:rows"
 
