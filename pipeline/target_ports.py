@@ -162,7 +162,7 @@ class ParsePorts:
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
@@ -174,6 +174,8 @@ class ParsePorts:
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -93,7 +93,7 @@ class Parsing:
     settling: Settling
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     clock: Clock
     run: str
@@ -101,6 +101,8 @@ class Parsing:
     """What parses the rows, for the ledger. Called after they were parsed."""
     checking: ParseChecking | None = None
     """Compares what is found with what the ledgers of the lake table state."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no wave could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
@@ -162,6 +164,8 @@ class Parsing:
                 yield sentence
 
     def wave(self) -> ParsedWave:
+        # First: settings that can't be used make no table, and are told of also where there is nothing to parse.
+        self.check()
         if not self.source.exists():
             return ParsedWave(notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.

@@ -71,11 +71,13 @@ class Redriving:
     """The quarantine table."""
     redriver: Redriver
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no portion could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -83,6 +85,7 @@ class Redriving:
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed again."""
+        self.check()
         if not (self.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:

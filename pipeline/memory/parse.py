@@ -205,7 +205,7 @@ class MemorySourceTable(SourceTable):
 
 
 Verdict = Callable[[TypedRow], str | None]
-"""Why a row can't be parsed: an empty text where it can be parsed, None where it belongs into neither table."""
+"""Why a row can't be parsed: an empty text where it can be parsed, None where the target's filter leaves it out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,11 +286,12 @@ class MemoryParser(MemorySurveyor, Redriver):
         made = [(row._replace(version=self.version, is_aggregate=False), why) for row, why in told]
         good = [row._replace(reason="") for row, why in made if why == ""]
         bad = [row._replace(reason=why) for row, why in made if why]
+        left_out = [row for row, why in made if why is None]
         return Parsed(
             self.typed.write(self.table.staging_spec().location, good),
             self.aside.write(self.quarantine.staging_spec().location, bad),
-            counts_of(good, bad),
-            tuple((unit.first + n, 1) for n, (_, why) in enumerate(told) if why is not None),
+            counts_of(good, bad, left_out),
+            tuple((unit.first + n, 1) for n in range(len(told))),
         )
 
     def copy_unselected(
@@ -316,9 +317,13 @@ def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterato
             start = end
 
 
-def counts_of(good: Collection[TypedRow], bad: Collection[TypedRow]) -> tuple[ShardCount, ...]:
-    keys = {row.key for row in (*good, *bad)}
+def counts_of(
+    good: Collection[TypedRow], bad: Collection[TypedRow], left_out: Collection[TypedRow] = ()
+) -> tuple[ShardCount, ...]:
+    def of(key: ShardKey, rows: Collection[TypedRow]) -> int:
+        return sum(row.key == key for row in rows)
+
+    keys = {row.key for row in (*good, *bad, *left_out)}
     return tuple(
-        ShardCount(key, sum(row.key == key for row in good), sum(row.key == key for row in bad))
-        for key in sorted(keys)
+        ShardCount(key, of(key, good), of(key, bad), filtered=of(key, left_out)) for key in sorted(keys)
     )

@@ -44,6 +44,7 @@ from headrace.pipeline.memory.parse import (
     MemoryRows,
     MemorySourceTable,
     MemoryTyped,
+    TypedRow,
 )
 from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.memory.windows import MemoryCopier
@@ -92,6 +93,10 @@ class OnIceberg:
         snapshot = self._bed.lake.handle().open().current_snapshot()
         return 0 if snapshot is None else snapshot.sequence_number or 0
 
+    def leave_out(self, *numbers: int) -> None:
+        """The filter leaves these records out from now on."""
+        self._bed.parser.filtered = frozenset(numbers)
+
     def remove(self, path: str) -> None:
         Path(path.removeprefix("file://")).unlink()
 
@@ -103,6 +108,7 @@ class InMemory:
         self._lake, self._landed = MemoryTable(self.clock), landed
         self._lake.commit(ORIGIN)
         self._wrong: set[int] = set()
+        self._left_out: frozenset[int] = frozenset()
         self.table = MemoryTyped(self.clock, "typed")
         self.quarantine = MemoryQuarantine(self.clock, "aside", aside)
         self.source: SourceTable = MemorySourceTable(self._lake, landed)
@@ -113,7 +119,7 @@ class InMemory:
             aside=aside,
             table=self.table,
             quarantine=self.quarantine,
-            verdict=lambda row: "bad" if row.number in self._wrong else "",
+            verdict=self._verdict,
             version="1",
         )
         self.parser: Redriver = parser
@@ -146,6 +152,14 @@ class InMemory:
 
     def sequence(self) -> int:
         return self._lake.head or 0
+
+    def _verdict(self, row: TypedRow) -> str | None:
+        if row.number in self._left_out:
+            return None
+        return "bad" if row.number in self._wrong else ""
+
+    def leave_out(self, *numbers: int) -> None:
+        self._left_out = frozenset(numbers)
 
     def remove(self, path: str) -> None:
         self.quarantine.removed.add(path)
@@ -184,6 +198,17 @@ def wave(made: Made) -> None:
         clock=made.clock,
         run="run",
     ).wave()
+
+
+def test_a_record_that_the_filter_leaves_out_is_told_of_and_no_row_may_be_missing(made: Made):
+    made.leave_out(1, 2)
+    plan, wishes = planned(made)
+    parsed, schema = made.parser.parse(plan, wishes)
+    told = account(plan, parsed, dropped_as="", version="1", schema=schema)
+    assert {key: (each.parsed, each.quarantined, each.dropped) for key, each in told.items()} == {
+        A: (1, 0, {"filter": 2}),
+        B: (0, 2, {}),
+    }
 
 
 def in_quarantine(made: Made) -> list[tuple[str, str, int]]:
