@@ -26,7 +26,7 @@ from headrace.pipeline.duties.lake_table import ensure_table
 from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
 from headrace.pipeline.duties.policy import Policy
 from headrace.pipeline.duties.shard_sync import ShardSync
-from headrace.pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
+from headrace.pipeline.duties.streams import StreamsMemory, Tracking
 from headrace.pipeline.duties.writing import Tally
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake_ports import LakeTable
@@ -137,7 +137,7 @@ class LeaderDuty:
         return self.policy.other_workers.why_not_lead()
 
     def _check_can_lead(self) -> None:
-        self._scan()
+        self.leases.scan()
         Tracking(settings=self.settings, source=self.source).check_any_answers()
         ensure_table(self.table, self.leases, name=self.settings.landing.table)
         self.table.load()
@@ -163,16 +163,13 @@ class LeaderDuty:
             table=self.table,
         )
 
-    def _scan(self) -> Listing:
-        return of_our_form(self.leases.scan(), multi=self.settings.multi)
-
     def _sync_when_due(
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None, HeadraceError | None]:
         every, unfinished = self.settings.times.shard_sync, memory.streams.unfinished
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
-        listing = self._scan()
+        listing = self.leases.scan()
         if self.policy.other_workers.others_read(memory.assignment.strangers, listing):
             # Another program may ask for the streams that these settings don't: no former stream's wait goes on.
             memory = replace(memory, streams=replace(memory.streams, counted=None))
@@ -192,7 +189,7 @@ class LeaderDuty:
             cleanup=due,
         )
         if tally.created or tally.deleted:
-            listing = self._scan()
+            listing = self.leases.scan()
             # New rows have no owner yet: they are assigned in this tick.
             memory = replace(memory, assignment=replace(memory.assignment, unfinished=True))
         memory = replace(
@@ -228,7 +225,7 @@ class LeaderDuty:
         )
         if not duty.is_due(memory.assignment, fleet, listing, now=now):
             return memory, listing, None
-        listing = self._scan() if listing is None else listing
+        listing = self.leases.scan() if listing is None else listing
         # An owner that is new to this leader may have a row, which a look at the known workers doesn't find.
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))
