@@ -22,6 +22,7 @@ from functools import partial
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from headrace.pipeline.beside_kcl.company import why_not_rekey
 from headrace.pipeline.core.due import RunState, RunVerdict
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.chain import WavePorts
@@ -375,4 +376,5 @@ class Wiring:
             workers=ports.workers(),
             lock=ports.lock(),
             table=ports.table("rekey"),
+            why_not=why_not_rekey(self.settings),
         )

@@ -36,14 +36,13 @@ class Rekeying:
     workers: WorkerStore
     lock: LeaderLock
     table: LandingTable
+    why_not: str | None = None
+    """Why the rows may not be changed with these settings."""
 
     def plan(self, chosen: str | None = None) -> Rekey:
         """What the command would write. `chosen`: the name of the stream to which rows without a name belong."""
-        if self.settings.is_shared:
-            raise BadSetting(
-                "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read everything anew where these change. Nothing was "
-                "changed. Stop KCL's workers, take the block `kcl` out of the settings, and run the command again"
-            )
+        if self.why_not is not None:
+            raise BadSetting(self.why_not)
         scene = RekeyScene(
             rows=self.leases.scan().leases,
             positions=self.table.load().positions,
