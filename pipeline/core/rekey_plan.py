@@ -132,14 +132,16 @@ def _with_stream(row: Lease, stream: StreamId) -> Lease:
 def _to_single(scene: RekeyScene, others: tuple[Lease, ...]) -> Rekey | Stop:
     lives = newest_lives(others)
     kept = sorted(life for life in lives.values() if name_of_serialized(life) in scene.names)
-    if len(kept) != 1:
+    has_own = any(is_of_form(row, multi=False) for row in scene.rows)
+    # After a command that was killed near its end, only rows of streams that go may be left.
+    if len(kept) > 1 or not (kept or has_own):
         read = ", ".join(sorted(map(name_of_serialized, lives.values())))
         return Stop(
             f"streams_mode: single reads one stream, and the lease rows are of {read}; the settings name {', '.join(scene.names)}. "
-            f"{_NOTHING}. Name one of these streams under `streams`, by its ARN if two have one name"
+            f"{_NOTHING}. Name one of these streams under `streams`"
         )
     landed = _landed_streams(scene.positions)
-    lost = sorted(life for ident, life in lives.items() if life != kept[0] and ident in landed)
+    lost = sorted(life for ident, life in lives.items() if life not in kept and ident in landed)
     if lost:
         names = ", ".join(map(name_of_serialized, lost))
         return Stop(
@@ -147,22 +149,23 @@ def _to_single(scene: RekeyScene, others: tuple[Lease, ...]) -> Rekey | Stop:
             f"{_NOTHING}. Keep streams_mode: multi. If {_it(lost)} shall not be read any more, take {_it(lost)} out of the settings with "
             "former_streams: auto, and run this command once the rows are gone"
         )
+    name = ", ".join(scene.names)
     targets = {
         row: replace(_at_rest(row), key=row.shard_id, stream=None, shard=None)
         for row in others
-        if row.stream == kept[0]
+        if row.stream in kept
     }
-    name = name_of_serialized(kept[0])
-    dropped = {
-        row: f"nothing of {name_of_serialized(row.stream or '')} has landed, and streams_mode: single reads {name} only"
-        if name_of_serialized(row.stream or "") != name
-        else f"it is of an earlier life of {name}"
-        for row in others
-        if row.stream != kept[0]
-    }
+    dropped = {row: _why_dropped(row, name) for row in others if row.stream not in kept}
     return _plan(
         scene, targets, dropped, [f"the rows of the stream {name} lose the stream's name"], multi=False
     )
+
+
+def _why_dropped(row: Lease, kept: str) -> str:
+    name = name_of_serialized(row.stream or "")
+    if name == kept:
+        return f"it is of an earlier life of {name}"
+    return f"nothing of {name} has landed, and streams_mode: single reads {kept} only"
 
 
 def _landed_streams(positions: Positions) -> frozenset[str]:
@@ -176,9 +179,7 @@ def _landed_streams(positions: Positions) -> frozenset[str]:
 
 def _at_rest(row: Lease) -> Lease:
     """The row without what its worker has written for its own runs: the command runs while no worker does."""
-    return replace(
-        row, owner=None, checkpoint_owner=None, run_claim=None, wanted_by=None, assigned_at=None, failure=None
-    )
+    return replace(row, owner=None, checkpoint_owner=None, run_claim=None, wanted_by=None, assigned_at=None)
 
 
 def _plan(

@@ -183,6 +183,13 @@ def test_rows_that_are_left_over_go_and_the_others_stay():
     assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
 
 
+def test_rows_of_a_stream_that_goes_may_be_all_that_is_left_over():
+    own, left = a_row(0, multi=False), a_row(0, multi=True, stream=RETURNS)
+    plan = planned([own, left], a_lake(ORDERS, RETURNS, orders=9), "orders", multi=False)
+    assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
+    assert "no way back" in refused([own, left], a_lake(ORDERS, RETURNS, returns=9), "orders", multi=False)
+
+
 @pytest.mark.parametrize("at", [Checkpoint("9"), SHARD_END])
 def test_a_row_that_tells_of_more_than_the_lake_table_has_is_never_deleted_for_one_that_doesnt(
     at: Checkpoint,
