@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from headrace.pipeline.core.applications import name_of
 from headrace.pipeline.core.due import is_time
 from headrace.pipeline.core.election import Move
 from headrace.pipeline.core.sighting import Sightings
@@ -24,6 +25,7 @@ from headrace.pipeline.duties.known_tables import KnownTables
 from headrace.pipeline.duties.known_workers import KnownWorkers, owners_of, watch
 from headrace.pipeline.duties.lake_table import ensure_table
 from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
+from headrace.pipeline.duties.neighbours import Neighbours
 from headrace.pipeline.duties.policy import Policy
 from headrace.pipeline.duties.shard_sync import ShardSync
 from headrace.pipeline.duties.streams import StreamsMemory, Tracking
@@ -102,6 +104,8 @@ class LeaderDuty:
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
             trouble = trouble or refused
+        if memory.neighbours.notice is not None:
+            tally.notes.append(memory.neighbours.notice)
         took = round((self.clock.monotonic() - began) * 1000)
         sentence = sentence_of(tally, listing, fleet.misread_rows, took=took)
         return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=keys_of(listing))
@@ -154,6 +158,16 @@ class LeaderDuty:
         )
 
     @property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(
+            me=name_of(self.settings),
+            leader=self.leader_id,
+            table=self.table,
+            workers=self.workers,
+            clock=self.clock,
+        )
+
+    @property
     def shard_sync(self) -> ShardSync:
         return ShardSync(
             settings=self.settings,
@@ -202,7 +216,11 @@ class LeaderDuty:
             return memory, listing, done.trouble  # `last_sync` stays, so that the next tick syncs again
         tally.notes.extend(done.notes)
         if not done.is_cut_short:
-            memory = replace(memory, cleanup=memory.cleanup.after(due, now))
+            memory = replace(
+                memory,
+                cleanup=memory.cleanup.after(due, now),
+                neighbours=self._neighbours.look(memory.neighbours),
+            )
             tally.notes.extend(look_after(self.table, done.state, self.expiring))
         return replace(memory, last_sync=now), listing, None
 
