@@ -25,8 +25,8 @@ def why_not_make_table(name: str, leases: Iterable[Lease]) -> str | None:
         return None
     return (
         f"the lake table {name} isn't in the catalog, but {counted(len(ours), 'lease row')} ({ours[0]}, ...) {_shows(ours)} that "
-        "Headrace has worked for this application: the table was renamed or dropped, or landing.table or landing.catalog was "
-        "changed. No table was made and nothing was read, so that no record lands twice. Rename the table back, restore it, or correct "
+        "Headrace has worked for this application: the table was renamed or dropped, or landing.table, landing.catalog or "
+        "landing.home was changed. No table was made and nothing was read, so that no record lands twice. Rename the table back, restore it, or correct "
         f"the setting. {_ON_PURPOSE}"
     )
 
@@ -58,6 +58,13 @@ def why_other_stream(stream: StreamId, leases: Iterable[Lease], known: Iterable[
     stream's first row, so the table knows the stream of each row that has an epoch.
     """
     known = tuple(known)
+    twins = sorted({each.arn for each in known if each.name == stream.name and each.arn != stream.arn})
+    if twins and stream not in known:
+        return (
+            f"the lake table has the stream {twins[0]}, and the settings now reach {stream.arn}: the table's rows tell streams apart by their "
+            "names only. Nothing was read. Set aws.region, aws.profile, aws.endpoint and the stream's ARN as they were, or land this stream "
+            "in a table of its own (landing.table)"
+        )
     for row in sorted(leases, key=lambda row: row.key):
         its = {each for each in known if each.epoch == row.stream_epoch}
         if row.stream is None and its and stream.arn not in {each.arn for each in its}:
@@ -67,13 +74,6 @@ def why_other_stream(stream: StreamId, leases: Iterable[Lease], known: Iterable[
                 f"read, and no row was written. Name {names} again; to read both, set streams_mode: multi, name both, and use `headrace "
                 f"rekey`; to read only {stream.name}, choose another application name"
             )
-    twins = sorted({each.arn for each in known if each.name == stream.name and each.arn != stream.arn})
-    if twins and stream not in known:
-        return (
-            f"the lake table has the stream {twins[0]}, and the settings now reach {stream.arn}: the table's rows tell streams apart by their "
-            "names only. Nothing was read. Set aws.region, aws.profile, aws.endpoint and the stream's ARN as they were, or land this stream "
-            "in a table of its own (landing.table)"
-        )
     return None
 
 
