@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -12,6 +13,7 @@ from headrace.pipeline.aws.leases import DynamoLeaseStore
 from headrace.pipeline.aws.tables import DynamoTables
 from headrace.pipeline.cli import main
 from headrace.pipeline.core import change
+from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.lease_form import is_of_form
 from headrace.pipeline.duties.leader_report import LeaderMemory
 from headrace.pipeline.local.endpoint import LocalAws
@@ -167,9 +169,7 @@ def test_rows_that_are_left_over_are_named_in_status_and_removed(
     assert app.keys == [f"shardId-{n:012d}" for n in range(SHARDS)]
 
 
-def _named(row: "change.Lease", life: str) -> "change.Lease":
-    from dataclasses import replace
-
+def _named(row: Lease, life: str) -> Lease:
     return replace(row, key=f"{life}:{row.key}", stream=life, shard=row.key)
 
 

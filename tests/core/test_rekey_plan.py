@@ -30,8 +30,8 @@ def key(number: int, stream: StreamId = ORDERS) -> ShardKey:
 
 def a_row(number: int, *, multi: bool, stream: StreamId = ORDERS, at: Checkpoint = TRIM_HORIZON) -> Lease:
     shard = key(number, stream)
-    names = {"stream": stream.serialized, "shard": shard.shard_id} if multi else {}
-    return Lease(lease_key(shard, multi=multi), 7, at, stream_epoch=stream.epoch, **names)
+    row = Lease(lease_key(shard, multi=multi), 7, at, stream_epoch=stream.epoch)
+    return replace(row, stream=stream.serialized, shard=shard.shard_id) if multi else row
 
 
 def a_lake(*streams: StreamId, **landed: int) -> Positions:

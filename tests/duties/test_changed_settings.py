@@ -26,6 +26,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.kcl.layout import LayoutEvidence, plan_layout
 from headrace.pipeline.lake.parsed_table import IcebergTyped
 from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.ports import StreamFacts
 from headrace.pipeline.settings.changes import CHANGES, Takes
 from headrace.pipeline.settings.choices import Layout
 from headrace.pipeline.settings.file import parse_settings
@@ -155,7 +156,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     return parse_settings(yaml.safe_dump(dict(values)), {}, name="headrace.yaml").settings
 
 
-def around(key: str) -> dict[str, Any]:
+def around(key: str) -> Any:
     """The settings that the change of this one needs at both starts."""
     if key.startswith("parse."):
         return merged(dict(BASE), {"parse": [TARGET]})
@@ -258,9 +259,11 @@ def _in_an_empty_table(world: World) -> None:
 def _elsewhere(arn: str) -> Callable[[World], None]:
     def change(world: World) -> None:
         describe = world.source.describe
-        world.source.describe = lambda name: replace(
-            describe(name), stream=StreamId(arn, world.stream.epoch + 7)
-        )  # type: ignore[method-assign]
+
+        def there(name: str) -> StreamFacts:
+            return replace(describe(name), stream=StreamId(arn, world.stream.epoch + 7))
+
+        world.source.describe = there  # type: ignore[method-assign]
 
     return change
 

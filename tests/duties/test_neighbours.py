@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from headrace.pipeline.core.applications import LandedBy
 from headrace.pipeline.duties.leader_report import LeaderMemory
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
@@ -136,9 +137,15 @@ def test_a_look_that_fails_stops_nothing_and_is_made_again() -> None:
 
 
 def test_the_leader_looks_once_in_five_minutes() -> None:
-    world, looks = World(), []
+    world = World()
+    looks: list[datetime] = []
     look = world.table.landings
-    world.table.landings = lambda since: looks.append(since) or look(since)  # type: ignore[method-assign, func-returns-value]
+
+    def counted(since: datetime) -> tuple[LandedBy, ...]:
+        looks.append(since)
+        return look(since)
+
+    world.table.landings = counted  # type: ignore[method-assign]
     for _ in range(12 * 60):
         world.lead()
         world.clock.advance(timedelta(seconds=5))

@@ -5,19 +5,20 @@ Whoever goes on then, in whichever mode, each record lands once; and the command
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.change import Change, Outcome
+from headrace.pipeline.core.change import Applied, Change, Refused
 from headrace.pipeline.core.lease_form import is_of_form
 from headrace.pipeline.duties.leader_report import LeaderMemory
 from headrace.pipeline.duties.rekeying import Rekeying
 from headrace.pipeline.duties.wave import Arrow
 from headrace.pipeline.duties.worker_report import WorkerMemory
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.ports import Listing
 from headrace.pipeline.settings.choices import StreamsMode
 from headrace.pipeline.settings.model import StreamSettings
 from tests.duties.reading import wiring_of
@@ -30,24 +31,21 @@ WRITES = 2 * SHARDS
 GOES_ON = ("command", "new mode", "former mode", "command back")
 
 
-@dataclass
-class DyingStore:
-    """A lease store, whose process dies after so many writes."""
+class DyingStore(MemoryLeaseStore):
+    """The rows of another store, by a process that dies after so many writes."""
 
-    store: object
-    left: int
+    def __init__(self, store: MemoryLeaseStore, writes: int) -> None:
+        super().__init__()
+        self._store, self._left = store, writes
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.store, name)
+    def scan(self) -> Listing:
+        return self._store.scan()
 
-    def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        return tuple(self._apply(change) for change in changes)
-
-    def _apply(self, change: Change) -> Outcome:
-        if not self.left:
+    def apply(self, change: Change) -> Applied | Refused:
+        if not self._left:
             raise Cut
-        self.left -= 1
-        return self.store.apply(change)  # type: ignore[attr-defined, no-any-return]
+        self._left -= 1
+        return self._store.apply(change)
 
 
 def start_as(world: World, *names: str) -> None:
