@@ -33,6 +33,7 @@ COMMANDS = {
     "plan": "show what the leader would change now, without changing it",
     "prove": "prove that the lake table holds each record of its ledgers once, or name what it doesn't",
     "redrive": "parse records in quarantine again, with the present settings and code",
+    "rekey": "give the lease rows the form of another streams_mode",
     "repair": "rebuild the positions of a lake table whose history was cut",
     "reposition": "decide which is right where a lease row and the lake table disagree",
     "shadow": "compare the lake table with what another consumer made of the same stream, such as a KCL application",

@@ -76,7 +76,7 @@ def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output
         return reading.everything_due(worker_id)
     wiring.readers().require_known(keys)
     if worker_id is not None:
-        _require_owner(worker_id, keys, wiring.ports.leases())
+        _require_owner(worker_id, keys, wiring.leases())
     return reading.shards(keys)
 
 

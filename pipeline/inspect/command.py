@@ -7,10 +7,15 @@ import argparse
 import json
 import re
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.pipeline.inspect.finding import Finding
+    from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.settings.model import AwsSettings
 
@@ -71,8 +76,14 @@ def names_of(args: argparse.Namespace) -> "TableNames":
     return TableNames.of(args.table, worker_table=args.worker_table, state_table=args.state_table)
 
 
-def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") -> int:
-    """Read the tables, print what they show, and return the exit code."""
+def answer(
+    args: argparse.Namespace,
+    names: "TableNames",
+    aws: "AwsSettings",
+    *,
+    judge: "Callable[[Observation], Iterable[Finding]]" = lambda _: (),
+) -> int:
+    """Read the tables, print what they show, and return the exit code. `judge`: what the settings show beside them."""
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
@@ -82,6 +93,7 @@ def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") ->
 
     client = dynamodb_client(aws)
     seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
+    seen = replace(seen, also=tuple(judge(seen)))
     if args.json:
         print(json.dumps(document_of(seen), indent=2))
     elif args.csv:
