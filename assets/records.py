@@ -6,7 +6,7 @@
 In both modes a run claims each shard in its lease row before it reads the shard, so that no two runs read one shard.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -19,7 +19,7 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.run import RunEnding
 from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, HeadraceError
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
 from headrace.resources.lake import LakeResource
@@ -126,6 +126,7 @@ class _Execution:
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
         self._asked = partitions or tuple(config.shards)
+        self._ports = wiring.ports
         self._reading = wiring.reading(
             context.run.run_id,
             DagsterRuns(context.instance),
@@ -136,6 +137,7 @@ class _Execution:
                 dead_claims=frozenset(config.over),
                 left_alone=frozenset(config.later),
                 due=frozenset(config.due),
+                failing=frozenset((*config.recovering, *config.later)),
             ),
         )
         self._reporter = Reporter(
@@ -162,6 +164,7 @@ class _Execution:
             first = min(ending.failed)
             shards = counted(len(ending.failed), "shard")
             self._fail(ending.failed, f"{shards} failed; {first}: {ending.failed[first]}")
+        self._observe(())
         self._reporter.finish(())
 
     def _read(self) -> RunEnding:
@@ -188,10 +191,25 @@ class _Execution:
         for note in report.notes:
             self._context.log.warning(note)
         for problem in report.problems:
-            self._context.log.info("%s: %s", problem.lease_key, problem.why)
+            log = self._context.log.warning if problem.fatal else self._context.log.info
+            log("%s: %s", problem.lease_key, problem.why)
         self._reporter.waved(report)
 
+    def _observe(self, failed: Iterable[str]) -> None:
+        """Tell of the shards that fail as their lease rows do, also of those that this run has left alone."""
+        keys = sorted({*failed, *self._config.later})[:_MOST_FAILED_KEYS]
+        if not keys:
+            return
+        try:
+            rows = self._ports.leases().get_many(keys).leases
+        except HeadraceError as error:
+            self._context.log.warning("the lease rows of the failing shards couldn't be read: %s", error)
+        else:
+            failing = [row for row in rows if row.failure is not None]
+            self._reporter.observe(failing, self._ports.clock.now())
+
     def _fail(self, failed: dict[str, str], sentence: str) -> None:
+        self._observe(failed)
         self._reporter.finish(failed)
         named = sorted(failed)[:_MOST_FAILED_KEYS]
         self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
