@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import dagster as dg
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
+from headrace.assets.planned import plan
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.valid_through_text import time_text
@@ -159,17 +159,12 @@ class Reporter:
             self._writing.popleft().result()
 
     def _write_planned_events(self, keys: list[str]) -> None:
-        instance, run = self.context.instance, self.context.run
+        instance = self.context.instance
         missing = [key for key in keys if not instance.has_dynamic_partition(self.partitions, key)]
         if missing:
             instance.add_dynamic_partitions(self.partitions, missing)
         for key in keys:
-            planned = DagsterEvent.build_asset_materialization_planned_event(
-                run.job_name,
-                self.context.op_execution_context.get_step_execution_context().step.key,
-                AssetMaterializationPlannedData(self.context.asset_key, partition=key),
-            )
-            instance.report_dagster_event(planned, run.run_id)
+            plan(self.context.op_execution_context, self.context.asset_key, key)
 
 
 def _failing(row: Lease, now: datetime) -> dict[str, dg.MetadataValue]:

@@ -5,6 +5,7 @@ import os
 
 import dagster as dg
 
+from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import slug
 from headrace.assets.parsed import build_parsed
@@ -25,7 +26,7 @@ from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
-from headrace.sensors.parsed import build_parsed_sensor
+from headrace.sensors.parsed import build_parse_sensor
 from headrace.sensors.worker import build_worker
 
 
@@ -48,15 +49,7 @@ def build_definitions(
         description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
     )
     upkeep, schedule = build_upkeep(wiring)
-    parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
-    parse_jobs = [
-        dg.define_asset_job(
-            f"{slug(settings.application)}_parse_{target.name}",
-            selection=[asset],
-            description=f"Bring {target.table} up to the lake table. The sensor parse_{target.name} asks for its runs.",
-        )
-        for target, asset in parsed
-    ]
+    follow = [build_follow(wiring)] if settings.parse else []
     replay = build_replay(wiring)
     replay_job = dg.define_asset_job(
         f"{slug(settings.application)}_replay",
@@ -70,7 +63,7 @@ def build_definitions(
             records,
             build_lineage(settings),
             replay,
-            *(asset for _, asset in parsed),
+            *(build_parsed(wiring, target) for target in settings.parse),
             *_outside(settings),
         ],
         jobs=[
@@ -78,17 +71,14 @@ def build_definitions(
             upkeep,
             build_prove(wiring),
             replay_job,
-            *parse_jobs,
+            *follow,
             *(build_redrive(wiring, target) for target in settings.parse),
         ],
         schedules=[schedule],
         sensors=[
             build_leader(wiring, instance),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            *(
-                build_parsed_sensor(wiring, instance, target, parse_job)
-                for (target, _), parse_job in zip(parsed, parse_jobs, strict=True)
-            ),
+            *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={
             "lease_tables": LeaseTablesResource.of(settings, kept),
