@@ -58,6 +58,14 @@ def build_definitions(
         "has the window's id, which `headrace window create` and `headrace window list` tell.",
         tags={REPLAY_TAG: settings.application},
     )
+    jobs = [
+        job,
+        upkeep,
+        build_prove(wiring),
+        replay_job,
+        *follow,
+        *(build_redrive(wiring, target) for target in settings.parse),
+    ]
     return dg.Definitions(
         assets=[
             records,
@@ -66,17 +74,10 @@ def build_definitions(
             *(build_parsed(wiring, target) for target in settings.parse),
             *_outside(settings),
         ],
-        jobs=[
-            job,
-            upkeep,
-            build_prove(wiring),
-            replay_job,
-            *follow,
-            *(build_redrive(wiring, target) for target in settings.parse),
-        ],
+        jobs=jobs,
         schedules=[schedule],
         sensors=[
-            build_leader(wiring, instance),
+            build_leader(wiring, instance, [each.name for each in jobs]),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
