@@ -25,10 +25,6 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "parsed", target.name])
 
 
-def replay_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "replay"])
-
-
 def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. Their keys are lease keys."""
     return f"{settings.application}_shards"

@@ -12,7 +12,7 @@ from headrace.assets.parsed import build_parsed
 from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records, streams_outside
 from headrace.assets.redrive import build_redrive
-from headrace.assets.replay import REPLAY_TAG, build_replay
+from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
 from headrace.pipeline.duties.wave import OnArrow
 from headrace.pipeline.ports import Ports
@@ -50,19 +50,11 @@ def build_definitions(
     )
     upkeep, schedule = build_upkeep(wiring)
     follow = [build_follow(wiring)] if settings.parse else []
-    replay = build_replay(wiring)
-    replay_job = dg.define_asset_job(
-        f"{slug(settings.application)}_replay",
-        selection=[replay],
-        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart. Its config "
-        "has the window's id, which `headrace window create` and `headrace window list` tell.",
-        tags={REPLAY_TAG: settings.application},
-    )
     jobs = [
         job,
         upkeep,
         build_prove(wiring),
-        replay_job,
+        build_replay(wiring),
         *follow,
         *(build_redrive(wiring, target) for target in settings.parse),
     ]
@@ -70,7 +62,6 @@ def build_definitions(
         assets=[
             records,
             build_lineage(settings),
-            replay,
             *(build_parsed(wiring, target) for target in settings.parse),
             *_outside(settings),
         ],

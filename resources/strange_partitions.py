@@ -4,13 +4,13 @@ Dagster's UI lets a person add any partition key. A run for such a key fails wit
 the asset red, and each asset that depends on all of its partitions waiting for a partition that never comes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import dagster as dg
 
-from headrace.pipeline.ports import Clock, LeaseStore
+from headrace.pipeline.ports import Ports
 
 _EVERY = timedelta(seconds=30)
 _UNASKED = timedelta(minutes=10)
@@ -22,8 +22,7 @@ class StrangePartitions:
     name: str
     """Of the dynamic partitions."""
     asset: dg.AssetKey
-    leases: Callable[[], LeaseStore]
-    clock: Clock
+    ports: Ports
     _shards: set[str] = field(default_factory=set)
     """Keys that are shards: with a lease row, or with records that landed."""
     _seen: dict[str, float] = field(default_factory=dict)
@@ -32,7 +31,7 @@ class StrangePartitions:
 
     def remove(self, instance: dg.DagsterInstance) -> tuple[str, ...]:
         """Remove the keys of which it is sure that they name no shard. Returns them."""
-        now = self.clock.monotonic()
+        now = self.ports.clock.monotonic()
         if now < self._look_at:
             return ()
         self._look_at = now + _EVERY.total_seconds()
@@ -49,7 +48,7 @@ class StrangePartitions:
 
         left = unknown(instance.get_dynamic_partitions(self.name))
         if left:
-            self._shards.update(row.key for row in self.leases().get_many(left).leases)
+            self._shards.update(row.key for row in self.ports.leases().get_many(left).leases)
             left = unknown(left)
         if left:
             # Rows of ended shards are deleted at some time.

@@ -18,7 +18,7 @@ class Housekeeping:
     """What each deployment's sensor does for its own Dagster, whether it leads or not."""
 
     def __init__(self, wiring: Wiring, jobs: Sequence[str]) -> None:
-        settings, clock = wiring.settings, wiring.ports.clock
+        settings = wiring.settings
         shards = records_key(settings)
         own = OwnRuns(
             jobs=jobs,
@@ -26,10 +26,8 @@ class Housekeeping:
             shards=shards,
             assets=[lineage_key(settings), *(parsed_key(settings, target) for target in settings.parse)],
         )
-        self._runs = OldRuns(own=own, keep_for=settings.upkeep.keep_runs, clock=clock)
-        self._partitions = StrangePartitions(
-            name=partitions_name(settings), asset=shards, leases=wiring.ports.leases, clock=clock
-        )
+        self._runs = OldRuns(own=own, keep_for=settings.upkeep.keep_runs, clock=wiring.ports.clock)
+        self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
         """Sentences about what was done."""

@@ -115,13 +115,9 @@ def test_a_shard_of_which_nothing_has_landed_yet_stays(make_world: MakeWorld):
 def test_an_ended_shard_whose_row_is_gone_stays_with_what_dagster_shows_of_it(world: DagsterWorld):
     for key in keys(0, 1):
         world.world.leases._rows.pop(key)
-    clock: Any = world.ports.clock
-    strange = StrangePartitions(
-        name=partitions_name(world.settings),
-        asset=world.records,
-        leases=lambda: world.world.leases,
-        clock=clock,
-    )
+    ports: Any = world.ports
+    clock = ports.clock
+    strange = StrangePartitions(name=partitions_name(world.settings), asset=world.records, ports=ports)
     for _ in range(2):
         assert strange.remove(world.instance) == ()
         clock.by += timedelta(hours=1)

@@ -1,0 +1,57 @@
+"""A command that has changed a table tells it to the Dagster at hand: the table's asset shows it, and what depends on the asset is started.
+
+The Dagster at hand is that of DAGSTER_HOME, else the one that `headrace dev` keeps beside the settings file. Without one nothing happens. What
+the command did is done by then, so that a Dagster which can't be told is a note and no failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.cli.services import dagster_home
+from headrace.pipeline.cli.telling import tell_aside
+
+if TYPE_CHECKING:
+    from headrace.assets.changes import Event
+    from headrace.pipeline.settings.model import Settings
+
+
+def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType], Iterable[Event]]) -> None:
+    """Leave events, each on its asset. `events` makes them by `headrace.assets.changes`, which is imported only where there is a Dagster to
+    tell: importing Dagster takes a second."""
+    home = dagster_home(config)
+    if not os.environ.get("DAGSTER_HOME") and not (home / "dagster.yaml").is_file():
+        return
+    from headrace.assets import changes
+
+    made = tuple(events(changes))
+    if not made:
+        return
+    try:
+        _report(home, settings, made)
+    except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
+        tell_aside(
+            f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). The tables are as the command says; materialize "
+            "the asset in Dagster, or let the next run do so, to start what depends on it"
+        )
+
+
+def _report(home: Path, settings: Settings, events: tuple[Event, ...]) -> None:
+    import dagster as dg
+
+    from headrace.assets.names import partitions_name
+
+    if not home.is_dir():
+        raise FileNotFoundError(f"there is no folder {home}")
+    name = partitions_name(settings)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        keys = {event.partition for event in events if event.partition is not None}
+        # Dagster takes an event of a partition that it doesn't know, and shows it nowhere.
+        if missing := sorted(keys - set(instance.get_dynamic_partitions(name) if keys else ())):
+            instance.add_dynamic_partitions(name, missing)
+        for event in events:
+            instance.report_runless_asset_event(event)
