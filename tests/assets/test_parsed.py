@@ -146,7 +146,10 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     assert result.success
     (done,) = [event for event in result.all_events if event.is_successful_output]
     told = {name: value.value for name, value in done.step_output_data.metadata.items()}
-    assert told == {"parsed again": 2, "mended": 1, "still set aside": 1, "portions": 1}
+    assert told == {"parsed again": 2, "mended": 1, "left quarantine": 1, "still set aside": 1, "portions": 1}
+    (made,) = result.get_asset_materialization_events()
+    assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
+    assert {name: value.value for name, value in made.materialization.metadata.items()} == told
     bed.check()
     config["ops"]["redrive_orders"]["config"]["shard"] = "shardId-7"
     failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)

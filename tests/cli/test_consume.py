@@ -178,7 +178,9 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
 @pytest.mark.parametrize(
     "command", [("status",), ("plan", "--for", "1s"), ("consume", "--shard", UNOWNED), ("lineage",)]
 )
-def test_a_command_never_imports_dagster(app: App, joined_spark: None, command: tuple[str, ...]):
+def test_without_a_dagster_at_hand_a_command_never_imports_dagster(
+    app: App, joined_spark: None, command: tuple[str, ...]
+):
     imported = app.imported_by(*command)
     assert "headrace.pipeline" in imported
     assert {name for name in imported if name.startswith("dagster")} == set()
