@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import partitions_name, records_key
+from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.run import RunEnding
 from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from headrace.pipeline.errors import BadSetting, HeadraceError
+from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
 from headrace.resources.lake import LakeResource
@@ -31,32 +31,6 @@ from headrace.resources.stream import StreamResource
 
 _MOST_FAILED_KEYS = 200
 """Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
-
-
-class RecordsConfig(dg.Config):
-    """What a run shall read."""
-
-    worker: str | None = Field(
-        default=None, description="Id of the worker that reads. Required for a run without partitions."
-    )
-    shards: list[str] = Field(
-        default=[],
-        description="Lease keys of shards to read. Empty: all shards whose leases the worker owns.",
-    )
-    over: list[str] = Field(
-        default=[],
-        description="Claims of runs that the worker's sensor found dead: this run may read their shards.",
-    )
-    later: list[str] = Field(
-        default=[], description="Lease keys of shards that failed lately and that this run doesn't read."
-    )
-    due: list[str] = Field(
-        default=[],
-        description="Lease keys of shards that have records to read: announced to Dagster before they are read.",
-    )
-    recovering: list[str] = Field(
-        default=[], description="Lease keys of shards that failed in the previous run."
-    )
 
 
 def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsDefinition:
@@ -71,16 +45,17 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         kinds={"kinesis", "pyspark", "iceberg"},
         output_required=False,
         backfill_policy=dg.BackfillPolicy.single_run(),
+        config_schema=CONFIG_SCHEMA,
     )
     def records(
         context: dg.AssetExecutionContext,
-        config: RecordsConfig,
         lease_tables: LeaseTablesResource,
         stream: StreamResource,
         lake: LakeResource,
         spark: SparkResource,
     ) -> Iterator[Any]:
         ports = ResourcePorts(lease_tables=lease_tables, stream=stream, lake=lake, spark=spark)
+        config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
         yield from ()  # a generator that yields no output: its events say what happened
 
@@ -125,8 +100,8 @@ class _Execution:
         self._on_reported_arrow = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
-        self._asked = partitions or tuple(config.shards)
-        self._ports = wiring.ports
+        self._asked = partitions or config.shards
+        self._ports, self._settings, hints = wiring.ports, wiring.settings, config.hints
         self._reading = wiring.reading(
             context.run.run_id,
             DagsterRuns(context.instance),
@@ -134,10 +109,10 @@ class _Execution:
             on_waiting=context.log.info,
             on_arrow=self._on_arrow,
             hints=Hints(
-                dead_claims=frozenset(config.over),
-                left_alone=frozenset(config.later),
-                due=frozenset(config.due),
-                failing=frozenset((*config.recovering, *config.later)),
+                dead_claims=frozenset(hints.dead_claims),
+                left_alone=frozenset(hints.left_alone),
+                due=frozenset(hints.due),
+                failing=frozenset((*hints.recovering, *hints.left_alone)),
             ),
         )
         self._reporter = Reporter(
@@ -146,7 +121,7 @@ class _Execution:
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
             announced_by_dagster=frozenset(partitions),
-            recovering=frozenset(config.recovering),
+            recovering=frozenset(hints.recovering),
         )
 
     def run(self) -> None:
@@ -170,8 +145,14 @@ class _Execution:
     def _read(self) -> RunEnding:
         if self._asked:
             return self._reading.shards(self._asked)
-        if self._config.worker is not None:
-            return self._reading.everything_due(self._config.worker)
+        if (worker := self._config.worker) is not None:
+            configured = [each.id for each in self._settings.workers]
+            if worker in configured:
+                return self._reading.everything_due(worker)
+            unknown = (
+                f"no worker {worker!r} is configured (there are: {', '.join(configured)}); nothing was read"
+            )
+            return RunEnding({}, Unknown(unknown))
         why = BadSetting(
             "a run without partitions needs `worker` in its config: materialize shards by their partitions, or "
             "let the worker's sensor start runs; nothing was read"
@@ -181,7 +162,7 @@ class _Execution:
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             # A shard that may have no new record is announced once it has one: an announcement costs Dagster 7-11 ms.
-            expected = {*self._config.due, *self._reading.expected()}
+            expected = {*self._config.hints.due, *self._reading.expected()}
             self._reporter.claimed(key for key in keys if key in expected)
         if self._on_reported_arrow is not None:
             self._on_reported_arrow(arrow, keys)
@@ -197,7 +178,7 @@ class _Execution:
 
     def _observe(self, failed: Iterable[str]) -> None:
         """Tell of the shards that fail as their lease rows do, also of those that this run has left alone."""
-        keys = sorted({*failed, *self._config.later})[:_MOST_FAILED_KEYS]
+        keys = sorted({*failed, *self._config.hints.left_alone})[:_MOST_FAILED_KEYS]
         if not keys:
             return
         try:

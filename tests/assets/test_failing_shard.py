@@ -144,7 +144,7 @@ def test_a_shard_that_is_left_alone_is_told_of_at_the_end_of_each_run(make_world
         request = world.asked()
     assert request is not None
     run = request.run_config["ops"]["__".join(world.records.path)]["config"]
-    assert run["later"] == keys(1)
+    assert run["sensor"]["left_alone"] == keys(1)
     before = len(_observations(world, 1))
 
     assert world.execute(request.run_config, tags=dict(request.tags)).success
