@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import parsed_key, slug
+from headrace.assets.names import parsed_key, resource_key, slug
 from headrace.assets.parsed import parsed_metadata
 from headrace.assets.planned import plan
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.following import EVERY, Following
 from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.runs import FAILED_TARGETS_TAG
-from headrace.resources.spark import SparkResource
 
-FOLLOW_OP = "parse"
+
+def follow_op(settings: Settings) -> str:
+    return f"parse_{slug(settings.application)}"
 
 
 def build_follow(wiring: Wiring) -> dg.JobDefinition:
@@ -30,7 +32,8 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
     names = [target.name for target in settings.parse]
 
     @dg.op(
-        name=FOLLOW_OP,
+        name=follow_op(settings),
+        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
         config_schema={
             "targets": dg.Field(
                 [str], default_value=names, description="The targets to follow. Default: all."
@@ -38,8 +41,7 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         },
         description="Parse what the lake table has and the typed tables lack, as long as records come.",
     )
-    # The resource ends the Spark session with the run.
-    def follow(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+    def follow(context: dg.OpExecutionContext) -> dg.Output[None]:
         wanted = context.op_config["targets"]
         unknown = sorted(set(wanted) - set(names))
         if unknown:
@@ -50,7 +52,9 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in wanted}).run()
         return dg.Output(None)
 
-    @dg.job(name=f"{slug(settings.application)}_parse", description=__doc__)
+    @dg.job(
+        name=f"{slug(settings.application)}_parse", description=__doc__, executor_def=dg.in_process_executor
+    )
     def job() -> None:
         follow()
 

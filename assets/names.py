@@ -25,6 +25,11 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "parsed", target.name])
 
 
+def resource_key(settings: Settings, name: str) -> str:
+    """The key of one of the application's resources: a code location may have several applications, and a resource called `spark`."""
+    return f"{slug(settings.application)}_{name}"
+
+
 def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. Their keys are lease keys."""
     return f"{settings.application}_shards"

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import partitions_name, records_key
+from headrace.assets.names import partitions_name, records_key, resource_key
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
@@ -22,15 +22,13 @@ from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
-from headrace.resources.lake import LakeResource
-from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.ports import ResourcePorts
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
-from headrace.resources.spark import SparkResource
-from headrace.resources.stream import StreamResource
 
 _MOST_FAILED_KEYS = 200
 """Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
+
+_RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
 
 def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsDefinition:
@@ -44,17 +42,15 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         description=__doc__,
         kinds={"kinesis", "pyspark", "iceberg"},
         output_required=False,
+        required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CONFIG_SCHEMA,
     )
     def records(
         context: dg.AssetExecutionContext,
-        lease_tables: LeaseTablesResource,
-        stream: StreamResource,
-        lake: LakeResource,
-        spark: SparkResource,
     ) -> Iterator[Any]:
-        ports = ResourcePorts(lease_tables=lease_tables, stream=stream, lake=lake, spark=spark)
+        given = {name: getattr(context.resources, resource_key(settings, name)) for name in _RESOURCES}
+        ports = ResourcePorts(**given)
         config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
         yield from ()  # a generator that yields no output: its events say what happened
@@ -104,7 +100,7 @@ class _Execution:
         self._ports, self._settings, hints = wiring.ports, wiring.settings, config.hints
         self._reading = wiring.reading(
             context.run.run_id,
-            DagsterRuns(context.instance),
+            DagsterRuns(context.instance, wiring.settings.application),
             on_wave=self._on_wave,
             on_waiting=context.log.info,
             on_arrow=self._on_arrow,

@@ -10,22 +10,21 @@ import dagster as dg
 
 from headrace.assets.changes import RedoneWave, by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import slug
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.core.window import ReplayWindow
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 REPLAY_TAG = "headrace/replay"
 """On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""
-REPLAY_OP = "replay"
 
 
 def build_replay(wiring: Wiring) -> dg.JobDefinition:
     settings = wiring.settings
 
     @dg.op(
-        name=REPLAY_OP,
+        name=f"replay_{slug(settings.application)}",
+        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
         config_schema={
             "window": dg.Field(
                 str,
@@ -35,8 +34,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         },
         description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart.",
     )
-    # The resource ends the Spark session with the run.
-    def replay(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+    def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
             found = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
             table = wiring.windows.table_of(found)
@@ -49,6 +47,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
         name=f"{slug(settings.application)}_replay",
         description=__doc__,
         tags={REPLAY_TAG: settings.application},
+        executor_def=dg.in_process_executor,
     )
     def job() -> None:
         replay()
@@ -60,7 +59,7 @@ def _wanted(context: dg.OpExecutionContext) -> str:
     window = str(context.op_config["window"])
     if not window:
         raise RunFailed(
-            f"name a window in the config of this job (ops.{REPLAY_OP}.config.window): `headrace window create` makes one and prints its id, "
+            f"name a window in the config of this job (ops.{context.op.name}.config.window): `headrace window create` makes one and prints its id, "
             "and `headrace window list` names all. Nothing was done",
             {},
         )

@@ -18,7 +18,7 @@ from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from headrace.pipeline.ports import Clock
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import worker_tag
 
 _EVERY = timedelta(minutes=10)
 """The time between two looks for old runs."""
@@ -38,6 +38,7 @@ _STATES = (
 class OwnRuns:
     """What belongs to one application in Dagster's storage."""
 
+    application: str
     jobs: Sequence[str]
     workers: Sequence[str]
     shards: dg.AssetKey
@@ -91,7 +92,9 @@ class OldRuns:
         """Ids of runs that stay, however old they are."""
         needed: set[str | None] = set()
         for worker in self.own.workers:
-            needed.update(instance.get_run_ids(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1))
+            needed.update(
+                instance.get_run_ids(dg.RunsFilter(tags=worker_tag(self.own.application, worker)), limit=1)
+            )
         for job in self.own.jobs:
             needed.update(instance.get_run_ids(dg.RunsFilter(job_name=job), limit=1))
         for kind in _STATES:

@@ -21,6 +21,7 @@ class Housekeeping:
         settings = wiring.settings
         shards = records_key(settings)
         own = OwnRuns(
+            application=settings.application,
             jobs=jobs,
             workers=[worker.id for worker in settings.workers],
             shards=shards,

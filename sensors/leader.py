@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import dagster as dg
 
+from headrace.assets.names import slug
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.housekeeping import Housekeeping
@@ -23,7 +24,7 @@ def build_leader(
     housekeeping = Housekeeping(wiring, jobs)
 
     @dg.sensor(
-        name="leader",
+        name=f"{slug(wiring.settings.application)}_leader",
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",

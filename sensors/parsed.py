@@ -12,7 +12,8 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.assets.follow import FOLLOW_OP
+from headrace.assets.follow import follow_op
+from headrace.assets.names import slug
 from headrace.pipeline.duties.following import EVERY
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
@@ -30,13 +31,13 @@ _MOST_FAILED_RUNS = 20
 
 def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) -> dg.SensorDefinition:
     @dg.sensor(
-        name="parse",
+        name=f"{slug(wiring.settings.application)}_parse",
         job=job,
         minimum_interval_seconds=interval(EVERY),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=__doc__,
     )
-    def parse(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def parsed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         look = _look(wiring, kept_instance.of(context).instance, job.name)
         for trouble in look.troubles:
             # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
@@ -45,11 +46,11 @@ def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) ->
             return dg.SensorResult(skip_reason="; ".join((*look.troubles, *look.notes)))
         request = dg.RunRequest(
             tags={FOLLOWS_TAG: ",".join(look.followed)},
-            run_config={"ops": {FOLLOW_OP: {"config": {"targets": look.followed}}}},
+            run_config={"ops": {follow_op(wiring.settings): {"config": {"targets": look.followed}}}},
         )
         return dg.SensorResult(run_requests=[request])
 
-    return parse
+    return parsed
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Deployment:
     cursor: Any = None
 
     def tick(self) -> Any:
-        sensor = self.definitions.resolve_sensor_def("parse")
+        sensor = self.definitions.resolve_sensor_def("three_app_parse")
         return sensor(dg.build_sensor_context(instance=self.instance, definitions=self.definitions))
 
     def follow(self) -> dg.ExecuteInProcessResult:
@@ -240,7 +240,7 @@ def test_a_target_that_was_failed_is_good_again_after_its_next_wave(deployment: 
 
 def test_a_run_of_a_target_that_the_settings_lack_is_refused_with_a_sentence(deployment: Deployment):
     job = deployment.definitions.resolve_job_def("three_app_parse")
-    config = {"ops": {"parse": {"config": {"targets": ["oders"]}}}}
+    config = {"ops": {"parse_three_app": {"config": {"targets": ["oders"]}}}}
     result = job.execute_in_process(instance=deployment.instance, raise_on_error=False, run_config=config)
     (failed,) = [event for event in result.all_events if event.is_step_failure]
     assert "the settings have no target 'oders' under `parse`; they have orders, clicks, returns" in str(

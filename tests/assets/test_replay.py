@@ -57,15 +57,13 @@ class Deployment:
     job: dg.JobDefinition
 
     def run(self, window: str) -> dg.ExecuteInProcessResult:
-        config = {"ops": {"replay": {"config": {"window": window}}}}
+        config = {"ops": {"replay_windows_app": {"config": {"window": window}}}}
         return self.job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
 
 
 @pytest.fixture
-def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from headrace.pipeline.definitions import (
-        build_definitions,  # its import reads settings, which the fixture provides
-    )
+def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
+    from headrace.pipeline.building import build_definitions
 
     bed = ReplaceBed(tmp_path / "lake")
     ports: Any = PortsOfBed(bed)
@@ -151,7 +149,7 @@ def test_a_run_of_a_window_that_is_done_leaves_no_event(deployment: Deployment):
     assert not deployment.run(window.id).get_asset_materialization_events()
 
 
-@pytest.mark.parametrize("config", [None, {"ops": {"replay": {"config": {"window": ""}}}}])
+@pytest.mark.parametrize("config", [None, {"ops": {"replay_windows_app": {"config": {"window": ""}}}}])
 def test_a_run_without_a_window_does_nothing_and_says_how_to_get_one(deployment: Deployment, config: Any):
     result = deployment.job.execute_in_process(
         instance=deployment.instance, run_config=config, raise_on_error=False

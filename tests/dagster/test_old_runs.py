@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from headrace.resources.old_runs import OldRuns, OwnRuns
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import worker_tag
 from tests.dagster.fixtures import MakeInstance
 from tests.dagster.partition_status import is_failed, partition_statuses
 
@@ -42,7 +42,13 @@ DEFS = dg.Definitions(
         dg.define_asset_job("other", [elsewhere]),
     ],
 )
-OWN = OwnRuns(jobs=("app_consume", "app_parse"), workers=("w1",), shards=records.key, assets=(typed.key,))
+OWN = OwnRuns(
+    application="app",
+    jobs=("app_consume", "app_parse"),
+    workers=("w1",),
+    shards=records.key,
+    assets=(typed.key,),
+)
 
 
 @dataclass
@@ -77,7 +83,7 @@ class Place:
         return done.run_id
 
     def consume(self, *partitions: str) -> list[str]:
-        return [self.run("app_consume", each, **{WORKER_TAG: "w1"}) for each in partitions]
+        return [self.run("app_consume", each, **worker_tag("app", "w1")) for each in partitions]
 
     def later(self, by: timedelta) -> int:
         """How many runs are deleted by then."""

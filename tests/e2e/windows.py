@@ -50,7 +50,7 @@ class Windows:
         return f"{slug(self.app.name)}_replay"
 
     def _config(self, window: ReplayWindow) -> dict[str, Any]:
-        return {"ops": {"replay": {"config": {"window": window.id}}}}
+        return {"ops": {f"replay_{slug(self.app.settings.application)}": {"config": {"window": window.id}}}}
 
     def kill_run(self, window: ReplayWindow, place: str) -> None:
         """A run in a process of its own that dies by SIGKILL at this place."""
