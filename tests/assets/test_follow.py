@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import parsed_key
+from headrace.pipeline.building import build_definitions
 from headrace.pipeline.clock import SystemIds, SystemTimer
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -104,11 +105,7 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from headrace.pipeline.definitions import (
-        build_definitions,  # its import reads settings, which the fixture provides
-    )
-
+def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
     clock = LandingClock()
     for name in NAMES:
         bed = Bed(tmp_path / name)
