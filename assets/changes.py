@@ -5,10 +5,11 @@ nothing was changed there is no event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 
-from headrace.assets.names import parsed_key, records_key
+from headrace.assets.names import parsed_key, partitions_name, records_key
 from headrace.assets.parsed import parsed_metadata
 from headrace.pipeline.core.stream import lease_key
 from headrace.pipeline.core.window import ReplayWindow
@@ -27,6 +28,20 @@ RedoneWave = ReplayedWave | ReplacedWave | UnpackedWave
 
 _int = dg.MetadataValue.int
 _text = dg.MetadataValue.text
+
+
+def leave(home: Path, settings: Settings, events: Sequence[Event]) -> None:
+    """Leave these events in the Dagster with this DAGSTER_HOME. They belong to no run."""
+    if not home.is_dir():
+        raise FileNotFoundError(f"there is no folder {home}")
+    name = partitions_name(settings)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        keys = {event.partition for event in events if event.partition is not None}
+        # Dagster takes an event of a partition that it doesn't know, and shows it nowhere.
+        if missing := sorted(keys - set(instance.get_dynamic_partitions(name) if keys else ())):
+            instance.add_dynamic_partitions(name, missing)
+        for event in events:
+            instance.report_runless_asset_event(event)
 
 
 def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[ParsedWave]) -> Iterator[Event]:

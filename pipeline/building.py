@@ -59,8 +59,7 @@ def build_definitions(
     )
     upkeep, schedule = build_upkeep(wiring)
     follow = [build_follow(wiring)] if settings.parse else []
-    jobs = [
-        job,
+    other_jobs = [
         upkeep,
         build_prove(wiring),
         build_replay(wiring),
@@ -74,10 +73,10 @@ def build_definitions(
             *(build_parsed(wiring, target) for target in settings.parse),
             *_outside(settings),
         ],
-        jobs=jobs,
+        jobs=[job, *other_jobs],
         schedules=[schedule],
         sensors=[
-            build_leader(wiring, instance, [each.name for each in jobs]),
+            build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],

@@ -71,7 +71,7 @@ def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
         look.notes.append(opened)
         return look
     waiting = _waiting(instance, job, [target.name for target in wiring.settings.parse])
-    up_to_date = []
+    up_to_date: list[str] = []
     for target in wiring.settings.parse:
         if (left := waiting.get(target.name)) is not None:
             look.notes.append(f"the last run of {target.name} failed; the next one comes in {left:.0f} s")

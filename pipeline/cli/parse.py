@@ -11,8 +11,9 @@ from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import Unknown
 
 if TYPE_CHECKING:
-    from headrace.pipeline.cli.options import Loaded, Subparsers
+    from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.parsing import ParsedWave
+    from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
     from headrace.pipeline.settings.parse_block import ParseSettings
 

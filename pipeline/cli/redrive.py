@@ -10,8 +10,9 @@ from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
-    from headrace.pipeline.cli.options import Loaded, Subparsers
+    from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.redriving import Redriven
+    from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
 
 

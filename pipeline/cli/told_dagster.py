@@ -32,26 +32,9 @@ def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType]
     if not made:
         return
     try:
-        _report(home, settings, made)
+        changes.leave(home, settings, made)
     except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
         tell_aside(
             f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). The tables are as the command says; materialize "
             "the asset in Dagster, or let the next run do so, to start what depends on it"
         )
-
-
-def _report(home: Path, settings: Settings, events: tuple[Event, ...]) -> None:
-    import dagster as dg
-
-    from headrace.assets.names import partitions_name
-
-    if not home.is_dir():
-        raise FileNotFoundError(f"there is no folder {home}")
-    name = partitions_name(settings)
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        keys = {event.partition for event in events if event.partition is not None}
-        # Dagster takes an event of a partition that it doesn't know, and shows it nowhere.
-        if missing := sorted(keys - set(instance.get_dynamic_partitions(name) if keys else ())):
-            instance.add_dynamic_partitions(name, missing)
-        for event in events:
-            instance.report_runless_asset_event(event)

@@ -126,6 +126,7 @@ def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
 def _rows(result: dg.ExecuteInProcessResult) -> dict[str, list[Any]]:
     rows: dict[str, list[Any]] = {}
     for event in result.get_asset_materialization_events():
+        assert event.asset_key is not None
         rows.setdefault(event.asset_key.path[-1], []).append(event.materialization.metadata["rows"].value)
     return rows
 

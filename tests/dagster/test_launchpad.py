@@ -24,6 +24,7 @@ def _asked_for(job: dg.JobDefinition) -> dict[str, Any]:
         fields = snapshot.get_config_snap(key).fields or ()
         asked: dict[str, Any] = {}
         for field in fields:
+            assert field.name is not None
             if field.default_provided and field.default_value_as_json_str is not None:
                 asked[field.name] = json.loads(field.default_value_as_json_str)
             elif field.is_required:

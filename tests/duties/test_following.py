@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ class Scripted:
     """A parsing whose waves are those of a script; the last one is repeated."""
 
     clock: StandingClock
-    script: list[ParsedWave | HeadraceError]
+    script: Sequence[ParsedWave | HeadraceError]
     takes: float = 1.0
     began: list[float] = field(default_factory=list)
 
@@ -31,14 +31,14 @@ class Scripted:
         assert len(self.began) < 1_000, "the run doesn't end"
         self.began.append(self.clock.monotonic())
         self.clock.pause(self.takes)
-        wave = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        wave = self.script[min(len(self.began), len(self.script)) - 1]
         if isinstance(wave, HeadraceError):
             raise wave
         yield wave
 
 
 class Place:
-    def __init__(self, **scripts: list[ParsedWave | HeadraceError]) -> None:
+    def __init__(self, **scripts: Sequence[ParsedWave | HeadraceError]) -> None:
         self.clock = StandingClock()
         self.zero = self.clock.monotonic()
         self.parsings = {name: Scripted(self.clock, script) for name, script in scripts.items()}
