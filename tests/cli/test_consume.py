@@ -58,11 +58,11 @@ class App:
         )
 
     def imported_by(self, *command: str) -> set[str]:
-        """The packages that a new interpreter has imported when the command ends."""
+        """The modules that a new interpreter has imported when the command ends."""
         words = [command[0], "--config", str(self.folder / "headrace.yaml"), *command[1:]]
         code = (
             f"import sys; from headrace.pipeline.cli import main; code = main({words!r}); "
-            "print('imported', *{name.partition('.')[0] for name in sys.modules}); sys.exit(code)"
+            "print('imported', *sys.modules); sys.exit(code)"
         )
         done = subprocess.run(
             [sys.executable, "-P", "-c", code],
