@@ -73,6 +73,8 @@ class Hints:
     """Lease keys of shards that failed lately and are left alone."""
     due: frozenset[str] = frozenset()
     """Lease keys of shards that have something to read."""
+    failing: frozenset[str] | None = None
+    """Lease keys of shards that failed before this run: it ends once another one begins to fail. None: it goes on."""
 
 
 _NO_HINTS = Hints()
@@ -268,6 +270,7 @@ class Wiring:
             is_stopping=is_stopping,
             expiring=self.upkeep.expiring(worker_id),
             tell=on_waiting,
+            failing=hints.failing,
         )
         # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
         with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):

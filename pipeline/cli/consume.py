@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words import records_in
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ def run(args: argparse.Namespace) -> int:
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
+        tell_dagster(
+            Path(loaded.name),
+            loaded.settings,
+            lambda changes: changes.by_reading(loaded.settings, output.last, output.counts),
+        )
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)

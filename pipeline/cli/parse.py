@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.duties.parsing import ParsedWave
+    from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
     from headrace.pipeline.settings.parse_block import ParseSettings
 
@@ -61,13 +64,19 @@ def run(args: argparse.Namespace) -> int:
                 )
                 tell(inferred.ddl)
                 continue
-            aside = 0
+            waves: list[ParsedWave] = []
             run_id = f"headrace parse {wiring.ports.ids.fresh()}"
-            for wave in wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing).waves():
-                tell(f"{target.name}: {wave}")
-                tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
-                aside += wave.quarantined
-            if aside:
+            try:
+                for wave in wiring.targets.parsing(
+                    target, run_id, accepts_missing=args.accept_missing
+                ).waves():
+                    tell(f"{target.name}: {wave}")
+                    tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
+                    waves.append(wave)
+            finally:
+                # Also of what had landed when the command failed or was interrupted.
+                _tell_dagster(loaded, target, waves)
+            if any(wave.quarantined for wave in waves):
                 tell_aside(
                     f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; correct the schema or the code, and "
                     f"`headrace redrive --target {target.name}` parses it again"
@@ -89,6 +98,11 @@ def _check(targets: "tuple[ParseSettings, ...]") -> None:
             wrong.append(str(error))
     if wrong:
         raise BadSetting("\n".join(wrong))
+
+
+def _tell_dagster(loaded: "Loaded", target: "ParseSettings", waves: "list[ParsedWave]") -> None:
+    settings = loaded.settings
+    tell_dagster(Path(loaded.name), settings, lambda changes: changes.by_parsing(settings, target, waves))
 
 
 def targets_of(

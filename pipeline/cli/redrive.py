@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.parse import targets_of
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
+    from headrace.pipeline.duties.redriving import Redriven
+    from headrace.pipeline.settings.file import Loaded
+    from headrace.pipeline.settings.parse_block import ParseSettings
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -41,15 +45,25 @@ def run(args: argparse.Namespace) -> int:
     try:
         for target in targets:
             redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
-            portions = 0
-            for portion in redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run):
-                tell(f"{target.name}: {portion}")
-                portions += 1
+            portions: list[Redriven] = []
+            try:
+                for portion in redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run):
+                    tell(f"{target.name}: {portion}")
+                    portions.append(portion)
+            finally:
+                _tell_dagster(loaded, target, portions)
             if not portions:
                 tell(f"{target.name}: {_nothing(args, target.quarantine)}")
     finally:
         wiring.ports.close()
     return 0
+
+
+def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Redriven]") -> None:
+    settings = loaded.settings
+    tell_dagster(
+        Path(loaded.name), settings, lambda changes: changes.by_redriving(settings, target, portions)
+    )
 
 
 def _nothing(args: argparse.Namespace, quarantine: str) -> str:
