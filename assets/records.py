@@ -16,6 +16,7 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import partitions_name, records_key
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.run import RunEnding
 from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
@@ -41,7 +42,7 @@ class RecordsConfig(dg.Config):
     )
     shards: list[str] = Field(
         default=[],
-        description="Lease keys of shards to read. Empty: all shards whose leases the worker owns.",
+        description="Shards to read, by their partitions or lease keys. Empty: all shards whose leases the worker owns.",
     )
     over: list[str] = Field(
         default=[],
@@ -125,7 +126,7 @@ class _Execution:
         self._on_reported_arrow = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
-        self._asked = partitions or tuple(config.shards)
+        self._asked = tuple(map(lease_key_of, partitions)) or tuple(map(lease_key_of, config.shards))
         self._reading = wiring.reading(
             context.run.run_id,
             DagsterRuns(context.instance),
@@ -143,7 +144,7 @@ class _Execution:
             partitions=partitions_name(wiring.settings),
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
-            announced_by_dagster=frozenset(partitions),
+            announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(config.recovering),
         )
 
@@ -161,7 +162,7 @@ class _Execution:
         if ending.failed:
             first = min(ending.failed)
             shards = counted(len(ending.failed), "shard")
-            self._fail(ending.failed, f"{shards} failed; {first}: {ending.failed[first]}")
+            self._fail(ending.failed, f"{shards} failed; {partition_of(first)}: {ending.failed[first]}")
         self._reporter.finish(())
 
     def _read(self) -> RunEnding:
@@ -188,12 +189,13 @@ class _Execution:
         for note in report.notes:
             self._context.log.warning(note)
         for problem in report.problems:
-            self._context.log.info("%s: %s", problem.lease_key, problem.why)
+            self._context.log.info("%s: %s", partition_of(problem.lease_key), problem.why)
         self._reporter.waved(report)
 
     def _fail(self, failed: dict[str, str], sentence: str) -> None:
         self._reporter.finish(failed)
         named = sorted(failed)[:_MOST_FAILED_KEYS]
-        self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
-        metadata = {key: dg.MetadataValue.text(failed[key]) for key in named}
+        tags = {FAILED_TAG: ",".join(map(partition_of, named))}
+        self._context.instance.add_run_tags(self._context.run.run_id, tags)
+        metadata = {partition_of(key): dg.MetadataValue.text(failed[key]) for key in named}
         raise RunFailed(sentence, metadata)

@@ -17,6 +17,7 @@ from datetime import timedelta
 import dagster as dg
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.valid_through_text import time_text
 from headrace.pipeline.duties.wave import Landed, WaveReport
@@ -131,7 +132,9 @@ class Reporter:
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
-        event = dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
+        event = dg.AssetMaterialization(
+            asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
+        )
         self._writing.append(self._thread.submit(self.context.log_event, event))
         self._reported_at.setdefault(key, self.clock.monotonic())
 
@@ -146,14 +149,15 @@ class Reporter:
 
     def _write_planned_events(self, keys: list[str]) -> None:
         instance, run = self.context.instance, self.context.run
-        missing = [key for key in keys if not instance.has_dynamic_partition(self.partitions, key)]
+        names = [partition_of(key) for key in keys]
+        missing = [name for name in names if not instance.has_dynamic_partition(self.partitions, name)]
         if missing:
             instance.add_dynamic_partitions(self.partitions, missing)
-        for key in keys:
+        for name in names:
             planned = DagsterEvent.build_asset_materialization_planned_event(
                 run.job_name,
                 self.context.op_execution_context.get_step_execution_context().step.key,
-                AssetMaterializationPlannedData(self.context.asset_key, partition=key),
+                AssetMaterializationPlannedData(self.context.asset_key, partition=name),
             )
             instance.report_dagster_event(planned, run.run_id)
 

@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.assets.names import records_key, slug
 from headrace.assets.records import RecordsConfig
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.turns import RunAsk
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring
@@ -48,7 +49,8 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=ask.key,
         run_config=dg.RunConfig(ops={op: config}),
-        tags={WORKER_TAG: ask.worker} | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
+        tags={WORKER_TAG: ask.worker}
+        | ({LATER_TAG: ",".join(map(partition_of, ask.left_alone))} if ask.left_alone else {}),
     )
 
 

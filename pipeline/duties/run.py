@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.readers import Readers
@@ -173,7 +174,7 @@ class Run:
 
     def _tell_of(self, problems: Iterable[Problem]) -> None:
         for each in problems:
-            self.tell(f"{each.lease_key}: {each.why}")
+            self.tell(f"{partition_of(each.lease_key)}: {each.why}")
 
     def _must_end(self) -> bool:
         if self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds():
