@@ -82,7 +82,7 @@ class SpanCounter:
                 total = pc.sum(numbers.slice(at, stop - at)).as_py() * factor % 2**64
                 self._counted(Part(place, span, stop - at, first, last, total), wanted)
             else:
-                self._strangers_of(of.shard_id, keys.slice(at, stop - at))
+                self._strangers_of(f"{of.stream}/{of.shard_id}", keys.slice(at, stop - at))
             at = stop
 
     def _counted(self, part: Part, wanted: int) -> None:
@@ -105,10 +105,10 @@ class SpanCounter:
                 f"{row['shard_id']} {row['sequence_number']} of {row['stream']} (created {row['stream_epoch']})"
             )
 
-    def _strangers_of(self, shard_id: str, keys: Any) -> None:
+    def _strangers_of(self, shard: str, keys: Any) -> None:
         self.strangers_count += len(keys)
         for key in keys.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
-            self.strangers.append(f"{shard_id} {number_in(key)}")
+            self.strangers.append(f"{shard} {number_in(key)}")
 
 
 def is_sound_row(rows: pa.Table) -> Any:
