@@ -21,7 +21,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         name=f"redrive_{target.name}",
         config_schema={
             "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
-            "reason": dg.Field(str, is_required=False, description="Only records with exactly this reason."),
+            "reason": dg.Field(str, is_required=False, description="Only records with this reason in the quarantine table. A part of its text is enough where no other reason has it."),
             "dry_run": dg.Field(
                 bool, default_value=False, description="Parse, tell what would move, and commit nothing."
             ),
