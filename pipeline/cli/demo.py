@@ -7,6 +7,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.options import port_number
+
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.demo.home import Home
@@ -28,7 +30,7 @@ def add(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--port",
-        type=int,
+        type=port_number,
         default=3000,
         help="port of Dagster's UI; where it is taken, the next free one (default: 3000)",
     )

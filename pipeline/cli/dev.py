@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli import discard_output
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.options import add_config, load, port_number
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.core.words import counted
 
@@ -34,7 +34,7 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument(
-        "--port", type=int, default=3000, help="port of Dagster's UI on 127.0.0.1 (default: 3000)"
+        "--port", type=port_number, default=3000, help="port of Dagster's UI on 127.0.0.1 (default: 3000)"
     )
 
 

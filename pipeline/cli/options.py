@@ -16,6 +16,9 @@ _MOST_DIGITS = 129
 """Of a sequence number, by Kinesis's API."""
 
 
+_LARGEST_PORT = 65_535
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
@@ -61,6 +64,17 @@ def sequence_number(text: str) -> int:
     """An argument that is a sequence number, as Kinesis writes one."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"{text[:140]!r} isn't a sequence number")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """An argument that is a port on which a person can reach something."""
+    if (
+        not (text.isascii() and text.isdigit())
+        or len(text) > len(str(_LARGEST_PORT))
+        or not 1 <= int(text) <= _LARGEST_PORT
+    ):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} isn't a port; allowed: 1 to {_LARGEST_PORT}")
     return int(text)
 
 
