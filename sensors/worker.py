@@ -11,7 +11,7 @@ from headrace.pipeline.duties.turns import RunAsk
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
-from headrace.resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns
+from headrace.resources.runs import LATER_TAG, DagsterRuns, worker_tag
 from headrace.sensors.interval import interval
 from headrace.sensors.results import result
 
@@ -20,7 +20,7 @@ def build_worker(
     wiring: Wiring, kept_instance: KeptInstance, worker_id: str, job: Any
 ) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"worker_{slug(worker_id)}",
+        name=f"{slug(wiring.settings.application)}_worker_{slug(worker_id)}",
         job=job,
         minimum_interval_seconds=interval(wiring.settings.times.worker_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -29,7 +29,12 @@ def build_worker(
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         known = kept_instance.of(context)
         instance = known.instance
-        turn = wiring.worker_turn(worker_id, context.cursor, instance=known.id, runs=DagsterRuns(instance))
+        turn = wiring.worker_turn(
+            worker_id,
+            context.cursor,
+            instance=known.id,
+            runs=DagsterRuns(instance, wiring.settings.application),
+        )
         _report_dead(instance, turn.dead_runs)
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
         return result(context, known, wiring.settings, turn, requests)
@@ -49,7 +54,7 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=ask.key,
         run_config=dg.RunConfig(ops={op: config}),
-        tags={WORKER_TAG: ask.worker}
+        tags=worker_tag(settings.application, ask.worker)
         | ({LATER_TAG: ",".join(map(partition_of, ask.left_alone))} if ask.left_alone else {}),
     )
 

@@ -4,7 +4,7 @@
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
-that was ever written can be read (I17 of docs/protocol.md).
+that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def write_full(positions: Positions) -> str:
 
 
 def read_full(text: str) -> Positions:
-    """All positions in a file. Files of earlier versions have them as summaries do."""
-    if text.startswith(f"{VERSION}:"):
-        return read_positions(text)
+    """All positions in a file."""
     whole = read_delta(text)
     return Positions(whole.origins, whole.moved)
 
@@ -160,7 +158,6 @@ def _range_out(
         _time_out(r.last_arrival),
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
-        [],  # of no meaning: the form has it, and earlier versions read it
         *_extras_out(r),
     ]
 
@@ -177,7 +174,7 @@ def _extras_out(r: Range) -> list[Json]:
 
 
 def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
-    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, _, *extras = row
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, *extras = row
     more: list[Json] = ["", rows, 0]
     more[: len(extras)] = extras
     why, records, unpacked = more

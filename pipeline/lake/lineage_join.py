@@ -59,11 +59,6 @@ def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | No
 
 
 def _with_own(rows: pa.Table) -> pa.Table:
-    # As `headrace.pipeline.core.lineage_rows`: an earlier version made each Kinesis record one row.
-    if "records" in rows.column_names:
-        rows = _with(rows, "records", pc.coalesce(rows["records"], rows["rows"]))
-    else:
-        rows = rows.append_column("records", rows["rows"])
     own = rows.append_column(JOINED, pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
     return own.append_column(SINCE, rows["snapshot_sequence"])
 

@@ -95,8 +95,7 @@ class IcebergProof(ProofTable):
                 return None
             files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
             kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
-            # Earlier versions read all rows of typed tables once aggregates of the lake table were taken apart.
-            return Proved(found["snapshot"], found["sequence"], files, kept_from, found.get("apart"))
+            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"])
         except (OSError, ValueError, KeyError, TypeError):
             # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
             # process died while it wrote the file. All rows are read then.

@@ -42,7 +42,7 @@ class StagePlace:
 def place_of(spec: StagingSpec, read: pa.Schema) -> StagePlace:
     """The place for rows that were read with this schema. Their sort keys are still to be computed."""
     files, root = file_system(spec)
-    return StagePlace(files, root, spec, _schema_with_ids(with_sort_key_column(read, spec), spec))
+    return StagePlace(files, root, spec, _schema_with_ids(with_sort_key_column(read), spec))
 
 
 def _schema_with_ids(read: pa.Schema, spec: StagingSpec) -> pa.Schema:

@@ -24,7 +24,7 @@ from headrace.pipeline.lake.read import ledger, rows
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import worker_tag
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.processes import CUT, Cuts, Processes
 from tests.eventually import eventually
@@ -132,7 +132,7 @@ class App:
 
     @cached_property
     def defs(self) -> dg.Definitions:
-        from headrace.pipeline.definitions import build_definitions
+        from headrace.pipeline.building import build_definitions
 
         return build_definitions(self.settings)
 
@@ -158,9 +158,9 @@ class App:
         return f"{self.name}_shards"
 
     def tick(self, sensor: str) -> dg.SensorResult:
-        """Tick as the daemon does: the cursor is kept, and partitions are added."""
+        """Tick as the daemon does: the cursor is kept, and partitions are added. `sensor`: its name after the application's."""
         context = dg.build_sensor_context(instance=self.instance, cursor=self.cursors.get(sensor))
-        result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
+        result = self.defs.get_repository_def().get_sensor_def(f"{slug(self.name)}_{sensor}")(context)
         assert isinstance(result, dg.SensorResult)
         self.cursors[sensor] = result.cursor
         for request in result.dynamic_partitions_requests or ():
@@ -262,7 +262,7 @@ class App:
         return self.latest_run(worker)
 
     def latest_run(self, worker: str = "w1") -> dg.DagsterRun:
-        return self.instance.get_runs(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1)[0]
+        return self.instance.get_runs(dg.RunsFilter(tags=worker_tag(self.name, worker)), limit=1)[0]
 
     # -- what the tables and Dagster hold ----------------------------------------------------------------------------
 

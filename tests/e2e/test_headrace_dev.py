@@ -84,7 +84,6 @@ def app(make_app: MakeApp) -> App:
         times={
             "worker_tick": "5s",
             "leader_tick": "5s",
-            "leader_lock": "15s",
             "lease_duration": "15s",
             "launch_grace": "60s",
             "linger": "60s",
