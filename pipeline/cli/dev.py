@@ -78,8 +78,8 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
 def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int) -> "NoReturn":
     """Wait for a signal or for the death of a process, then stop Dagster."""
     from headrace.pipeline.cli import services
-    from headrace.pipeline.cli.other_dagster import forget_beats
     from headrace.pipeline.cli.watching import until_a_process_dies
+    from headrace.resources.daemons import forget_beats
 
     is_up = False
     try:
@@ -104,8 +104,8 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
 
 def _stop_former(hold: "Hold", home: Path) -> None:
     """Stop the Dagster of a `headrace dev` that SIGKILL ended: its sensors would tick beside those of the new one."""
-    from headrace.pipeline.cli.other_dagster import forget_beats
     from headrace.pipeline.cli.services import stop_orphans
+    from headrace.resources.daemons import forget_beats
 
     former = hold.former
     if former and former.dagster and stop_orphans(former.dagster, home):

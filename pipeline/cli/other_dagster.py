@@ -83,14 +83,6 @@ def require_no_beat(
             )
 
 
-def forget_beats(home: Path) -> None:
-    """Remove the heartbeats of the daemon that this process has stopped, so that the next start needn't wait to see that it is gone."""
-    from dagster import DagsterInstance
-
-    with DagsterInstance.from_config(str(home)) as instance:
-        instance.wipe_daemon_heartbeats()
-
-
 def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDagster]:
     """Dagster's daemons on this DAGSTER_HOME; of a `dagster dev` that has started one, that command."""
     wanted = home.resolve()
@@ -126,18 +118,12 @@ def _parent(process: Path) -> str:
 
 
 def _beats_in(home: Path) -> Mapping[str, float]:
-    from dagster import DagsterInstance
+    from headrace.resources.daemons import beats_in
 
     try:
-        with DagsterInstance.from_config(str(home)) as instance:
-            beats = instance.get_daemon_heartbeats().values()
+        return beats_in(home)
     except Exception:  # noqa: BLE001 - a storage that can't be opened is told by Dagster itself, a moment later
         return {}
-    newest: dict[str, float] = {}
-    for each in beats:
-        daemon = each.daemon_id or each.daemon_type
-        newest[daemon] = max(each.timestamp, newest.get(daemon, 0.0))
-    return newest
 
 
 def _refusal(other: str, home: Path, to_do: str) -> str:

@@ -15,12 +15,12 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.cli.other_dagster import (
-    forget_beats,
     processes_on,
     require_alone,
     require_no_beat,
 )
 from headrace.pipeline.errors import BadSetting
+from headrace.resources.daemons import forget_beats
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
 STARTS = f"""

@@ -110,7 +110,9 @@ def test_hash_keys_that_no_shard_has_are_found(family: Family):
     hole = f"{left.hash_range.end - 9} to {left.hash_range.end}"
     wrong = family.wrong()
     assert f"{STREAM}: no shard in the ledger has the hash keys {hole}" in wrong
-    assert any("the children of orders/shardId-000000000000 don't have its hash keys" in text for text in wrong)
+    assert any(
+        "the children of orders/shardId-000000000000 don't have its hash keys" in text for text in wrong
+    )
 
 
 def test_hash_keys_that_two_shards_have_are_found(family: Family):
