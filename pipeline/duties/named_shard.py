@@ -11,7 +11,7 @@ from headrace.pipeline.ports import LeaseStore
 def lease_key_meant(text: str, leases: LeaseStore, *, nothing: str) -> str:
     """Raises Unknown, with similar names, where no shard is meant or several are. `nothing`: what the command hasn't done then."""
     exact = lease_key_of(text)
-    if leases.get(exact) is not None:
+    if exact and leases.get(exact) is not None:
         return exact
     keys = [row.key for row in leases.scan().leases]
     meant = meant_by(text, keys)

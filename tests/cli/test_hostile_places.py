@@ -78,3 +78,32 @@ def test_a_full_disk_may_have_room_later(tmp_path: Path, monkeypatch: pytest.Mon
         Unreachable, match=r"landing\.home: the folder .* can't be made \(No space left on device\)"
     ):
         make_named_folder(tmp_path / "a" / "b", private=True, name="landing.home")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("config", "--doc", "/nowhere/settings.md"),
+        ("config", "--doc", "/tmp"),
+        ("config", "--doc", "/dev/null"),
+        ("demo", "--home", "/proc/nowhere"),
+        ("demo", "--check", "--home", "/nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_or_folder_that_an_argument_names_and_that_cant_be_is_told(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+):
+    assert main(list(command)) == STOPPED
+    said = capsys.readouterr()
+    assert said.err.startswith("headrace: ")
+    assert (said.out, said.err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("option", ["--table", "--worker-table", "--state-table"])
+@pytest.mark.parametrize("name", ["", "ab", "a b", "x" * 256, "orders;"])
+def test_what_is_no_name_of_a_table_is_refused(capsys: pytest.CaptureFixture[str], option: str, name: str):
+    with pytest.raises(SystemExit) as stopped:
+        main(["status", "--table", "orders", f"{option}={name}"])
+    assert stopped.value.code == STOPPED
+    assert "isn't the name of a DynamoDB table" in capsys.readouterr().err
