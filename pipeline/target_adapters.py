@@ -146,4 +146,4 @@ class TargetAdapters:
         lake = self.lake
         worker = lake.settings.workers[0].id
         # Kept, because it remembers where it has stopped in shards with many empty pages.
-        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages()), "window stage")
+        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages), "window stage")

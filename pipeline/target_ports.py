@@ -57,6 +57,11 @@ class SourceTable(Protocol):
         """Load the lake table anew."""
         ...
 
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        """The newest commit of another engine that may have removed rows (else: that may have added some), as a sentence, among the snapshots
+        from this sequence number on that the table's metadata still has; empty where there is none."""
+        ...
+
 
 class ParsedTable(LandingTable, Protocol):
     """A typed table or its quarantine table: a landing table with other columns."""

@@ -35,6 +35,11 @@ def add(subparsers: "Subparsers") -> None:
         action="store_true",
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
     )
+    parser.add_argument(
+        "--accept-missing",
+        action="store_true",
+        help="go on where rows that landed aren't in the lake table any more, because they were removed on purpose",
+    )
     add_limit(
         parser,
         "at most N waves of each target (a wave is at most `wave.records` records, the oldest first); the next call or run goes on",
@@ -77,8 +82,9 @@ def _parse(args: argparse.Namespace, target: "ParseSettings", wiring: "Wiring") 
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
     done: list[ParsedWave] = []
-    waves = wiring.targets.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves()
-    for wave in islice(waves, args.limit):
+    run_id = f"headrace parse {wiring.ports.ids.fresh()}"
+    parsing = wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing)
+    for wave in islice(parsing.waves(), args.limit):
         done.append(wave)
         say(f"{target.name}: {wave}")
         tell_aside(*(f"{target.name}: {note}" for note in wave.notes))

@@ -8,6 +8,7 @@ from datetime import date
 
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
@@ -29,8 +30,10 @@ from headrace.pipeline.core.proof_rows import (
     FileCount,
     may_be_dropped,
 )
+from headrace.pipeline.core.proof_through import wrong_through
 from headrace.pipeline.core.rewriting import LiveFiles
 from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import Through
 from headrace.pipeline.core.words import counted
 
 
@@ -58,6 +61,8 @@ class ProofEvidence:
     unlisted: Mapping[StreamId, str] = field(default_factory=dict)
     """Streams whose shards Kinesis doesn't list, and why."""
     window: Window = ALL
+    through: Through = field(default_factory=dict)
+    """Up to when the table states that it has all records."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
 
@@ -110,6 +115,17 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
     )
     yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
+    yield checked(
+        "no record is another stream's or shard's, by its arrival and its number",
+        judged(story, seen.listed),
+        strange_ranges(story, seen.listed),
+    )
+    if seen.through:
+        yield checked(
+            "the table states no later time for its completeness than its positions show",
+            counted(len(seen.through), "statement"),
+            wrong_through(seen.through, seen.positions),
+        )
 
 
 def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:

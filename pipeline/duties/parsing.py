@@ -10,8 +10,10 @@ then nothing of the wave lands. So each record is parsed into one row, set aside
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from itertools import count
 
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.duplicates import Comparison
@@ -27,6 +29,7 @@ from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.deduplicating import Deduplicating
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.parse_checking import Changed, ParseChecking
 from headrace.pipeline.duties.settling import Settling
 from headrace.pipeline.errors import Overtaken, WrongShape
 from headrace.pipeline.ports import Clock
@@ -34,6 +37,8 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.target_ports import ParsedTable, Parser, SourceTable
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
+_LOOKS = 3
+"""Looks at the lake table in one wave, where its ledgers state other rows than were found."""
 _TRIES = 5
 """Waves in a row that other runs overtake, before a run gives up."""
 
@@ -74,6 +79,8 @@ class Parsing:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    checking: ParseChecking | None = None
+    """Compares what is found with what the ledgers of the lake table state."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
@@ -140,11 +147,9 @@ class Parsing:
         self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
         # Also what a killed run, or an older version of the code, has decided and not carried out.
         settled = self.settling.settle()
-        look = self.source.look()
-        wishes = self._wishes(look.positions)
-        plan = plan_next(wishes, look, surveyor=self.parser, limits=self.limits)
+        wishes, plan, notes = self._plan()
         if not plan.ranges:
-            return ParsedWave(settled=settled, notes=wishes.notes)
+            return ParsedWave(settled=settled, notes=notes)
         self.on_arrow("planned")
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
@@ -160,7 +165,21 @@ class Parsing:
         snapshot = self._commit(plan, wishes, parsed, accounts, comparison)
         self.on_arrow("committed")
         self.settling.settle()
-        return _told(accounts, snapshot, plan, wishes, settled)
+        return _told(accounts, snapshot, plan, notes, settled)
+
+    def _plan(self) -> tuple[Wishes, WavePlan, tuple[str, ...]]:
+        """What the wave parses, and sentences for people. Where the ledgers of the lake table state other rows than were found, the wave looks
+        once more: another commit may have come between the look and the reading of the ledgers."""
+        for looks in count(1):
+            look = self.source.look()
+            wishes = self._wishes(look.positions)
+            plan = plan_next(wishes, look, surveyor=self.parser, limits=self.limits)
+            if self.checking is None or not plan.ranges:
+                return wishes, plan, wishes.notes
+            with suppress(Changed):
+                told = self.checking.check(plan, is_last=looks == _LOOKS)
+                return wishes, plan, (*wishes.notes, *told)
+        raise AssertionError("the last look ends in a plan or in an error")
 
     def _wishes(self, source: Positions) -> Wishes:
         return plan_wishes(source, self.table.load().positions, takes=self._takes)
@@ -218,7 +237,7 @@ def _told(
     accounts: Mapping[ShardKey, Accounting],
     snapshot: int | None,
     plan: WavePlan,
-    wishes: Wishes,
+    notes: tuple[str, ...],
     settled: int,
 ) -> ParsedWave:
     dropped: dict[str, int] = {}
@@ -232,5 +251,5 @@ def _told(
         snapshot,
         settled,
         plan.is_last,
-        wishes.notes,
+        notes,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from headrace.pipeline.core.parse_values import SourceFile
@@ -12,6 +13,7 @@ from headrace.pipeline.lake.catalog import asking
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_files import ManifestReader, moment_in
 from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.summary import WRITER
 from headrace.pipeline.target_ports import SourceLook, SourceTable
 
 
@@ -33,6 +35,19 @@ class IcebergSource(SourceTable):
             for each in live.files
         )
         return SourceLook(base.state.positions, files, at, live.obstacle)
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        table = self._lake.open()
+        others = Operation.APPEND if removes else Operation.DELETE
+        for each in sorted(table.metadata.snapshots, key=lambda s: -(s.sequence_number or 0)):
+            said = each.summary
+            if (each.sequence_number or 0) < since:
+                break
+            if said is not None and WRITER not in said.additional_properties and said.operation is not others:
+                return (
+                    f"another engine has changed rows by snapshot {each.snapshot_id} ({said.operation.value})"
+                )
+        return ""
 
 
 def _file(file: DataFile, table: Table, *, deletes: bool, day: str | None) -> SourceFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ class Sessions:
         self._open: dict[bool, SparkSession] = {}
         """The session for Headrace's own tasks, and by True the one for code of the user."""
 
-    def stage(self, worker_id: str, pages: Pages) -> Stage:
+    def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
+        """`pages`: called for each job, because the reader has the credentials of its moment."""
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 

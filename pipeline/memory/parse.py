@@ -75,13 +75,26 @@ class MemoryRows:
     sub: Callable[[ShardKey, int], int] = lambda _key, _number: 0
     """Sub-sequence number of a row, where it isn't 0."""
     _names: Iterator[int] = field(default_factory=count)
+    _typed: dict[str, tuple[Any, tuple[TypedRow, ...]]] = field(default_factory=dict)
+    """By path: the rows of the file, as they are and as typed ones."""
+    _keys: dict[int, tuple[ShardKey, str]] = field(default_factory=dict)
+    """By number: a row's shard and its sort key. Rows of two shards hardly ever have the same number."""
 
-    def of(self, path: str) -> list[TypedRow]:
-        return [_typed(row) for row in self.rows[path]]
+    def of(self, path: str) -> Sequence[TypedRow]:
+        rows = self.rows[path]
+        known = self._typed.get(path)
+        if known is None or known[0] is not rows:
+            known = self._typed[path] = rows, tuple(map(_typed, rows))
+        return known[1]
 
     def sort_key(self, row: TypedRow) -> str:
+        known = self._keys.get(row.number)
+        if known is not None and (known[0] is row.key or known[0] == row.key):
+            return known[1]
         sub = self.sub(row.key, row.number)
-        return key_of(Position(row.number - sub, sub))
+        text = key_of(Position(row.number - sub, sub))
+        self._keys[row.number] = row.key, text
+        return text
 
     def write(self, location: str, rows: Iterable[tuple[Any, ...]]) -> tuple[StagedFile, ...]:
         """Stage a file. No file is made of no rows."""
@@ -156,6 +169,12 @@ class MemorySourceTable(SourceTable):
         at = self._rows.clock.now()
         state = self._table.load()
         return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))), at)
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        for each in self._table.history(self._table.head):
+            if each.sequence >= since and not each.ours and (each.replaced if removes else each.files):
+                return f"another engine has changed rows by snapshot {each.id}"
+        return ""
 
     def _file(self, file: StagedFile) -> SourceFile:
         if file.path not in self._known:

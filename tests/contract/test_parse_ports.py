@@ -49,8 +49,9 @@ from headrace.pipeline.memory.windows import MemoryCopier
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
+from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good
+from tests.lake.tables import append_as_others
 from tests.lake.windows import InProcess as InProcessCopier
 from tests.lake.windows import WindowBed
 
@@ -82,6 +83,13 @@ class OnIceberg:
 
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
+
+    def insert_as_others(self) -> None:
+        append_as_others(self._bed.lake.handle().open())
+
+    def sequence(self) -> int:
+        snapshot = self._bed.lake.handle().open().current_snapshot()
+        return 0 if snapshot is None else snapshot.sequence_number or 0
 
     def remove(self, path: str) -> None:
         Path(path.removeprefix("file://")).unlink()
@@ -127,6 +135,16 @@ class InMemory:
         after = self._lake.load().positions.of(key)
         upto = Position(max(records), arrival=NOON)
         self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
+
+    def insert_as_others(self) -> None:
+        self._landed.rows["others"] = ((a_key(999), 1),)
+        day = f"{self.clock.at:%Y-%m-%d}"
+        self._lake.append_as_others(
+            (StagedFile("others", frozenset({a_key(999)}), 1, 1, b"", day, self.clock.at),)
+        )
+
+    def sequence(self) -> int:
+        return self._lake.head or 0
 
     def remove(self, path: str) -> None:
         self.quarantine.removed.add(path)
@@ -344,3 +362,13 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
     files = made.copies.look().files
     assert sum(file.rows for file in files) == 3
     assert key(2) in {file.low for file in files}
+
+
+def test_what_another_engine_has_changed_is_told(made: Made):
+    assert made.source.changed_by_others(0, removes=False) == ""
+    made.insert_as_others()
+    assert "another engine has changed rows" in made.source.changed_by_others(0, removes=False)
+    # An insert removes no row.
+    assert made.source.changed_by_others(0, removes=True) == ""
+    made.land(A, {20: True})
+    assert made.source.changed_by_others(made.sequence(), removes=False) == ""

@@ -32,6 +32,7 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
@@ -200,6 +201,8 @@ class Bed:
 
     dropped_as = ""
     """Why rows may be in neither table; empty where none may be missing."""
+    retention: timedelta | None = None
+    """Of the lake table."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
@@ -234,7 +237,8 @@ class Bed:
         subs: int = 1,
         arrival: datetime = NOON,
     ) -> tuple[StagedFile, ...]:
-        """One landing of a shard. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        """One landing of a shard, at the earliest when its records arrive. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         table = self.lake.handle()
         before = table.load().positions.of(key)
         rows = [(number, sub) for number in sorted(payloads) for sub in range(subs)]
@@ -262,6 +266,7 @@ class Bed:
         )
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused
+        self.clock.at = was
         return files
 
     def ports(self) -> ParsePorts:
@@ -276,6 +281,17 @@ class Bed:
             redriver=replace(self.parser, source=self.quarantine),
             typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
             lineage=IcebergLineage(typed),
+        )
+
+    def checking(self, table: IcebergTyped) -> ParseChecking:
+        return ParseChecking(
+            name=self.settings.name,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            landings=IcebergLineage(self.lake.handle()),
+            lineage=IcebergLineage(table),
+            retention=self.retention,
+            clock=self.clock,
         )
 
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
@@ -297,6 +313,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(table),
+            checking=self.checking(table),
             on_arrow=on_arrow,
         )
 

@@ -49,8 +49,8 @@ TYPED: Final = (
         "a wave goes up to positions of a later look than the files that it reads",
         (
             "duties.parsing",
-            "        look = self.source.look()\n        wishes = self._wishes(look.positions)\n",
-            "        look = self.source.look()\n        wishes = self._wishes(self.source.look().positions)\n",
+            "wishes = self._wishes(look.positions)\n            plan",
+            "wishes = self._wishes(self.source.look().positions)\n            plan",
         ),
         among=typed_fleet(every=5.0),
     ),
