@@ -30,7 +30,7 @@ CONFIG_SCHEMA = {
     "shards": dg.Field(
         [str],
         is_required=False,
-        description="Lease keys of shards to read, as partitions are. Default: all shards whose leases the worker owns.",
+        description="Shards to read, by their partitions or lease keys. Default: all shards whose leases the worker owns.",
     ),
     _FROM_SENSOR: dg.Field(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -87,6 +88,10 @@ class Exchange:
 class QuarantineTable(ParsedTable, Protocol):
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
         """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
+        ...
+
+    def reasons(self) -> Counter[str]:
+        """How many rows the table has with each reason. No payload is read."""
         ...
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:

@@ -83,9 +83,15 @@ def _shown(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
 
 def _document(target: str) -> None:
     from headrace.pipeline.cli.settings_doc import knob_tables, renewed
+    from headrace.pipeline.errors import BadSetting
 
     if target == "-":
         tell(*knob_tables().split("\n"))
         return
     file = Path(target)
-    file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
+    try:
+        file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            f"--doc: {file} can't be renewed ({error}); allowed: a file of text that has the reference"
+        ) from error

@@ -27,6 +27,7 @@ from headrace.pipeline.core.redrive_plan import (
     half_of,
     plan_look,
     plan_redrive,
+    reason_meant,
     worth_parsing,
 )
 from headrace.pipeline.core.stream import ShardKey
@@ -90,6 +91,11 @@ class Redriving:
             return
         if not dry_run:
             self.settling.settle()
+        if selection.reason is not None:
+            reason = reason_meant(selection.reason, self.settling.quarantine.reasons())
+            if reason is None:
+                return
+            selection = replace(selection, reason=reason)
         look = self._look()
         order = plan_look(look.files, look.positions, selection)
         pieces = worth_parsing(self.redriver.survey(order).pieces) if order.files and order.bounds else ()

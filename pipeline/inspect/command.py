@@ -27,17 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
     parser.add_argument(
         "--table",
         metavar="NAME",
+        type=_table,
         required=table_is_required,
         help="the lease table of any KCL application; no settings are needed then",
     )
     parser.add_argument(
         "--worker-table",
         metavar="NAME",
+        type=_table,
         help="with --table: the table of the workers' rows (default: NAME-WorkerMetricStats)",
     )
     parser.add_argument(
         "--state-table",
         metavar="NAME",
+        type=_table,
         help="with --table: the table of the leader's lock (default: NAME-CoordinatorState)",
     )
     default = "AWS's own environment" if table_is_required else "the settings, else AWS's own environment"
@@ -117,6 +120,12 @@ def _duration(text: str) -> timedelta:
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
     return period
+
+
+def _table(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
+        raise argparse.ArgumentTypeError(f"{text[:255]!r} isn't the name of a DynamoDB table")
+    return text
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
@@ -168,7 +169,7 @@ def _leases(seen: Observation) -> Iterator[Finding]:
             f"{counted(seen.unranged, 'open lease')} without a hash range, so whether all hash keys are covered can't be told",
         )
     if seen.early:
-        pairs = [f"{each.child} before {each.parent}" for each in seen.early]
+        pairs = [f"{partition_of(each.child)} before {partition_of(each.parent)}" for each in seen.early]
         yield Finding(
             "child-before-parent",
             f"{counted(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
@@ -187,7 +188,7 @@ def _failing(seen: Observation) -> Iterator[Finding]:
         which = ":" if len(seen.failing) == 1 else "; the shard that has failed for longest:"
         yield Finding(
             "shards-failing",
-            f"{counted(len(seen.failing), 'shard')} can't be read or landed{which} {first.lease} since "
+            f"{counted(len(seen.failing), 'shard')} can't be read or landed{which} {partition_of(first.lease)} since "
             f"{first.since:%Y-%m-%d %H:%M:%S} UTC, by its worker's clock: {first.why}",
             needs_person=True,
             names=tuple(each.lease for each in seen.failing),
@@ -213,7 +214,9 @@ def _unowned(seen: Observation) -> Iterator[Finding]:
 def _handovers(seen: Observation) -> Iterator[Finding]:
     if not seen.pending:
         return
-    names = [f"{each.lease} from {each.holder} to {each.to or 'no worker'}" for each in seen.pending]
+    names = [
+        f"{partition_of(each.lease)} from {each.holder} to {each.to or 'no worker'}" for each in seen.pending
+    ]
     age = "; when they began isn't known"
     long = [each for each in seen.pending if each.all_the_while]
     if seen.watched is not None:
@@ -307,8 +310,9 @@ def _watched(seen: Observation, at_least: timedelta) -> bool:
 
 
 def _some(names: Sequence[str]) -> str:
+    """The first of the names. Lease keys are shown as the names of their shards."""
     rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+    return ", ".join(map(partition_of, names[:_NAMED])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def in_words(period: timedelta) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -212,6 +213,14 @@ class IcebergQuarantine(_Parsed):
                 "they leave it these rows may be in both tables; let that engine run its rewrite_data_files, and the next wave or redrive goes on"
             )
         return found
+
+    def reasons(self) -> Counter[str]:
+        with asking(f"the storage of {self.identifier}"):
+            scan = self.open().scan(selected_fields=("reason",))
+            counts: Counter[str] = Counter()
+            for batch in scan.to_arrow_batch_reader():
+                counts.update(reason or "" for reason in batch["reason"].to_pylist())
+        return counts
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
         day = _DAY.fullmatch(name)

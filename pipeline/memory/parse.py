@@ -3,6 +3,7 @@ Iceberg in the same way."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -134,6 +135,9 @@ class MemoryQuarantine(MemoryTyped, QuarantineTable):
             raise WrongShape(f"{path} has rows that a commit of the typed table has set aside, and is gone")
         file = self._rows.staged(path)
         return StagedFile(path, shards, file.rows, file.size, b"", file.partition, file.staged_at)
+
+    def reasons(self) -> Counter[str]:
+        return Counter(row.reason for file in self.files_at(self.head) for row in self._rows.of(file.path))
 
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
         live = {file.path for file in self.files_at(self.head)}

@@ -286,6 +286,13 @@ def test_the_pages_of_the_ledgers_come_newest_first(made: Made):
     assert len(list(made.quarantine.pages())) == 2
 
 
+def test_the_reasons_of_rows_in_quarantine_are_counted(made: Made):
+    assert not made.quarantine.reasons()
+    wave(made)
+    rows = sum(file.rows for file in made.set_aside.look().files)
+    assert made.quarantine.reasons() == {"bad": rows}
+
+
 def compacted(made: Made) -> list[str]:
     """Bring rows of five waves into quarantine and compact its files. Returns the names that the first wave's files had."""
     wave(made)
