@@ -29,7 +29,6 @@ PACKAGES = (
     "pandas",
     "pyarrow.parquet",
     "pyspark.sql.connect.session",
-    "pyspark.sql.connect.local_server",
     "headrace.pipeline.adapters",
     "headrace.pipeline.lake.iceberg",
     "headrace.pipeline.lake.lineage_table",

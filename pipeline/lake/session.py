@@ -1,18 +1,15 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
-All Headrace processes of a user share the local server, and it outlives them, because starting a server takes 5 s and
-joining one takes 1 s. The server and its workers keep the environment, and so the AWS credentials, of the process that
-started it; region and endpoint travel with each task. The process that supervises the others (headrace dev, headrace demo,
-a pytest session) stops the server with `stop_local_server`.
+The processes of one project and environment share a local server (`headrace.pipeline.lake.spark_server`), and it outlives them by some
+minutes, because starting a server takes 5 s and joining one takes 1 s. The process that supervises the others (headrace dev, headrace
+demo, a pytest session) stops the server at its end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,8 +20,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
-from headrace.pipeline.lake.local_server import answers, bring_up
 from headrace.pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
+from headrace.pipeline.lake.spark_server import server_key
+from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION, Start, answers, bring_up, stop
 from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake_ports import OnWaiting
 from headrace.pipeline.settings.model import SparkSettings
@@ -33,12 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DISCOVERY = "SPARK_LOCAL_CONNECT_DISCOVERY"
-"""PySpark's environment variable: the path of the file with the local server's address and token. Processes with different
-paths use different servers.
+"""PySpark's environment variable: the path of the file `connect.json` of a local server. A process that has it uses this server, whatever
+the server was started for.
 """
-
-AUTHENTICATION = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""PySpark's environment variable: the token that its client sends to a server, read when a session is made."""
 
 _LOCAL = {
     # Little is enough: records never pass through the JVM, which carries one JSON document per task.
@@ -107,16 +102,10 @@ def is_local(settings: SparkSettings) -> bool:
 
 def stop_local_server() -> bool:
     """Stop the local server if it runs. Returns whether it did."""
-    discovery = _discovery()
-    if not discovery.exists():
-        return False
-    from pyspark.sql.connect.local_server import stop_local_connect_server
-
     # The sessions first: when the process ends, a session whose server is gone tries to reach it for minutes.
     for session in list(_made):
         session.stop()
-    with _environment({DISCOVERY: str(discovery)}):
-        return bool(stop_local_connect_server())
+    return stop(server_folder())
 
 
 def _local(
@@ -131,20 +120,40 @@ def _local(
     starting = {
         **_for_workers(java_home),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
-        DISCOVERY: str(_discovery()),
     }
+    folder = server_folder()
     with _environment(starting):
-        starting_conf = {
-            **conf,
-            ON_SERVER: engine_zip().name,
-            "spark.local.connect.server.port": _free_port(),
-        }
-        server = bring_up(remote, starting_conf, on_waiting=on_waiting)
+        start = Start(master=remote, conf={**conf, ON_SERVER: engine_zip().name})
+        server = bring_up(folder, start, user=conf["spark.app.name"], on_waiting=on_waiting)
         # Only while this session is made: PySpark would send the token to each other server, too, and ask it for TLS.
-        with _environment({AUTHENTICATION: server.token or ""}):
+        with _environment({AUTHENTICATION: server.token}):
             session = _connect(server.url, session_conf, shared=not isolated)
     _made.add(session)
     return session
+
+
+def server_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
+    """The folder of the local server that belongs to this process, or to the project with these settings and this DAGSTER_HOME."""
+    if given := os.environ.get(DISCOVERY):
+        folder = Path(given).absolute().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    return folder_of(key_of_server(settings=settings, dagster_home=dagster_home))
+
+
+def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = None) -> server_key.ServerKey:
+    """The key of the local server that this process would join for this project, in its environment."""
+    return server_key.key_of(os.environ, engine_zip().stem, settings=settings, dagster_home=dagster_home)
+
+
+def folder_of(key: server_key.ServerKey) -> Path:
+    """The folder of the server with this key, which is made where there is none."""
+    # A folder of this host's, because the server is one of this host: two hosts may share a DAGSTER_HOME.
+    folder = private_folder("spark") / key.name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if server_key.read(folder) != key:
+        server_key.write(key, folder)
+    return folder
 
 
 def _on_shared_workers(session: SparkSession) -> SparkSession:
@@ -242,38 +251,6 @@ def _for_workers(java_home: str | None) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": home} if home else {}),
     }
-
-
-def _free_port() -> str:
-    """A free port. PySpark itself takes port 15002 if no process listens there yet: of two servers that start at the same moment
-    one fails, and its clients then talk to the other server.
-    """
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return str(asked.getsockname()[1])
-
-
-def discovery_in(dagster_home: Path) -> Path:
-    """The discovery file of the server that belongs to one Dagster. The server's log and pid file are in the same folder."""
-    if " " not in str(dagster_home):
-        return dagster_home / "spark" / "connect.json"
-    # Spark's start script doesn't quote the paths of log and pid file, so that a path with a space starts no server.
-    name = hashlib.sha256(str(dagster_home).encode()).hexdigest()[:12]
-    return private_folder(f"spark-{name}") / "connect.json"
-
-
-def _discovery() -> Path:
-    """The discovery file that this process uses. It is never PySpark's default, so that stopping Headrace's server stops no
-    other Spark work of the user.
-    """
-    if given := os.environ.get(DISCOVERY):
-        return Path(given)
-    home = os.environ.get("DAGSTER_HOME")
-    if home and discovery_in(Path(home)).exists():
-        # `headrace consume` joins the server of a running `headrace dev`.
-        return discovery_in(Path(home))
-    # A private folder, because the file holds the server's token.
-    return private_folder("spark") / "connect.json"
 
 
 @contextmanager
