@@ -7,7 +7,7 @@ any time, also while runs land records.
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import lineage_key, records_key
+from headrace.assets.names import lineage_key, records_key, resource_key
 from headrace.pipeline.core.family_picture import mermaid
 from headrace.pipeline.core.lineage import Lost
 from headrace.pipeline.core.lineage_filter import RangeFilter
@@ -32,8 +32,10 @@ def build_lineage(settings: Settings) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"iceberg"},
+        required_resource_keys={resource_key(settings, "lake")},
     )
-    def lineage(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult[None]:
+    def lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        lake: LakeResource = getattr(context.resources, resource_key(settings, "lake"))
         table = lake.lineage_table(f"run {context.run.run_id}")
         try:
             return dg.MaterializeResult(metadata=_metadata(table.record(), table))

@@ -29,6 +29,11 @@ def replay_key(settings: Settings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "replay"])
 
 
+def resource_key(settings: Settings, name: str) -> str:
+    """The key of one of the application's resources: a code location may have several applications, and a resource called `spark`."""
+    return f"{slug(settings.application)}_{name}"
+
+
 def partitions_name(settings: Settings) -> str:
     """The name of the application's dynamic partitions. Their keys are lease keys."""
     return f"{settings.application}_shards"

@@ -7,12 +7,11 @@ asks for runs; a person may materialize the asset at any time, also while such a
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import parsed_key, records_key
+from headrace.assets.names import parsed_key, records_key, resource_key
 from headrace.pipeline.duties.parsing import ParsedWave
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 
 def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
@@ -23,9 +22,9 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"pyspark", "iceberg"},
+        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
     )
-    # The resource ends the Spark session with the run.
-    def parsed(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
+    def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         waves: list[ParsedWave] = []
         try:
             for wave in wiring.targets.parsing(target, context.run.run_id).waves(

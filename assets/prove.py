@@ -7,16 +7,18 @@ it: give it one in your own code, or start it by hand.
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import slug
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.core.proof import Proof
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:
     @dg.op(
-        name="prove",
+        name=f"prove_{slug(wiring.settings.application)}",
+        required_resource_keys={
+            resource_key(wiring.settings, "spark")
+        },  # it ends the Spark session with the run
         config_schema={
             "all": dg.Field(
                 bool,
@@ -26,8 +28,7 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
         },
         description="Prove that the lake table holds each record of its ledgers once.",
     )
-    # The resource ends the Spark session with the run.
-    def prove(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+    def prove(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
             proof = wiring.proofs.proving().run(anew=context.op_config["all"])
         except HeadraceError as error:
@@ -38,7 +39,11 @@ def build_prove(wiring: Wiring) -> dg.JobDefinition:
             raise RunFailed(str(proof), _metadata(proof))
         return dg.Output(None, metadata=_metadata(proof))
 
-    @dg.job(name=f"{slug(wiring.settings.application)}_prove", description=__doc__)
+    @dg.job(
+        name=f"{slug(wiring.settings.application)}_prove",
+        description=__doc__,
+        executor_def=dg.in_process_executor,
+    )
     def job() -> None:
         prove()
 

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import partitions_name, records_key
+from headrace.assets.names import partitions_name, records_key, resource_key
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.words import counted
@@ -22,15 +22,13 @@ from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
-from headrace.resources.lake import LakeResource
-from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.ports import ResourcePorts
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
-from headrace.resources.spark import SparkResource
-from headrace.resources.stream import StreamResource
 
 _MOST_FAILED_KEYS = 200
 """Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
+
+_RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
 
 class RecordsConfig(dg.Config):
@@ -70,17 +68,15 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         description=__doc__,
         kinds={"kinesis", "pyspark", "iceberg"},
         output_required=False,
+        required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
     def records(
         context: dg.AssetExecutionContext,
         config: RecordsConfig,
-        lease_tables: LeaseTablesResource,
-        stream: StreamResource,
-        lake: LakeResource,
-        spark: SparkResource,
     ) -> Iterator[Any]:
-        ports = ResourcePorts(lease_tables=lease_tables, stream=stream, lake=lake, spark=spark)
+        given = {name: getattr(context.resources, resource_key(settings, name)) for name in _RESOURCES}
+        ports = ResourcePorts(**given)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
         yield from ()  # a generator that yields no output: its events say what happened
 

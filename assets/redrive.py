@@ -7,18 +7,20 @@ job by itself, because only a person knows that the schema or the code was corre
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import slug
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.core.redrive_plan import Selection
 from headrace.pipeline.duties.redriving import Redriven
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
     @dg.op(
-        name=f"redrive_{target.name}",
+        name=f"redrive_{slug(wiring.settings.application)}_{target.name}",
+        required_resource_keys={
+            resource_key(wiring.settings, "spark")
+        },  # it ends the Spark session with the run
         config_schema={
             "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
             "reason": dg.Field(str, is_required=False, description="Only records with exactly this reason."),
@@ -28,8 +30,7 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         },
         description=f"Parse the records in {target.quarantine} again.",
     )
-    # The resource ends the Spark session with the run.
-    def redrive(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+    def redrive(context: dg.OpExecutionContext) -> dg.Output[None]:
         config, done = context.op_config, list[Redriven]()
         selection = Selection(config.get("shard"), config.get("reason"))
         try:
@@ -42,7 +43,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
             raise RunFailed(str(error), _metadata(done)) from error
         return dg.Output(None, metadata=_metadata(done))
 
-    @dg.job(name=f"{slug(wiring.settings.application)}_redrive_{target.name}", description=__doc__)
+    @dg.job(
+        name=f"{slug(wiring.settings.application)}_redrive_{target.name}",
+        description=__doc__,
+        executor_def=dg.in_process_executor,
+    )
     def job() -> None:
         redrive()
 

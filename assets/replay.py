@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import records_key, replay_key
+from headrace.assets.names import records_key, replay_key, resource_key
 from headrace.pipeline.duties.replacing import ReplacedWave
 from headrace.pipeline.duties.replaying import ReplayedWave
 from headrace.pipeline.duties.unpacking import UnpackedWave
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 REPLAY_TAG = "headrace/replay"
 """On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""
@@ -31,12 +30,12 @@ def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"pyspark", "iceberg"},
+        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
         config_schema={
             "window": dg.Field(str, description="The id of a window, from `headrace window list`.")
         },
     )
-    # The resource ends the Spark session with the run.
-    def replay(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
+    def replay(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         window = context.op_execution_context.op_config["window"]
         waves: list[ReplayedWave | ReplacedWave | UnpackedWave] = []
         table = ""

@@ -6,10 +6,9 @@ It has a job of its own because it deletes files, which the role of the runs tha
 import dagster as dg
 
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import slug
+from headrace.assets.names import resource_key, slug
 from headrace.pipeline.duties.upkeep import UpkeepReport
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.spark import SparkResource
 
 _EVERY_SIX_HOURS = "23 */6 * * *"
 
@@ -18,11 +17,13 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
     name = f"{slug(wiring.settings.application)}_upkeep"
 
     @dg.op(
-        name="upkeep",
+        name=f"upkeep_{slug(wiring.settings.application)}",
+        required_resource_keys={
+            resource_key(wiring.settings, "spark")
+        },  # it ends the Spark session with the run
         description="Drop days before the retention, compact data files, expire old snapshots, and delete the files that nothing names.",
     )
-    # The resource ends the Spark session with the run.
-    def upkeep(context: dg.OpExecutionContext, spark: SparkResource) -> dg.Output[None]:
+    def upkeep(context: dg.OpExecutionContext) -> dg.Output[None]:
         report = wiring.upkeep.run()
         for note in (*report.notes, str(report)):
             context.log.info(note)
@@ -30,7 +31,7 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
             raise RunFailed("; ".join(map(str, report.troubles)), _metadata(report))
         return dg.Output(None, metadata=_metadata(report))
 
-    @dg.job(name=name, description=__doc__)
+    @dg.job(name=name, description=__doc__, executor_def=dg.in_process_executor)
     def job() -> None:
         upkeep()
 

@@ -1,5 +1,25 @@
 """Headrace: Amazon Kinesis streams into lake tables, every record exactly once.
 
+    from headrace import build_definitions      Dagster's definitions of an application, for a project with its own (docs/in-your-project.md)
+
 The four packages are links to the folders of the same names at the top of the repository. They are imported under this name only
 (`headrace.pipeline`, ...): a Dagster project usually has packages called `assets` or `sensors` of its own.
 """
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "build_definitions": "headrace.pipeline.building",
+    "fork_runs": "headrace.resources.forked_runs",
+}
+"""Public name -> the module that is imported when the name is first asked for. Spark's workers and most commands import this package, and need
+no Dagster. `__init__.pyi` has the names for type checkers."""
+
+__all__ = ["build_definitions", "fork_runs"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,127 +1,20 @@
-"""Dagster's definitions of an application, made from its settings."""
+"""The code location of one application: the module that `dagster dev -m headrace.pipeline.definitions` loads.
 
-import logging
+The settings are read when the module is imported. A project with a code location of its own calls `headrace.build_definitions` instead.
+"""
+
 import os
 
 import dagster as dg
 
-from headrace.assets.lineage import build_lineage
-from headrace.assets.names import slug
-from headrace.assets.parsed import build_parsed
-from headrace.assets.prove import build_prove
-from headrace.assets.records import build_records, streams_outside
-from headrace.assets.redrive import build_redrive
-from headrace.assets.replay import REPLAY_TAG, build_replay
-from headrace.assets.upkeep import build_upkeep
-from headrace.pipeline.duties.wave import OnArrow
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.building import build_definitions
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring, wire
 from headrace.resources.forked_runs import fork_runs
-from headrace.resources.instance import KeptInstance
-from headrace.resources.lake import LakeResource
-from headrace.resources.lease_tables import LeaseTablesResource
-from headrace.resources.spark import SparkResource
-from headrace.resources.stream import StreamResource
-from headrace.sensors.leader import build_leader
-from headrace.sensors.parsed import build_parsed_sensor
-from headrace.sensors.worker import build_worker
 
-
-def build_definitions(
-    settings: Settings, on_arrow: OnArrow | None = None, *, ports: Ports | None = None
-) -> dg.Definitions:
-    """Assets, sensors, job and resources of one application.
-
-    For tests: `on_arrow` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
-    """
-    wiring = wire(settings) if ports is None else Wiring(settings, ports)
-    kept = dg.ResourceDefinition.hardcoded_resource(
-        wiring.ports, "the ports that this process keeps between ticks"
-    )
-    instance = KeptInstance()
-    records = build_records(wiring, on_arrow)
-    job = dg.define_asset_job(
-        f"{slug(settings.application)}_consume",
-        selection=[records],
-        description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
-    )
-    upkeep, schedule = build_upkeep(wiring)
-    parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
-    parse_jobs = [
-        dg.define_asset_job(
-            f"{slug(settings.application)}_parse_{target.name}",
-            selection=[asset],
-            description=f"Bring {target.table} up to the lake table. The sensor parse_{target.name} asks for its runs.",
-        )
-        for target, asset in parsed
-    ]
-    replay = build_replay(wiring)
-    replay_job = dg.define_asset_job(
-        f"{slug(settings.application)}_replay",
-        selection=[replay],
-        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart. Its config "
-        "has the window's id, which `headrace window create` and `headrace window list` tell.",
-        tags={REPLAY_TAG: settings.application},
-    )
-    return dg.Definitions(
-        assets=[
-            records,
-            build_lineage(settings),
-            replay,
-            *(asset for _, asset in parsed),
-            *_outside(settings),
-        ],
-        jobs=[
-            job,
-            upkeep,
-            build_prove(wiring),
-            replay_job,
-            *parse_jobs,
-            *(build_redrive(wiring, target) for target in settings.parse),
-        ],
-        schedules=[schedule],
-        sensors=[
-            build_leader(wiring, instance),
-            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            *(
-                build_parsed_sensor(wiring, instance, target, parse_job)
-                for (target, _), parse_job in zip(parsed, parse_jobs, strict=True)
-            ),
-        ],
-        resources={
-            "lease_tables": LeaseTablesResource.of(settings, kept),
-            "stream": StreamResource.of(settings, kept),
-            "lake": LakeResource.of(settings, kept),
-            "spark": SparkResource.of(settings, kept),
-        },
-        # Dagster's default executor starts a process for each step. A run has one step, and would begin to read seconds later.
-        executor=dg.in_process_executor,
-    )
-
-
-def _outside(settings: Settings) -> list[dg.AssetSpec]:
-    """The streams and the coordination tables as external assets: Dagster shows them in its graph, and never materializes them."""
-    tables = [
-        dg.AssetSpec(
-            ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
-        )
-        for name, what in (
-            (settings.lease_table, "lease rows"),
-            (settings.worker_table, "workers' beats"),
-            (settings.state_table, "leader's lock"),
-        )
-    ]
-    return [*streams_outside(settings), *tables]
-
-
-def _settings() -> Settings:
-    loaded = read_settings(None, os.environ)
-    for note in loaded.notes:
-        logging.getLogger("dagster").warning(note)
-    return loaded.settings
-
-
-defs = build_definitions(_settings())
+defs = dg.Definitions.merge(
+    build_definitions(read_settings(None, os.environ).settings),
+    # Dagster's own executor, which a person's runs in Dagster's UI have, starts a process for each step: a run has one step, and would
+    # begin to read seconds later. The application's jobs name this executor themselves.
+    dg.Definitions(executor=dg.in_process_executor),
+)
 fork_runs()

@@ -6,6 +6,7 @@ tick. The resources of the assets are made from the same ports.
 
 import dagster as dg
 
+from headrace.assets.names import slug
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.interval import interval
@@ -14,7 +15,7 @@ from headrace.sensors.results import result
 
 def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
     @dg.sensor(
-        name="leader",
+        name=f"{slug(wiring.settings.application)}_leader",
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from headrace.assets.names import slug
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.wiring import Wiring
@@ -37,7 +38,7 @@ def build_parsed_sensor(
     wiring: Wiring, kept_instance: KeptInstance, target: ParseSettings, job: Any
 ) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"parse_{target.name}",
+        name=f"{slug(wiring.settings.application)}_parse_{target.name}",
         job=job,
         minimum_interval_seconds=interval(_EVERY),
         default_status=dg.DefaultSensorStatus.RUNNING,

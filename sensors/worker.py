@@ -19,7 +19,7 @@ def build_worker(
     wiring: Wiring, kept_instance: KeptInstance, worker_id: str, job: Any
 ) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"worker_{slug(worker_id)}",
+        name=f"{slug(wiring.settings.application)}_worker_{slug(worker_id)}",
         job=job,
         minimum_interval_seconds=interval(wiring.settings.times.worker_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,

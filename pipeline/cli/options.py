@@ -21,14 +21,10 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def load(args: argparse.Namespace) -> "Loaded":
-    """Read the settings from the file and the environment. Prints on stderr which settings are given under an earlier name."""
-    from headrace.pipeline.cli.telling import tell_aside
+    """Read the settings from the file and the environment."""
     from headrace.pipeline.settings.file import read_settings
 
-    loaded = read_settings(args.config, os.environ)
-    if loaded.notes:
-        tell_aside(*(f"headrace: {note}" for note in loaded.notes))
-    return loaded
+    return read_settings(args.config, os.environ)
 
 
 def duration(text: str) -> timedelta:

@@ -2,7 +2,7 @@
 
 Precedence, value by value: environment variable, then the file, then the default.
 
-    text -> nodes -> current names (moved) -> values (reader) -> rules
+    text -> nodes -> values (reader) -> rules
 
 Each step adds the mistakes that it finds to one list, so that a single error names all of them.
 """
@@ -15,7 +15,6 @@ from pathlib import Path
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.broken import Broken
 from headrace.pipeline.settings.model import LandingSettings, Settings
-from headrace.pipeline.settings.moved import with_current_names
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -37,8 +36,6 @@ class Loaded:
     """Dotted key (streams.0.name) -> source, for every value in `settings`."""
     name: str
     """The file's name."""
-    notes: tuple[str, ...] = ()
-    """One sentence for each setting that is given under an earlier name. Commands print these sentences on stderr."""
 
 
 def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
@@ -110,17 +107,16 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
         raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
     problems = Problems(name)
     given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
-    renamed = with_current_names(root, given, problems)
-    variables = {key: value for key, value in renamed.variables.items() if _is_known(key, value, problems)}
-    reader = Reader(variables, renamed.sources, problems)
-    settings = reader.read(renamed.root)
+    variables = {key: value for key, value in given.items() if _is_known(key, value, problems)}
+    reader = Reader(variables, problems)
+    settings = reader.read(root)
     for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
         if not problems.touches(broken.key, *broken.also):
             problems.broken(reader.place_of(broken.key), broken.key, broken.why)
     if error := problems.error():
         raise error
     origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
-    return Loaded(settings, origins, name, renamed.notes)
+    return Loaded(settings, origins, name)
 
 
 def _is_known(variable: str, text: str, problems: Problems) -> bool:

@@ -25,8 +25,6 @@ _PAIRS = "`name: value` pairs"
 @dataclass(slots=True)
 class Reader:
     variables: Mapping[str, str]
-    sources: Mapping[str, ValueSource]
-    """Variable -> the variable with an earlier name from which its value came."""
     problems: Problems
     origins: dict[str, ValueSource] = field(default_factory=dict)
     """Key -> place of its value. Sections and lists have places, too, so that a rule about a whole list can name a line."""
@@ -94,7 +92,7 @@ class Reader:
             return self._section(hint, node, key)  # type: ignore[arg-type]  # is_dataclass doesn't tell class from instance
         variable = variable_for(key)
         if variable in self.variables:
-            at = self.sources.get(variable, ValueSource(variable))
+            at = ValueSource(variable)
             self.origins[key] = at
             try:
                 node = _variable_node(hint, self.variables[variable], at.name)

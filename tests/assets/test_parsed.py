@@ -50,15 +50,13 @@ class Deployment:
         return job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
 
     def tick(self) -> Any:
-        sensor = self.definitions.resolve_sensor_def("parse_orders")
+        sensor = self.definitions.resolve_sensor_def("typed_app_parse_orders")
         return sensor(dg.build_sensor_context(instance=self.instance, definitions=self.definitions))
 
 
 @pytest.fixture
-def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from headrace.pipeline.definitions import (
-        build_definitions,  # its import reads settings, which the fixture provides
-    )
+def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
+    from headrace.pipeline.building import build_definitions
 
     bed = Bed(tmp_path / "lake")
     ports: Any = PortsOfBed(bed)
@@ -129,13 +127,13 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     assert deployment.run().success
     bed.parser.fixes = {BAD: good(2)}
     job = deployment.definitions.resolve_job_def("typed_app_redrive_orders")
-    config = {"ops": {"redrive_orders": {"config": {"shard": A.shard_id}}}}
+    config = {"ops": {"redrive_typed_app_orders": {"config": {"shard": A.shard_id}}}}
     result = job.execute_in_process(instance=deployment.instance, run_config=config)
     assert result.success
     (done,) = [event for event in result.all_events if event.is_successful_output]
     told = {name: value.value for name, value in done.step_output_data.metadata.items()}
     assert told == {"parsed again": 2, "mended": 1, "still set aside": 1, "portions": 1}
     bed.check()
-    config["ops"]["redrive_orders"]["config"]["shard"] = "shardId-7"
+    config["ops"]["redrive_typed_app_orders"]["config"]["shard"] = "shardId-7"
     failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)
     assert not failed.success

@@ -63,10 +63,8 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(definitions_module: None, make_instance: MakeInstance, tmp_path: Path) -> Deployment:
-    from headrace.pipeline.definitions import (
-        build_definitions,  # its import reads settings, which the fixture provides
-    )
+def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
+    from headrace.pipeline.building import build_definitions
 
     bed = ReplaceBed(tmp_path / "lake")
     ports: Any = PortsOfBed(bed)

@@ -1,3 +1,3 @@
-from tests.dagster.fixtures import definitions_module, make_instance, make_world, migrations_are_read_once
+from tests.dagster.fixtures import make_instance, make_world, migrations_are_read_once
 
-__all__ = ["definitions_module", "make_instance", "make_world", "migrations_are_read_once"]
+__all__ = ["make_instance", "make_world", "migrations_are_read_once"]

@@ -37,17 +37,6 @@ def migrations_are_read_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def definitions_module(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The module headrace.pipeline.definitions reads a settings file when it is imported. These tests use settings of their
-    own."""
-    file = tmp_path_factory.mktemp("settings") / "headrace.yaml"
-    file.write_text(SMALLEST)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADRACE_CONFIG", str(file))
-        import headrace.pipeline.definitions  # noqa: F401 - for its effect
-
-
 @pytest.fixture
 def make_instance(tmp_path: Path) -> Iterator[MakeInstance]:
     """A Dagster instance for one test, with its storage in memory."""
@@ -60,7 +49,7 @@ def make_instance(tmp_path: Path) -> Iterator[MakeInstance]:
 
 
 @pytest.fixture
-def make_world(definitions_module: None, make_instance: MakeInstance) -> MakeWorld:
+def make_world(make_instance: MakeInstance) -> MakeWorld:
     def make(**how: Any) -> DagsterWorld:
         return DagsterWorld(instance=make_instance(), **how)
 

@@ -50,11 +50,12 @@ def test_a_selection_of_partitions_becomes_one_run(make_world: MakeWorld):
 
 def test_sensors_run_from_the_start_with_the_intervals_that_the_settings_say(make_world: MakeWorld):
     times = TimeSettings(worker_tick=timedelta(seconds=10), leader_tick=timedelta(seconds=30))
-    sensors = make_world(workers=("w1", "w2"), times=times).defs.get_repository_def().sensor_defs
+    world = make_world(workers=("w1", "w2"), times=times)
+    sensors, app = world.defs.get_repository_def().sensor_defs, world.settings.application
 
     assert all(sensor.default_status is dg.DefaultSensorStatus.RUNNING for sensor in sensors)
     asked = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
-    assert asked == {"leader": 29, "worker_w1": 9, "worker_w2": 9}
+    assert asked == {f"{app}_leader": 29, f"{app}_worker_w1": 9, f"{app}_worker_w2": 9}
 
 
 @pytest.mark.parametrize(("tick", "asked"), [(5.0, 4), (1.0, 1), (0.5, 1), (7.5, 6), (60.0, 59)])
@@ -64,9 +65,9 @@ def test_the_interval_of_a_sensor_is_a_second_less_than_its_tick(tick: float, as
 
 
 def test_the_upkeep_job_runs_by_a_schedule_unless_the_settings_switch_upkeep_off(make_world: MakeWorld):
-    from headrace.pipeline.definitions import (
-        build_definitions,
-    )  # its import reads settings, which the fixture provides
+    from headrace.pipeline.building import (
+        build_definitions,  # its import reads settings, which the fixture provides
+    )
 
     world = make_world()
     app = world.settings.application

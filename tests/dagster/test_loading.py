@@ -47,13 +47,14 @@ def test_loading_the_definitions_imports_nothing_heavy(loaded: dict[str, list[st
 
 
 def test_loading_the_definitions_reaches_no_network_and_needs_no_table(loaded: dict[str, list[str]]):
-    assert loaded["sensors"] == ["leader", "worker_w1"]
+    assert loaded["sensors"] == ["my_app_leader", "my_app_worker_w1"]
 
 
 def test_sensors_use_no_dagster_resource(make_world: MakeWorld):
     """Dagster would make each resource, and an instance, again at every tick. And sensors must not start Spark."""
-    repository = make_world(workers=("w1", "w2")).defs.get_repository_def()
+    world = make_world(workers=("w1", "w2"))
+    repository, app = world.defs.get_repository_def(), world.settings.application
 
     needed = {sensor.name: sensor.required_resource_keys for sensor in repository.sensor_defs}
 
-    assert needed == dict.fromkeys(("leader", "worker_w1", "worker_w2"), frozenset())
+    assert needed == dict.fromkeys((f"{app}_leader", f"{app}_worker_w1", f"{app}_worker_w2"), frozenset())

@@ -40,13 +40,16 @@ def test_the_job_fails_where_something_is_wrong_and_names_it(family: Family, mak
 def test_the_job_reads_all_rows_anew_if_it_is_asked_to(family: Family, make_world: MakeWorld):
     assert _rows_read(_run(make_world)) == 53
     assert _rows_read(_run(make_world)) == 0
-    assert _rows_read(_run(make_world, {"ops": {"prove": {"config": {"all": True}}}})) == 53
+    assert _rows_read(_run(make_world, {"all": True})) == 53
 
 
 def _run(make_world: MakeWorld, config: dict[str, object] | None = None) -> dg.ExecuteInProcessResult:
     world = make_world()
-    job = world.defs.resolve_job_def(f"{world.settings.application}_prove")
-    return job.execute_in_process(run_config=config or {}, raise_on_error=False)
+    app = world.settings.application
+    run_config = {"ops": {f"prove_{app}": {"config": config}}} if config else {}
+    return world.defs.resolve_job_def(f"{app}_prove").execute_in_process(
+        run_config=run_config, raise_on_error=False
+    )
 
 
 def _rows_read(done: dg.ExecuteInProcessResult) -> object:

@@ -140,7 +140,7 @@ class DagsterWorld:
 
     @cached_property
     def defs(self) -> dg.Definitions:
-        from headrace.pipeline.definitions import build_definitions
+        from headrace.pipeline.building import build_definitions
 
         return build_definitions(self.settings, on_arrow=self.on_arrow, ports=self.ports)
 
@@ -155,13 +155,16 @@ class DagsterWorld:
     # -- sensors -------------------------------------------------------------------------------------------------
 
     def tick(self, sensor: str, *, instance: dg.DagsterInstance | None = None) -> dg.SensorResult:
+        """`sensor`: the sensor's name after the application's, such as `leader` or `worker_w1`."""
         instance = instance or self.instance
         slot = f"{id(instance)}/{sensor}"
         context = dg.build_sensor_context(
             instance=instance,
             cursor=self.cursors.get(slot),
         )
-        result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
+        result = self.defs.get_repository_def().get_sensor_def(f"{self.settings.application}_{sensor}")(
+            context
+        )
         assert isinstance(result, dg.SensorResult)
         self.cursors[slot] = result.cursor
         for request in result.dynamic_partitions_requests or ():

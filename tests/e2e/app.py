@@ -132,7 +132,7 @@ class App:
 
     @cached_property
     def defs(self) -> dg.Definitions:
-        from headrace.pipeline.definitions import build_definitions
+        from headrace.pipeline.building import build_definitions
 
         return build_definitions(self.settings)
 
@@ -158,9 +158,9 @@ class App:
         return f"{self.name}_shards"
 
     def tick(self, sensor: str) -> dg.SensorResult:
-        """Tick as the daemon does: the cursor is kept, and partitions are added."""
+        """Tick as the daemon does: the cursor is kept, and partitions are added. `sensor`: its name after the application's."""
         context = dg.build_sensor_context(instance=self.instance, cursor=self.cursors.get(sensor))
-        result = self.defs.get_repository_def().get_sensor_def(sensor)(context)
+        result = self.defs.get_repository_def().get_sensor_def(f"{slug(self.name)}_{sensor}")(context)
         assert isinstance(result, dg.SensorResult)
         self.cursors[sensor] = result.cursor
         for request in result.dynamic_partitions_requests or ():

@@ -11,11 +11,11 @@ import pytest
 
 from headrace.pipeline.lake.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
-from tests.dagster.fixtures import definitions_module, migrations_are_read_once
+from tests.dagster.fixtures import migrations_are_read_once
 from tests.e2e.app import App
 from tests.spark import SparkServer
 
-__all__ = ["definitions_module", "migrations_are_read_once"]
+__all__ = ["migrations_are_read_once"]
 
 MakeApp = Callable[..., App]
 _NUMBERS = itertools.count(1)
@@ -32,17 +32,13 @@ def _environment(aws: LocalAws, spark_server: SparkServer) -> Iterator[None]:
 
 
 @pytest.fixture
-def make_app(
-    aws: LocalAws, _environment: None, definitions_module: None, tmp_path: Path
-) -> Iterator[MakeApp]:
+def make_app(aws: LocalAws, _environment: None, tmp_path: Path) -> Iterator[MakeApp]:
     with apps(aws, tmp_path) as make:
         yield make
 
 
 @pytest.fixture(scope="module")
-def shared_app(
-    aws: LocalAws, _environment: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[App]:
+def shared_app(aws: LocalAws, _environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """One application for tests that each add to its stream and check all that is there."""
     with apps(aws, tmp_path_factory.mktemp("shared")) as make:
         app = make()

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
+from headrace.pipeline.building import build_definitions
 from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
-from headrace.pipeline.definitions import build_definitions
 from headrace.pipeline.duties.replacing import Replacing
 from headrace.pipeline.duties.replaying import Replaying
 from headrace.pipeline.duties.unpacking import Unpacking

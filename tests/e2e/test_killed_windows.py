@@ -44,7 +44,7 @@ def own(rows: list[Row]) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def from_latest(
-    aws: LocalAws, _environment: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
+    aws: LocalAws, _environment: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Windows]:
     """An application that began at the newest record of its stream. All tests make windows of it, each with a table of its own."""
     with apps(aws, tmp_path_factory.mktemp("latest")) as make:
@@ -64,7 +64,7 @@ def from_latest(
 
 @pytest.fixture(scope="module")
 def with_aggregates(
-    aws: LocalAws, _environment: None, definitions_module: None, tmp_path_factory: pytest.TempPathFactory
+    aws: LocalAws, _environment: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Windows]:
     """An application whose lake table has each aggregate as one row."""
     with apps(aws, tmp_path_factory.mktemp("aggregates")) as make:

@@ -180,7 +180,7 @@ def test_sessions_share_workers_unless_they_run_code_of_the_user(joined_spark: N
     first, second, third, fourth = (daemon for daemon, _ in found)
     assert first == second
     assert len({first, third, fourth}) == 3
-    assert {file for _, file in found} == {f"{engine_zip()}/pipeline/__init__.pyc"}
+    assert {file for _, file in found} == {f"{engine_zip()}/headrace/pipeline/__init__.pyc"}
 
 
 def test_a_session_on_a_server_with_another_engine_shares_no_workers(

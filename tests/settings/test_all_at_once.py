@@ -24,7 +24,7 @@ times:
 landing:
   table: records
   catalog: [a]
-coordination: {scan_segments: 4, billing: cheap}
+coordination: {billing: cheap}
 password: x
 """
 

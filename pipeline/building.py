@@ -1,0 +1,125 @@
+"""Dagster's definitions of one application, made from its settings.
+
+Every name in them begins with the application's: one code location may have several applications, beside a project's own assets, resources,
+sensors and executor.
+"""
+
+from os import PathLike
+from pathlib import Path
+
+import dagster as dg
+
+from headrace.assets.lineage import build_lineage
+from headrace.assets.names import resource_key, slug
+from headrace.assets.parsed import build_parsed
+from headrace.assets.prove import build_prove
+from headrace.assets.records import build_records, streams_outside
+from headrace.assets.redrive import build_redrive
+from headrace.assets.replay import REPLAY_TAG, build_replay
+from headrace.assets.upkeep import build_upkeep
+from headrace.pipeline.duties.wave import OnArrow
+from headrace.pipeline.ports import Ports
+from headrace.pipeline.settings.file import read_settings
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.wiring import Wiring, wire
+from headrace.resources.instance import KeptInstance
+from headrace.resources.lake import LakeResource
+from headrace.resources.lease_tables import LeaseTablesResource
+from headrace.resources.spark import SparkResource
+from headrace.resources.stream import StreamResource
+from headrace.sensors.leader import build_leader
+from headrace.sensors.parsed import build_parsed_sensor
+from headrace.sensors.worker import build_worker
+
+
+def build_definitions(
+    settings: Settings | str | PathLike[str], on_arrow: OnArrow | None = None, *, ports: Ports | None = None
+) -> dg.Definitions:
+    """Assets, sensors, jobs, the schedule and the resources of one application, to be merged with those of a project.
+
+    `settings`: the path of a settings file, which alone counts (no variable HEADRACE_... does), or settings that were read already. AWS is
+    asked nothing before the first tick.
+
+    For tests: `on_arrow` is called between the steps of a wave and may end the run there; `ports` are used instead of AWS.
+    """
+    if not isinstance(settings, Settings):
+        settings = read_settings(Path(settings), {}).settings
+    wiring = wire(settings) if ports is None else Wiring(settings, ports)
+    kept = dg.ResourceDefinition.hardcoded_resource(
+        wiring.ports, "the ports that this process keeps between ticks"
+    )
+    instance = KeptInstance()
+    records = build_records(wiring, on_arrow)
+    job = dg.define_asset_job(
+        f"{slug(settings.application)}_consume",
+        selection=[records],
+        description="Land what is new of the shards that are its partitions. The workers' sensors ask for its runs.",
+        executor_def=dg.in_process_executor,
+    )
+    upkeep, schedule = build_upkeep(wiring)
+    parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
+    parse_jobs = [
+        dg.define_asset_job(
+            f"{slug(settings.application)}_parse_{target.name}",
+            selection=[asset],
+            description=f"Bring {target.table} up to the lake table. Its sensor asks for its runs.",
+            executor_def=dg.in_process_executor,
+        )
+        for target, asset in parsed
+    ]
+    replay = build_replay(wiring)
+    replay_job = dg.define_asset_job(
+        f"{slug(settings.application)}_replay",
+        selection=[replay],
+        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart. Its config "
+        "has the window's id, which `headrace window create` and `headrace window list` tell.",
+        tags={REPLAY_TAG: settings.application},
+        executor_def=dg.in_process_executor,
+    )
+    return dg.Definitions(
+        assets=[
+            records,
+            build_lineage(settings),
+            replay,
+            *(asset for _, asset in parsed),
+            *_outside(settings),
+        ],
+        jobs=[
+            job,
+            upkeep,
+            build_prove(wiring),
+            replay_job,
+            *parse_jobs,
+            *(build_redrive(wiring, target) for target in settings.parse),
+        ],
+        schedules=[schedule],
+        sensors=[
+            build_leader(wiring, instance),
+            *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
+            *(
+                build_parsed_sensor(wiring, instance, target, parse_job)
+                for (target, _), parse_job in zip(parsed, parse_jobs, strict=True)
+            ),
+        ],
+        resources={
+            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, kept),
+            resource_key(settings, "stream"): StreamResource.of(settings, kept),
+            resource_key(settings, "lake"): LakeResource.of(settings, kept),
+            resource_key(settings, "spark"): SparkResource.of(settings, kept),
+        },
+    )
+
+
+def _outside(settings: Settings) -> list[dg.AssetSpec]:
+    """The streams and the coordination tables as external assets: Dagster shows them in its graph, and never materializes them."""
+    tables = [
+        dg.AssetSpec(
+            ["dynamodb", slug(name)], description=f"The {what} in DynamoDB table {name}.", kinds={"dynamodb"}
+        )
+        for name, what in (
+            (settings.lease_table, "lease rows"),
+            (settings.worker_table, "workers' beats"),
+            (settings.state_table, "leader's lock"),
+        )
+    ]
+    return [*streams_outside(settings), *tables]
