@@ -19,7 +19,9 @@ WARM = [sys.executable, "-m", "headrace.pipeline.cli.warm"]
 
 
 @contextmanager
-def spark_of_its_own(dagster: Path, settings: Path | None = None, *, name: str = "headrace dev") -> Iterator[Path]:
+def spark_of_its_own(
+    dagster: Path, settings: Path | None = None, *, name: str = "headrace dev"
+) -> Iterator[Path]:
     """Give the deployment the local Connect server of its project, and stop the server at the end, whichever process started it.
 
     A server that a killed `headrace dev` left is stopped first. A server that another process uses, such as a `headrace consume` of this

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
-from headrace.pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
-from headrace.pipeline.lake.spark_server import server_key
+from headrace.pipeline.lake.ship import ON_SERVER, engine_name, engine_zip, private_folder
 from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION, Start, answers, bring_up, stop
+from headrace.pipeline.lake.spark_server.server_key import ServerKey, key_of, read, write
 from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake_ports import OnWaiting
 from headrace.pipeline.settings.model import SparkSettings
@@ -118,10 +118,11 @@ def _local(
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
     starting = {
-        **_for_workers(java_home),
+        **environment_of_jvm(java_home),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
     }
     folder = server_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _environment(starting):
         start = Start(master=remote, conf={**conf, ON_SERVER: engine_zip().name})
         server = bring_up(folder, start, user=conf["spark.app.name"], on_waiting=on_waiting)
@@ -135,24 +136,21 @@ def _local(
 def server_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
     """The folder of the local server that belongs to this process, or to the project with these settings and this DAGSTER_HOME."""
     if given := os.environ.get(DISCOVERY):
-        folder = Path(given).absolute().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return Path(given).absolute().parent
     return folder_of(key_of_server(settings=settings, dagster_home=dagster_home))
 
 
-def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = None) -> server_key.ServerKey:
+def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = None) -> ServerKey:
     """The key of the local server that this process would join for this project, in its environment."""
-    return server_key.key_of(os.environ, engine_zip().stem, settings=settings, dagster_home=dagster_home)
+    return key_of(os.environ, engine_name(), settings=settings, dagster_home=dagster_home)
 
 
-def folder_of(key: server_key.ServerKey) -> Path:
-    """The folder of the server with this key, which is made where there is none."""
-    # A folder of this host's, because the server is one of this host: two hosts may share a DAGSTER_HOME.
+def folder_of(key: ServerKey) -> Path:
+    """The folder of the server with this key. It lies on this host, because the server does: two hosts may share a DAGSTER_HOME."""
     folder = private_folder("spark") / key.name
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if server_key.read(folder) != key:
-        server_key.write(key, folder)
+    if read(folder) != key:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write(key, folder)
     return folder
 
 
@@ -231,11 +229,11 @@ def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> Spa
     builder = SparkSession.builder.master(master)
     for key, value in {**(_LOCAL if master.startswith("local") else {}), **conf}.items():
         builder = builder.config(key, value)
-    with _environment(_for_workers(java_home)):
+    with _environment(environment_of_jvm(java_home)):
         return builder.getOrCreate()
 
 
-def _for_workers(java_home: str | None) -> dict[str, str]:
+def environment_of_jvm(java_home: str | None) -> dict[str, str]:
     """Environment variables for a JVM that Headrace starts; its Python workers inherit them."""
     home = java_home or os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.local_server import end, is_server
-from headrace.pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark_server.server_process import end
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake

@@ -101,6 +101,12 @@ def stop_unused(folder: Path) -> bool:
     return is_unused
 
 
+def is_reachable(folder: Path) -> bool:
+    """Whether the server of this folder has told its address, and accepts connections there."""
+    address = _address(folder)
+    return address is not None and _listens(address.port)
+
+
 def answers(
     channel: grpc.Channel, patience: timedelta, *, is_alive: Callable[[], bool] = lambda: True
 ) -> bool | None:

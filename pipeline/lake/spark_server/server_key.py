@@ -60,7 +60,8 @@ class ServerKey:
         )
 
     def is_of_project(self, other: ServerKey) -> bool:
-        return (self.settings, self.dagster_home) == (other.settings, other.dagster_home)
+        places = (self.settings, self.dagster_home)
+        return self.settings != "" and places == (other.settings, other.dagster_home)
 
 
 def key_of(

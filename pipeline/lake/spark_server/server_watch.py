@@ -1,7 +1,7 @@
 """The process beside a local Spark server that ends it some minutes after its last user.
 
-    python -c "... main()" FOLDER SECONDS COMMAND...    start the server by the command, and watch it
-    python -c "... main()" FOLDER SECONDS               watch the server that runs: its first watch was killed
+    python -c "... main()" FOLDER SECONDS    start the server by the command on standard input, and watch it; without a command, watch the
+                                             server that runs, whose first watch was killed
 
 It is no child of the process that started it, and has a session of its own with the server. So neither a Ctrl-C nor the end of the user that
 happened to come first reaches the server, which others may use by then.
@@ -41,12 +41,11 @@ def start(folder: Path, stays: float, *command: str) -> None:
     root = str(Path(__file__).parents[4])
     program = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import main; main()"
     # No package of the environment is needed, so that the process begins in 20 ms.
-    words = [sys.executable, "-I", "-S", "-c", program, str(folder), str(stays), *command]
-    log = _new_log(folder)
-    with log.open("ab") as out:
-        subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, check=True
-        )  # noqa: S603 -- our own module
+    words = [sys.executable, "-I", "-S", "-c", program, str(folder), str(stays)]
+    log = newest_log(folder)
+    with (_new_log(folder) if command or log.is_dir() else log).open("ab") as out:
+        given = json.dumps(command).encode()
+        subprocess.run(words, input=given, stdout=out, stderr=out, start_new_session=True, check=True)  # noqa: S603 -- our own module
 
 
 def is_watched(folder: Path) -> bool:
@@ -55,7 +54,7 @@ def is_watched(folder: Path) -> bool:
 
 
 def main() -> None:
-    folder, stays, command = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    folder, stays, command = Path(sys.argv[1]), float(sys.argv[2]), json.load(sys.stdin)
     begins, begun = os.pipe()
     if os.fork():
         # The process that has started this one waits for it, and finds the server's process id afterwards.
@@ -144,7 +143,7 @@ def newest_log(folder: Path) -> Path:
 
 def _new_log(folder: Path) -> Path:
     logs = folder / LOGS
-    logs.mkdir(mode=0o700, exist_ok=True)
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in sorted(logs.glob("*.out"))[: 1 - _LOGS_KEPT]:
         path.unlink()
     return logs / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.out"
