@@ -5,7 +5,7 @@ Without this, it would end some minutes after a run, and the next run, an hour l
 
 import sys
 
-from headrace.pipeline.lake.session import is_local, server_folder
+from headrace.pipeline.lake.session import is_local, own_folder
 from headrace.pipeline.lake.spark_server.server_users import use
 from headrace.pipeline.settings.model import Settings
 
@@ -14,4 +14,4 @@ def keep_spark(settings: Settings) -> None:
     """Make the Dagster code server of this process a user of the local Spark server. In another process, nothing changes."""
     is_code_server = "dagster._grpc.server" in sys.modules
     if is_code_server and any(is_local(worker.spark) for worker in settings.workers):
-        use(server_folder(), "Dagster's code server")
+        use(own_folder(), "Dagster's code server")

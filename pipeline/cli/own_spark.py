@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.pipeline.cli.services import Group, undisturbed
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.session import DISCOVERY, folder_of, key_of_server
+from headrace.pipeline.lake.session import DISCOVERY, own_folder
 from headrace.pipeline.lake.spark_server.joining import stop_unused
 from headrace.pipeline.lake.spark_server.server_process import ADDRESS
 from headrace.pipeline.lake.spark_server.server_users import use
@@ -27,8 +27,8 @@ def spark_of_its_own(
     A server that a killed `headrace dev` left is stopped first. A server that another process uses, such as a `headrace consume` of this
     project, goes on: it is joined, and ends some minutes after its last user. Yields the server's folder.
     """
-    folder = folder_of(key_of_server(settings=settings, dagster_home=dagster))
-    before = os.environ.get(DISCOVERY)
+    before = os.environ.pop(DISCOVERY, None)  # the server of another project, perhaps
+    folder = own_folder(settings=settings, dagster_home=dagster)
     os.environ[DISCOVERY] = str(folder / ADDRESS)
     try:
         stop_unused(folder)

@@ -261,7 +261,7 @@ def _answers(port: int) -> bool:
 
 def join_spark(config: Path) -> None:
     """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster dev` and other commands."""
-    from headrace.pipeline.lake.session import DISCOVERY, server_folder
+    from headrace.pipeline.lake.session import DISCOVERY, own_folder
     from headrace.pipeline.lake.spark_server.server_process import ADDRESS
 
-    os.environ.setdefault(DISCOVERY, str(server_folder(settings=config) / ADDRESS))
+    os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

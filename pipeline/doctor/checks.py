@@ -1,4 +1,4 @@
-"""All checks, in the order in which their findings are told."""
+"""All checks, in the order in which people are told what they have found."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from headrace.pipeline.doctor.case import Case
-from headrace.pipeline.doctor.finding import Finding
+from headrace.pipeline.doctor.diagnosis import Diagnosis
 from headrace.pipeline.doctor.java import java_is_found
 from headrace.pipeline.doctor.settings import settings_are_readable
 from headrace.pipeline.doctor.spark_server import other_servers, own_server
 
-Check = Callable[[Case], Iterable[Finding]]
+Check = Callable[[Case], Iterable[Diagnosis]]
 
 CHECKS: Final[tuple[Check, ...]] = (settings_are_readable, java_is_found, own_server, other_servers)
 
 
-def findings_of(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
+def diagnoses_of(case: Case, checks: Iterable[Check] = CHECKS) -> Iterator[Diagnosis]:
     for check in checks:
         yield from check(case)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.pipeline.doctor.case import Case
-from headrace.pipeline.doctor.finding import Finding, Verdict
+from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import BadSetting
 
 _NAME = "java"
@@ -17,30 +17,30 @@ _SECONDS = 30
 _ADVICE = "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew install openjdk@17), or set JAVA_HOME to one"
 
 
-def java_is_found(case: Case) -> Iterator[Finding]:
+def java_is_found(case: Case) -> Iterator[Diagnosis]:
     from headrace.pipeline.lake.session import environment_of_jvm
 
     if not case.starts_java:
-        yield Finding(_NAME, Verdict.WELL, "not needed: each worker uses a Spark Connect server")
+        yield Diagnosis(_NAME, Health.WELL, "not needed: each worker uses a Spark Connect server")
         return
     try:
         home = environment_of_jvm(None).get("JAVA_HOME")
     except BadSetting as error:
-        yield Finding(_NAME, Verdict.ILL, str(error))
+        yield Diagnosis(_NAME, Health.ILL, str(error))
         return
     program = str(Path(home, "bin", "java")) if home else "java"
     version = _version(program)
     major = _major(version)
     if major is None:
-        yield Finding(
-            _NAME, Verdict.ILL, f"{program} doesn't tell its version ({version or 'no output'})", _ADVICE
+        yield Diagnosis(
+            _NAME, Health.ILL, f"{program} doesn't tell its version ({version or 'no output'})", _ADVICE
         )
     elif major < _LEAST:
-        yield Finding(
-            _NAME, Verdict.ILL, f"{program} is Java {major}, and Spark needs {_LEAST} or newer", _ADVICE
+        yield Diagnosis(
+            _NAME, Health.ILL, f"{program} is Java {major}, and Spark needs {_LEAST} or newer", _ADVICE
         )
     else:
-        yield Finding(_NAME, Verdict.WELL, f"{program} is Java {major}")
+        yield Diagnosis(_NAME, Health.WELL, f"{program} is Java {major}")
 
 
 def _version(program: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.pipeline.doctor.case import Case
-from headrace.pipeline.doctor.finding import Finding, Verdict
+from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.lake.session import key_of_server, server_folder
 from headrace.pipeline.lake.spark_server.joining import is_reachable
 from headrace.pipeline.lake.spark_server.server_facts import LocalServer, servers_of_user
@@ -14,33 +14,33 @@ from headrace.pipeline.lake.spark_server.server_key import ServerKey
 _OWN, _OTHER = "local Spark server", "other Spark servers"
 
 
-def own_server(case: Case) -> Iterator[Finding]:
+def own_server(case: Case) -> Iterator[Diagnosis]:
     if not case.uses_local_spark:
-        yield Finding(_OWN, Verdict.WELL, "not used: no worker has a local Spark")
+        yield Diagnosis(_OWN, Health.WELL, "not used: no worker has a local Spark")
         return
     folder = server_folder(settings=case.file)
     server = next((server for server in servers_of_user() if server.is_own(folder)), None)
     if server is None:
-        yield Finding(_OWN, Verdict.WELL, "none runs; the first run or command that needs it starts it")
+        yield Diagnosis(_OWN, Health.WELL, "none runs; the first run or command that needs it starts it")
     elif not is_reachable(folder):
-        yield Finding(
+        yield Diagnosis(
             _OWN,
-            Verdict.NOTE,
+            Health.NOTE,
             f"{server}. It doesn't accept connections: it is starting, or it hangs",
             f"If that lasts, end it with `kill {server.process.pid}`: the next run or command starts a new one, and no landed record is touched",
         )
     else:
-        yield Finding(_OWN, Verdict.WELL if server.is_watched else Verdict.NOTE, str(server))
+        yield Diagnosis(_OWN, Health.WELL if server.is_watched else Health.NOTE, str(server))
 
 
-def other_servers(case: Case) -> Iterator[Finding]:
+def other_servers(case: Case) -> Iterator[Diagnosis]:
     folder = server_folder(settings=case.file)
     others = [server for server in servers_of_user() if not server.is_own(folder)]
     if not others:
-        yield Finding(_OTHER, Verdict.WELL, "none of this user on this host")
+        yield Diagnosis(_OTHER, Health.WELL, "none of this user on this host")
     own = key_of_server(settings=case.file)
     for server in others:
-        yield Finding(_OTHER, Verdict.NOTE, f"{_whose(server, own)}: {server}", _advice(server))
+        yield Diagnosis(_OTHER, Health.NOTE, f"{_whose(server, own)}: {server}", _advice(server))
 
 
 def _whose(server: LocalServer, own: ServerKey) -> str:

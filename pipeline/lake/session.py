@@ -21,8 +21,9 @@ from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake.ship import ON_SERVER, engine_name, engine_zip, private_folder
-from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION, Start, answers, bring_up, stop
+from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION, ServerStart, answers, bring_up, stop
 from headrace.pipeline.lake.spark_server.server_key import ServerKey, key_of, read, write
+from headrace.pipeline.lake.spark_server.server_watch import delete_old
 from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake_ports import OnWaiting
 from headrace.pipeline.settings.model import SparkSettings
@@ -121,10 +122,9 @@ def _local(
         **environment_of_jvm(java_home),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
     }
-    folder = server_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = own_folder()
     with _environment(starting):
-        start = Start(master=remote, conf={**conf, ON_SERVER: engine_zip().name})
+        start = ServerStart(master=remote, conf={**conf, ON_SERVER: engine_zip().name})
         server = bring_up(folder, start, user=conf["spark.app.name"], on_waiting=on_waiting)
         # Only while this session is made: PySpark would send the token to each other server, too, and ask it for TLS.
         with _environment({AUTHENTICATION: server.token}):
@@ -133,11 +133,27 @@ def _local(
     return session
 
 
-def server_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
-    """The folder of the local server that belongs to this process, or to the project with these settings and this DAGSTER_HOME."""
+def server_folder(*, settings: Path | None = None) -> Path:
+    """The folder of the local server that this process would join for the project with these settings. It may not exist."""
     if given := os.environ.get(DISCOVERY):
         return Path(given).absolute().parent
-    return folder_of(key_of_server(settings=settings, dagster_home=dagster_home))
+    return _folder_of(key_of_server(settings=settings))
+
+
+def own_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
+    """The folder of the local server that this process joins for this project; it is made where there is none."""
+    if given := os.environ.get(DISCOVERY):
+        folder = Path(given).absolute().parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    key = key_of_server(settings=settings, dagster_home=dagster_home)
+    folder = _folder_of(key)
+    if read(folder) == key:
+        os.utime(folder)
+    else:
+        delete_old(folder.parent)
+        write(key, folder)
+    return folder
 
 
 def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = None) -> ServerKey:
@@ -145,13 +161,9 @@ def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = N
     return key_of(os.environ, engine_name(), settings=settings, dagster_home=dagster_home)
 
 
-def folder_of(key: ServerKey) -> Path:
+def _folder_of(key: ServerKey) -> Path:
     """The folder of the server with this key. It lies on this host, because the server does: two hosts may share a DAGSTER_HOME."""
-    folder = private_folder("spark") / key.name
-    if read(folder) != key:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        write(key, folder)
-    return folder
+    return private_folder("spark") / key.name
 
 
 def _on_shared_workers(session: SparkSession) -> SparkSession:

@@ -88,8 +88,8 @@ def test_a_server_that_isnt_up_in_time_is_ended_and_is_an_error_with_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(joining, "PATIENCE", waiting.PATIENCE / 300)
-    usual = joining.Start.__init__.__kwdefaults__ or {}
-    monkeypatch.setattr(joining.Start.__init__, "__kwdefaults__", {**usual, "patience": joining.PATIENCE})
+    usual = joining.ServerStart.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(joining.ServerStart.__init__, "__kwdefaults__", {**usual, "patience": joining.PATIENCE})
     with pytest.raises(Unreachable, match=r"it wasn't up within 1 s.* its log is "):
         count_in_a_session(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
     assert pid_of(folder) is None

@@ -197,7 +197,7 @@ def test_the_server_is_in_a_session_of_its_own_that_no_signal_of_its_starters_te
 
 def test_people_are_told_who_uses_a_server_and_when_it_ends(folder: Path, users: Users, capsys: Any):
     user = users.start(folder)
-    server = a_server(folder, stays=3600)
+    server = a_server(folder, stays=60)
 
     def told() -> str:
         [one] = [one for one in servers_of_user() if one.is_own(folder)]
@@ -211,7 +211,25 @@ def test_people_are_told_who_uses_a_server_and_when_it_ends(folder: Path, users:
     assert "used by no process; the process that would end it was killed" in eventually(
         lambda: told() if "was killed" in told() else None, "the missing watch is told", every=0.02
     )
-    server_watch.start(folder, 3600)
+    server_watch.start(folder, 60)
     assert "used by no process; it ends by itself at 2" in eventually(
         lambda: told() if " at 2" in told() else None, "the time of the end is told", every=0.02
     )
+
+
+def test_folders_of_servers_that_ended_long_ago_are_deleted(folder: Path):
+    """A day ago by their times, which the watch of a server that runs renews."""
+    old, used, watched = (folder / name for name in ("old", "used", "watched"))
+    for made in (old, used, watched):
+        made.mkdir()
+    use(used, "the test")
+    use(watched, "the test")
+    server = a_server(watched)
+    leave(watched)
+    for made in (old, used, watched):
+        os.utime(made, (0, 0))
+    server_watch.delete_old(folder)
+    assert (old.exists(), used.exists()) == (False, True)
+    assert watched.exists()
+    leave(used)
+    eventually(lambda: has_ended(watched, server), "the server has ended", every=0.02)

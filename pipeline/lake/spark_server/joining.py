@@ -54,7 +54,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class ServerStart:
     """How a server is started."""
 
     master: str
@@ -63,8 +63,8 @@ class Start:
     patience: timedelta = PATIENCE
 
 
-def bring_up(folder: Path, start: Start, *, user: str, on_waiting: OnWaiting = warn) -> Address:
-    """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the name `user`."""
+def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiting = warn) -> Address:
+    """ServerStart or join the server of this folder, and return once it answers. This process then is a user of it, by the name `user`."""
     server_users.use(folder, user)
     where = partial(_where_its_log_is, folder)
     with telling(on_waiting, "the local Spark server", at_most=start.patience, more=where):
@@ -124,7 +124,7 @@ def answers(
     return False
 
 
-def _joined_or_started(folder: Path, start: Start) -> tuple[Address, bool]:
+def _joined_or_started(folder: Path, start: ServerStart) -> tuple[Address, bool]:
     """The address, and whether the server was started just now."""
     with _alone(folder, start.patience):
         pid = pid_of(folder)
@@ -160,7 +160,7 @@ def _alone(folder: Path, patience: timedelta) -> Iterator[None]:
         time.sleep(_LOOK_EVERY)
 
 
-def _started(folder: Path, start: Start) -> Address:
+def _started(folder: Path, start: ServerStart) -> Address:
     address = Address(_free_port(), str(uuid.uuid4()))
     conf = folder / CONF
     _write_private(conf, "".join(f"{key}={_escaped(value)}\n" for key, value in start.conf.items()))

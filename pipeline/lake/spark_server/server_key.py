@@ -86,6 +86,7 @@ def key_of(
 
 
 def write(key: ServerKey, folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
     (folder / FILE).write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
 
 

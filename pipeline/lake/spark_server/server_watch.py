@@ -32,6 +32,7 @@ _LOCK = "watch.lock"
 _LOOKS = 20
 """So many looks at the users are made while an unused server stays: each takes some microseconds."""
 _LOGS_KEPT = 5
+_DAY = 24 * 3600.0
 _TOUCH_EVERY = 3600.0
 """Seconds. Programs that clean the folder for temporary files delete what nobody has touched for days."""
 
@@ -71,11 +72,11 @@ def main() -> None:
         if server is not None:
             _write(folder / PID, str(server.pid))
         os.close(begun)
-        Watch(folder, stays, server, ends).keep()
+        ServerWatch(folder, stays, server, ends).keep()
 
 
 @dataclass(slots=True)
-class Watch:
+class ServerWatch:
     folder: Path
     stays: float
     """Seconds that the server stays after its last user."""
@@ -134,6 +135,15 @@ class Watch:
         for path in (self.folder, *self.folder.iterdir(), *(self.folder / server_users.FOLDER).glob("*")):
             with suppress(FileNotFoundError):
                 os.utime(path)
+
+
+def delete_old(folders: Path) -> None:
+    """Delete the folders of servers that ended more than a day ago. Keys that change every hour would leave very many."""
+    for folder in folders.iterdir():
+        with suppress(FileNotFoundError):  # another process deletes them, too
+            is_old = time.time() - folder.stat().st_mtime > _DAY
+            if is_old and not is_watched(folder) and not users_of(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def newest_log(folder: Path) -> Path:

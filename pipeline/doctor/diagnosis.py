@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Health(StrEnum):
     WELL = "well"
     NOTE = "note"
     """Worth knowing; Headrace works."""
@@ -15,13 +15,13 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     check: str
-    verdict: Verdict
+    health: Health
     sentence: str
     advice: str = ""
     """What to do; empty where nothing is to be done."""
 
     def __str__(self) -> str:
         advice = f". {self.advice}" if self.advice else ""
-        return f"{self.verdict.value:9}  {self.check}: {self.sentence}{advice}"
+        return f"{self.health.value:9}  {self.check}: {self.sentence}{advice}"
