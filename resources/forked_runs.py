@@ -32,6 +32,7 @@ PACKAGES = (
     "headrace.pipeline.adapters",
     "headrace.pipeline.lake.iceberg",
     "headrace.pipeline.lake.lineage_table",
+    "headrace.pipeline.lake.sessions",
     "headrace.pipeline.lake.stage",
     "headrace.pipeline.lake.stage_codec",
     "headrace.pipeline.wiring",

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.pipeline.cli import main
 from headrace.pipeline.lake.session import DISCOVERY, own_folder
-from headrace.pipeline.lake.spark_server import server_watch
-from headrace.pipeline.lake.spark_server.server_process import CLASS, CONF, end, pid_of
+from headrace.pipeline.lake.spark_server.server_process import CLASS, pid_of
 from headrace.pipeline.lake.spark_server.server_users import leave, use
+from tests.spark_servers import a_running_server
 
 MINIMAL = "{application: shop, streams: [{name: orders}]}"
 
@@ -33,18 +33,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(home: Path) -> Iterator[Path]:
     """The folder of the project's server, of which only the process and its watch are real."""
     made = own_folder(settings=home / "headrace.yaml")
-    a_server(made)
-    yield made
+    use(made, "the test")
+    with a_running_server(made):
+        yield made
     leave(made)
-    end(made)
-
-
-def a_server(folder: Path) -> None:
-    program = "import signal; signal.pause()"
-    use(folder, "the test")
-    server_watch.start(
-        folder, 60, sys.executable, "-c", program, "--class", CLASS, "--properties-file", str(folder / CONF)
-    )
 
 
 def a_java(folder: Path, version: str) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ import pytest
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake import waiting
 from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from headrace.pipeline.lake.spark_server import joining
+from headrace.pipeline.lake.spark_server.joining import ServerStart, bring_up
 from headrace.pipeline.lake.spark_server.server_process import end, is_server, pid_of
+from headrace.pipeline.lake.spark_server.server_users import joining
 from headrace.pipeline.settings.model import SparkSettings
 from tests.eventually import eventually
 
@@ -87,11 +89,10 @@ def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Pat
 def test_a_server_that_isnt_up_in_time_is_ended_and_is_an_error_with_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(joining, "PATIENCE", waiting.PATIENCE / 300)
-    usual = joining.ServerStart.__init__.__kwdefaults__ or {}
-    monkeypatch.setattr(joining.ServerStart.__init__, "__kwdefaults__", {**usual, "patience": joining.PATIENCE})
+    monkeypatch.setenv("JAVA_HOME", a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
+    impatient = ServerStart(master="local[1]", conf={}, patience=timedelta(seconds=1))
     with pytest.raises(Unreachable, match=r"it wasn't up within 1 s.* its log is "):
-        count_in_a_session(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
+        bring_up(folder, impatient, user="the test")
     assert pid_of(folder) is None
 
 
@@ -155,7 +156,7 @@ def test_a_server_that_died_is_started_again(folder: Path):
 def test_a_process_that_wants_to_join_a_server_that_is_being_ended_starts_a_new_one(folder: Path):
     assert count_in_a_session() == 3
     first = pid_of_the_server(folder)
-    with joining.server_users.joining(folder) as is_mine:  # as the watching process does
+    with joining(folder) as is_mine:  # as the watching process does
         assert is_mine
         counts: list[int] = []
         joins = threading.Thread(target=lambda: counts.append(count_in_a_session()))

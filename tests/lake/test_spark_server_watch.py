@@ -14,9 +14,10 @@ import pytest
 from headrace.pipeline.lake.spark_server import server_watch
 from headrace.pipeline.lake.spark_server.joining import stop_unused
 from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
-from headrace.pipeline.lake.spark_server.server_process import CLASS, CONF, PID, end, is_server, pid_of
+from headrace.pipeline.lake.spark_server.server_process import PID, end, is_server
 from headrace.pipeline.lake.spark_server.server_users import joining, leave, use, users_of
 from tests.eventually import eventually
+from tests.spark_servers import a_server
 
 STAYS = 0.2
 """Seconds that the servers of these tests stay without a user."""
@@ -25,27 +26,6 @@ _USER = (
     "import signal, sys; from pathlib import Path; from headrace.pipeline.lake.spark_server.server_users import use;"
     "use(Path(sys.argv[1]), 'a run'); print('uses', flush=True); signal.pause()"
 )
-
-
-def a_server(folder: Path, stays: float = STAYS) -> int:
-    """Start a process with a server's command line, and its watch. Returns the server's process id."""
-    folder.mkdir(exist_ok=True)
-    program = "import signal; signal.pause()"
-    server_watch.start(
-        folder,
-        stays,
-        sys.executable,
-        "-c",
-        program,
-        "--class",
-        CLASS,
-        "--properties-file",
-        str(folder / CONF),
-    )
-    pid = pid_of(folder)
-    assert pid is not None
-    eventually(lambda: is_server(pid, folder), "the server has begun", every=0.01)
-    return pid
 
 
 def has_ended(folder: Path, pid: int) -> bool:
@@ -91,7 +71,7 @@ def users() -> Iterator[Users]:
 def await_one_stay(tmp_path: Path) -> None:
     """Wait until a server without users, started now, has ended: each other one without users has ended before."""
     other = tmp_path / "other"
-    pid = a_server(other)
+    pid = a_server(other, STAYS)
     eventually(lambda: has_ended(other, pid), "the server without users has ended", every=0.02)
 
 
@@ -100,7 +80,7 @@ def test_a_server_ends_by_itself_after_its_last_user_however_that_one_ended(
     folder: Path, users: Users, how: signal.Signals
 ):
     first, last = users.start(folder), users.start(folder)
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     first.kill()
     first.wait()
     assert [user.pid for user in users_of(folder)] == [last.pid]
@@ -115,7 +95,7 @@ def test_a_server_ends_by_itself_after_its_last_user_however_that_one_ended(
 
 def test_a_user_that_was_stopped_keeps_its_server(tmp_path: Path, folder: Path, users: Users):
     user = users.start(folder)
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     user.send_signal(signal.SIGSTOP)
     await_one_stay(tmp_path)
     assert not has_ended(folder, server)
@@ -128,14 +108,14 @@ def test_a_server_whose_starter_was_killed_before_the_server_was_up_ends_by_itse
 ):
     """Without an address nobody can join it."""
     starter = users.start(folder)
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     assert not (folder / "connect.json").exists()
     starter.kill()
     eventually(lambda: has_ended(folder, server), "the server has ended", every=0.02)
 
 
 def test_a_server_that_a_process_joins_while_it_is_about_to_end_goes_on(tmp_path: Path, folder: Path):
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     with joining(folder) as is_mine:
         assert is_mine
         await_one_stay(tmp_path)
@@ -147,7 +127,7 @@ def test_a_server_that_a_process_joins_while_it_is_about_to_end_goes_on(tmp_path
 
 def test_a_server_whose_watch_was_killed_is_watched_by_another_one(folder: Path):
     use(folder, "the test")
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     watch = parent_of(server)
     os.kill(watch, signal.SIGKILL)
     eventually(lambda: not server_watch.is_watched(folder), "the watch is gone", every=0.02)
@@ -167,7 +147,7 @@ def test_an_old_process_id_that_the_server_of_another_project_has_by_now_ends_no
     tmp_path: Path, folder: Path
 ):
     use(folder, "the test")
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     other = tmp_path / "other"
     other.mkdir()
     (other / PID).write_text(str(server))
@@ -178,7 +158,7 @@ def test_an_old_process_id_that_the_server_of_another_project_has_by_now_ends_no
 
 def test_a_command_that_ends_stops_the_server_only_if_no_other_process_uses_it(folder: Path, users: Users):
     user = users.start(folder)
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     use(folder, "headrace dev")
     assert not stop_unused(folder)
     assert not has_ended(folder, server)
@@ -190,14 +170,14 @@ def test_a_command_that_ends_stops_the_server_only_if_no_other_process_uses_it(f
 
 
 def test_the_server_is_in_a_session_of_its_own_that_no_signal_of_its_starters_terminal_reaches(folder: Path):
-    server = a_server(folder)
+    server = a_server(folder, STAYS)
     assert os.getsid(server) != os.getsid(0)
     assert os.getpgid(server) != os.getpgid(0)
 
 
 def test_people_are_told_who_uses_a_server_and_when_it_ends(folder: Path, users: Users, capsys: Any):
     user = users.start(folder)
-    server = a_server(folder, stays=60)
+    server = a_server(folder, 60)
 
     def told() -> str:
         [one] = [one for one in servers_of_user() if one.is_own(folder)]
@@ -224,7 +204,7 @@ def test_folders_of_servers_that_ended_long_ago_are_deleted(folder: Path):
         made.mkdir()
     use(used, "the test")
     use(watched, "the test")
-    server = a_server(watched)
+    server = a_server(watched, STAYS)
     leave(watched)
     for made in (old, used, watched):
         os.utime(made, (0, 0))

@@ -197,10 +197,11 @@ def _command(master: str, port: int, conf: Path) -> list[str]:
 
 @contextmanager
 def _environment_of_server(token: str) -> Iterator[None]:
+    """The environment that the server is started with."""
     before = dict(os.environ)
     for name in _OF_CLIENTS:
         os.environ.pop(name, None)
-    os.environ[AUTHENTICATION] = token
+    os.environ |= {AUTHENTICATION: token, "SPARK_CONNECT_MODE": "0"}  # 1 would make a client of it, too
     try:
         yield
     finally:
