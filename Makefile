@@ -35,7 +35,7 @@ check: setup ## check lint, formatting, types, layers and dependencies, and that
 	@$(in_venv) mypy $(typed)
 	@$(in_venv) lint-imports --no-logo
 	@$(in_venv) deptry . --no-ansi
-	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dagster definitions validate -m headrace.pipeline.definitions
+	@$(in_venv) HEADRACE_CONFIG=tests/setup/headrace.yaml dg check defs
 
 test: setup ## run the tests that every change needs, in two processes (WORKERS=4: in four, WORKERS=0: in none but pytest's)
 	@$(in_venv) pytest $(in_parallel) -m "not slow" $(ARGS)

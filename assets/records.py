@@ -124,7 +124,7 @@ class _Execution:
         self._asked = partitions or tuple(config.shards)
         self._reading = wiring.reading(
             context.run.run_id,
-            DagsterRuns(context.instance),
+            DagsterRuns(context.instance, wiring.settings.application),
             on_wave=self._on_wave,
             on_waiting=context.log.info,
             on_arrow=self._on_arrow,

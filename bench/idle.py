@@ -25,7 +25,7 @@ from headrace.pipeline.cli import services
 from headrace.pipeline.cli.own_spark import spark_of_its_own
 from headrace.pipeline.lake.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.resources.runs import runs_in
+from headrace.resources.runs import all_runs_in
 
 SHARDS = (5, 200)
 MOST = 3.0
@@ -197,14 +197,14 @@ def _wait_for_rest(deployments: Collection[Deployment], *, within: float = 600.0
     until, quiet_since = time.monotonic() + within, None
     with ExitStack() as stack:
         logs = [each.dagster.log for each in deployments]
-        all_runs = [stack.enter_context(runs_in(each.home)) for each in deployments]
+        all_runs = [stack.enter_context(all_runs_in(each.home)) for each in deployments]
         while quiet_since is None or time.monotonic() - quiet_since < SETTLE:
             if time.monotonic() > until:
                 raise TimeoutError(
                     f"no rest within {within:.0f} s; Dagster's logs: {', '.join(map(str, logs))}"
                 )
             time.sleep(1.0)
-            if any(runs.latest("idle-1") is None or runs.at_work() for runs in all_runs):
+            if any(runs.instance.get_runs_count() == 0 or runs.at_work() for runs in all_runs):
                 quiet_since = None
             else:
                 quiet_since = quiet_since or time.monotonic()

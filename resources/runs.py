@@ -13,7 +13,7 @@ from headrace.pipeline.core.due import RunState, RunVerdict
 from headrace.pipeline.ports import RunOutcome
 
 WORKER_TAG = "headrace/worker"
-"""Tag of every run that reads: the id of its worker."""
+"""Tag of every run that reads: its application and the id of its worker, as `worker_tag` gives them."""
 FAILED_TAG = "headrace/failed-shards"
 """Tag of a failed run: the partitions that failed."""
 PASSING_TAG = "headrace/passing-trouble"
@@ -36,16 +36,24 @@ def instance_id(instance: DagsterInstance) -> str:
     return storage.get_run_storage_id() if isinstance(storage, SqlRunStorage) else type(storage).__name__
 
 
+def worker_tag(application: str, worker_id: str) -> dict[str, str]:
+    """The tag of a worker's runs. One Dagster may have several applications, whose workers may have the same id."""
+    return {WORKER_TAG: f"{application}/{worker_id}"}
+
+
 @contextmanager
-def runs_in(dagster_home: Path) -> Iterator["DagsterRuns"]:
-    """The runs of the Dagster with this DAGSTER_HOME, for a command that runs beside it."""
+def all_runs_in(dagster_home: Path) -> Iterator["AllRuns"]:
+    """All runs of the Dagster with this DAGSTER_HOME, for a command that runs beside it."""
     with DagsterInstance.from_config(str(dagster_home)) as instance:
-        yield DagsterRuns(instance)
+        yield AllRuns(instance)
 
 
 class DagsterRuns:
-    def __init__(self, instance: DagsterInstance) -> None:
+    """The runs of one application."""
+
+    def __init__(self, instance: DagsterInstance, application: str) -> None:
         self._instance = instance
+        self._application = application
 
     def verdict(self, run_id: str) -> RunVerdict:
         record = self._instance.get_run_record_by_id(run_id)
@@ -62,8 +70,30 @@ class DagsterRuns:
         return RunVerdict(RunState.OVER)
 
     def open_runs(self, worker_id: str) -> tuple[str, ...]:
-        wanted = RunsFilter(tags={WORKER_TAG: worker_id}, statuses=[*_WAITING, *_AT_WORK])
+        wanted = RunsFilter(tags=worker_tag(self._application, worker_id), statuses=[*_WAITING, *_AT_WORK])
         return tuple(self._instance.get_run_ids(wanted))
+
+    def latest(self, worker_id: str) -> str | None:
+        # Ids alone: parsing the newest run at each tick cost as much as asking for it.
+        newest = self._instance.get_run_ids(
+            RunsFilter(tags=worker_tag(self._application, worker_id)), limit=1
+        )
+        return newest[0] if newest else None
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        run = self._instance.get_run_by_id(run_id)
+        if run is None:  # deleted by a person since
+            return RunOutcome()
+        return RunOutcome(
+            _keys(run.tags, FAILED_TAG), _keys(run.tags, LATER_TAG), transient=PASSING_TAG in run.tags
+        )
+
+
+class AllRuns:
+    """The runs of a Dagster, whatever their application or job."""
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        self.instance = instance
 
     def at_work(self) -> tuple[str, ...]:
         """Ids of all runs that have a process, whether a sensor or a person asked for them."""
@@ -75,26 +105,13 @@ class DagsterRuns:
         runs = self._with_a_process()
         for run in runs:
             if run.status is DagsterRunStatus.STARTING:  # its process may end before it can report to Dagster
-                self._instance.report_run_canceled(run, why)
+                self.instance.report_run_canceled(run, why)
             else:
-                self._instance.report_run_canceling(run, why)
+                self.instance.report_run_canceling(run, why)
         return tuple(run.run_id for run in runs)
 
     def _with_a_process(self) -> Sequence[DagsterRun]:
-        return self._instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
-
-    def latest(self, worker_id: str) -> str | None:
-        # Ids alone: parsing the newest run at each tick cost as much as asking for it.
-        newest = self._instance.get_run_ids(RunsFilter(tags={WORKER_TAG: worker_id}), limit=1)
-        return newest[0] if newest else None
-
-    def outcome(self, run_id: str) -> RunOutcome:
-        run = self._instance.get_run_by_id(run_id)
-        if run is None:  # deleted by a person since
-            return RunOutcome()
-        return RunOutcome(
-            _keys(run.tags, FAILED_TAG), _keys(run.tags, LATER_TAG), transient=PASSING_TAG in run.tags
-        )
+        return self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING, *_AT_WORK]))
 
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:

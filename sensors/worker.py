@@ -10,7 +10,7 @@ from headrace.pipeline.duties.turns import RunAsk
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
-from headrace.resources.runs import LATER_TAG, WORKER_TAG, DagsterRuns
+from headrace.resources.runs import LATER_TAG, DagsterRuns, worker_tag
 from headrace.sensors.interval import interval
 from headrace.sensors.results import result
 
@@ -28,7 +28,12 @@ def build_worker(
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         known = kept_instance.of(context)
         instance = known.instance
-        turn = wiring.worker_turn(worker_id, context.cursor, instance=known.id, runs=DagsterRuns(instance))
+        turn = wiring.worker_turn(
+            worker_id,
+            context.cursor,
+            instance=known.id,
+            runs=DagsterRuns(instance, wiring.settings.application),
+        )
         _report_dead(instance, turn.dead_runs)
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
         return result(context, known, wiring.settings, turn, requests)
@@ -48,7 +53,8 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=ask.key,
         run_config=dg.RunConfig(ops={op: config}),
-        tags={WORKER_TAG: ask.worker} | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
+        tags=worker_tag(settings.application, ask.worker)
+        | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
     )
 
 

@@ -147,18 +147,18 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
 
 def _let_runs_end(home: Path, until: float) -> None:
     """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events to Dagster."""
-    from headrace.resources.runs import runs_in
+    from headrace.resources.runs import all_runs_in
 
-    with runs_in(home) as runs:
+    with all_runs_in(home) as runs:
         while runs.at_work() and time.monotonic() < until:
             time.sleep(_LOOK_EVERY)
 
 
 def _cancel_runs(home: Path) -> None:
     """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as their failure."""
-    from headrace.resources.runs import runs_in
+    from headrace.resources.runs import all_runs_in
 
-    with runs_in(home) as runs:
+    with all_runs_in(home) as runs:
         canceled = runs.cancel_all("headrace dev is stopping")
     if canceled:
         _say(

@@ -24,7 +24,7 @@ from headrace.pipeline.lake.read import ledger, rows
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import worker_tag
 from tests.dagster.partition_status import partition_statuses
 from tests.e2e.processes import CUT, Cuts, Processes
 from tests.eventually import eventually
@@ -262,7 +262,7 @@ class App:
         return self.latest_run(worker)
 
     def latest_run(self, worker: str = "w1") -> dg.DagsterRun:
-        return self.instance.get_runs(dg.RunsFilter(tags={WORKER_TAG: worker}), limit=1)[0]
+        return self.instance.get_runs(dg.RunsFilter(tags=worker_tag(self.name, worker)), limit=1)[0]
 
     # -- what the tables and Dagster hold ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from headrace.pipeline.duties.wave import Arrow
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import worker_tag
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -42,7 +42,7 @@ def _an_app(make_app: MakeApp) -> App:
 
 
 def _runs(app: App, *statuses: dg.DagsterRunStatus) -> set[str]:
-    wanted = dg.RunsFilter(tags={WORKER_TAG: "w1"}, statuses=list(statuses))
+    wanted = dg.RunsFilter(tags=worker_tag(app.name, "w1"), statuses=list(statuses))
     return {run.run_id for run in app.instance.get_runs(wanted)}
 
 

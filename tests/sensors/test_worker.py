@@ -1,6 +1,7 @@
 """A worker's sensor beats, finds due shards and asks for one run. Otherwise it says in one sentence why it doesn't."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -8,7 +9,7 @@ import pytest
 
 from headrace.pipeline.core.change import Applied, claim
 from headrace.pipeline.errors import TablesMissing, Throttled
-from headrace.resources.runs import WORKER_TAG
+from headrace.resources.runs import WORKER_TAG, worker_tag
 from tests.dagster.fixtures import MakeInstance, MakeWorld
 from tests.dagster.world import DagsterWorld, key
 
@@ -25,7 +26,7 @@ def test_the_sensor_asks_for_one_run_however_many_shards_are_due(make_world: Mak
     request = world.asked()
 
     assert request is not None
-    assert request.tags[WORKER_TAG] == "w1"
+    assert request.tags[WORKER_TAG] == f"{world.settings.application}/w1"
     config = request.run_config["ops"]["__".join(world.records.path)]["config"]
     assert (config["worker"], config["shards"]) == ("w1", [])
 
@@ -89,7 +90,7 @@ def test_before_any_shard_is_assigned_the_sensor_skips_with_a_sentence(make_worl
 
 def test_while_a_run_of_its_worker_is_queued_the_sensor_skips_with_a_sentence(make_world: MakeWorld):
     world = a_settled_world(make_world)
-    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
+    run = world.instance.create_run_for_job(world.job, tags=worker_tag(world.settings.application, "w1"))
 
     assert _why_skipped(world) == f"worker w1: run {run.run_id} is at work"
 
@@ -154,7 +155,7 @@ def test_a_run_that_dagster_calls_started_but_that_stopped_beating_is_reported_a
     make_world: MakeWorld,
 ):
     world = a_settled_world(make_world)
-    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
+    run = world.instance.create_run_for_job(world.job, tags=worker_tag(world.settings.application, "w1"))
     _start(world, run)
     row = world.world.leases.get(key(0))
     assert row is not None
@@ -176,7 +177,7 @@ def test_a_run_that_dagster_calls_started_but_that_stopped_beating_is_reported_a
 
 def test_a_run_that_beats_is_left_alone_however_long_it_takes(make_world: MakeWorld):
     world = a_settled_world(make_world)
-    run = world.instance.create_run_for_job(world.job, tags={WORKER_TAG: "w1"})
+    run = world.instance.create_run_for_job(world.job, tags=worker_tag(world.settings.application, "w1"))
     _start(world, run)
     for _ in range(5):
         world.world.rows.beat_run("w1", f"{run.run_id}/1")
@@ -210,7 +211,9 @@ def test_the_sensors_of_two_workers_of_one_deployment_each_ask_for_a_run(make_wo
 
     asked = [world.asked(worker) for worker in world.workers]
 
-    assert [each.tags[WORKER_TAG] for each in asked if each] == ["w1", "w2"]
+    assert [each.tags[WORKER_TAG] for each in asked if each] == [
+        f"{world.settings.application}/{worker}" for worker in ("w1", "w2")
+    ]
     assert len({each.run_key for each in asked if each}) == 2
 
 
@@ -246,3 +249,15 @@ def _why_skipped(world: DagsterWorld, worker: str = "w1") -> str | None:
 def _reason(result: dg.SensorResult) -> str | None:
     assert isinstance(result.skip_reason, dg.SkipReason)
     return result.skip_reason.skip_message
+
+
+def test_two_applications_in_one_dagster_whose_workers_have_one_id_dont_wait_for_each_other(
+    make_world: MakeWorld,
+):
+    first = a_settled_world(make_world, shards=1)
+    run = first.instance.create_run_for_job(first.job, tags=worker_tag(first.settings.application, "w1"))
+
+    second = a_settled_world(partial(DagsterWorld, instance=first.instance), shards=1)
+
+    assert _why_skipped(first) == f"worker w1: run {run.run_id} is at work"
+    assert second.asked() is not None
