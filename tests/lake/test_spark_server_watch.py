@@ -125,6 +125,13 @@ def test_a_server_that_a_process_joins_while_it_is_about_to_end_goes_on(tmp_path
     assert not has_ended(folder, server)
 
 
+def test_a_server_that_a_process_has_joined_since_the_watch_last_looked_goes_on(folder: Path):
+    use(folder, "the test")
+    server = a_server(folder, STAYS)
+    assert not server_watch.ServerWatch(folder, STAYS, None, 0).end_if_unused()
+    assert not has_ended(folder, server)
+
+
 def test_a_server_whose_watch_was_killed_is_watched_by_another_one(folder: Path):
     use(folder, "the test")
     server = a_server(folder, STAYS)

@@ -100,7 +100,7 @@ class ServerWatch:
                 self.unused_since = now
                 times = {"since": time.time(), "ends": time.time() + self.stays}
                 _write(self.folder / UNUSED, json.dumps(times))
-            elif now - self.unused_since >= self.stays and self._end_if_unused():
+            elif now - self.unused_since >= self.stays and self.end_if_unused():
                 return
             select.select([self.ends], [], [], self.stays / _LOOKS)
         self._is_used()
@@ -119,7 +119,7 @@ class ServerWatch:
                 return True
         return False
 
-    def _end_if_unused(self) -> bool:
+    def end_if_unused(self) -> bool:
         """End the server, unless a process uses it by now. A process that wants to join it meanwhile waits, and starts another server."""
         with joining(self.folder) as is_mine:
             if not is_mine or users_of(self.folder):
