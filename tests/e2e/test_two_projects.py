@@ -23,7 +23,7 @@ def test_commands_of_two_projects_in_turns_land_and_prove_their_own_records_only
     for project, count in ((one, 30), (other, 10)):
         project.make_leases()
         project.produce(count)
-    for project in (one, other, one, other):
+    for project in (one, other, one):
         project.produce(5)
         project.consume()
         project.check()
