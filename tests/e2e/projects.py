@@ -212,7 +212,9 @@ class Project:
 
     def landed(self) -> list[str]:
         """The ids of the landed records, sorted."""
-        return sorted(json.loads(data or b"")["id"] for data in rows(self.table, ["data"])["data"].to_pylist())
+        return sorted(
+            json.loads(data or b"")["id"] for data in rows(self.table, ["data"])["data"].to_pylist()
+        )
 
     def parsed(self) -> list[str]:
         ids = self.table.catalog.load_table(TYPED).scan().to_arrow()["id"].to_pylist()
