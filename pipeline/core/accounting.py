@@ -36,7 +36,7 @@ class Accounting:
     """Of a redrive or a replacement: the data files of the quarantine table whose rows the commit decided about, named in the same way. All
     their rows leave the quarantine table; those that stay there come back in the files of `aside`."""
     code: str = ""
-    """What parsed the rows, with digests of the code and of the schema. Empty in ledgers of earlier versions of Headrace."""
+    """What parsed the rows, with digests of the code and of the schema."""
     window: str = ""
     """Of a replacement: the id of the window whose range was parsed again."""
     removed: tuple[int, int] = (0, 0)

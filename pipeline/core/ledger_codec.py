@@ -4,7 +4,7 @@
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
-that was ever written can be read (I17 of docs/protocol.md).
+that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, ParentIs, ParentReason, Range
 from headrace.pipeline.core.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.state_delta import Delta
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -87,9 +87,7 @@ def write_full(positions: Positions) -> str:
 
 
 def read_full(text: str) -> Positions:
-    """All positions in a file. Files of earlier versions have them as summaries do."""
-    if text.startswith(f"{VERSION}:"):
-        return read_positions(text)
+    """All positions in a file."""
     whole = read_delta(text)
     return Positions(whole.origins, whole.moved)
 
@@ -122,7 +120,7 @@ def write_ledger(page: LedgerPage) -> str:
     runs = sorted({(r.run, r.claim) for r in page.ranges})
     files = sorted({f for r in page.ranges for f in r.files})
     place = {name: i for i, name in enumerate(files)}
-    body = {
+    body: dict[str, Json] = {
         "streams": [[s.arn, s.epoch] for s in streams],
         "runs": [list(pair) for pair in runs],
         "files": files,
@@ -130,6 +128,14 @@ def write_ledger(page: LedgerPage) -> str:
         "origins": [[streams.index(s), _origin_out(o)] for s, o in page.origins],
         "dropped": [[streams.index(k.stream), _shard_out(k.shard_id)] for k in page.dropped],
     }
+    if (looked := page.looked) is not None:
+        body["looked"] = [
+            looked.snapshot,
+            looked.sequence,
+            looked.upto,
+            looked.stream,
+            sorted(looked.still),
+        ]
     return _pack(body)
 
 
@@ -141,7 +147,15 @@ def read_ledger(text: str) -> LedgerPage:
             tuple(_range_in(row, streams, body["runs"], body["files"]) for row in body["ranges"]),
             tuple((streams[i], _origin_in(o)) for i, o in body["origins"]),
             tuple(ShardKey(streams[i], _shard_in(s)) for i, s in body["dropped"]),
+            _looked_in(body.get("looked")),
         )
+
+
+def _looked_in(row: Json) -> Looked | None:
+    if row is None:
+        return None
+    snapshot, sequence, upto, stream, still = row
+    return Looked(int(snapshot), int(sequence), int(upto), stream, frozenset(map(str, still)))
 
 
 def _range_out(
@@ -160,7 +174,6 @@ def _range_out(
         _time_out(r.last_arrival),
         [place[f] for f in r.files],
         [_parent_out(p) for p in r.parents],
-        [],  # of no meaning: the form has it, and earlier versions read it
         *_extras_out(r),
     ]
 
@@ -177,7 +190,7 @@ def _extras_out(r: Range) -> list[Json]:
 
 
 def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Range:
-    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, _, *extras = row
+    kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, *extras = row
     more: list[Json] = ["", rows, 0]
     more[: len(extras)] = extras
     why, records, unpacked = more

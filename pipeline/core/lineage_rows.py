@@ -105,8 +105,6 @@ def _range_out(each: Range) -> Row:
         "claim": each.claim,
         "files": list(each.files),
         "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
-        # Of no meaning: the table has the column, and earlier versions of Headrace read it.
-        "supersedes": [],
         "why": each.why,
         "records": each.records,
         "unpacked": each.unpacked,
@@ -128,9 +126,8 @@ def _range_in(row: Row) -> Range:
         files=tuple(row["files"]),
         parents=tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in row["parents"]),
         why=row["why"],
-        # Null where an earlier version wrote the row: each Kinesis record was one row then.
-        records=row["rows"] if (records := row.get("records")) is None else records,
-        unpacked=bool(row.get("unpacked")),
+        records=row["records"],
+        unpacked=row["unpacked"],
     )
 
 
@@ -169,7 +166,7 @@ def _position_in(row: Row) -> Position:
         seen=row["seen"],
         start=None if start is None else start_in(start),
         gap_accepted=row["gap_accepted"],
-        inside=bool(row.get("inside")),
+        inside=row["inside"],
     )
 
 

@@ -145,9 +145,7 @@ def _of_shard(key: ShardKey, at: Position) -> int:
     start = "" if at.start is None else f"from {_ms(at.start.at)}"
     return _number(
         f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{at.sequence}\n{at.sub}\n{at.ended:d}\n{at.gap_accepted:d}\n"
-        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}"
-        # Only where it is set, so that all other positions have the digest of earlier versions.
-        + ("\ninside" if at.inside else "")
+        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}\n{at.inside:d}"
     )
 
 

@@ -92,7 +92,7 @@ class ReplayWindow:
     missing: tuple[str, ...] = ()
     """What was known to be out of reach when the window was made: sentences for people."""
     oldest_day: date | None = None
-    """The first day (UTC) that may have records of the window. None: an earlier version of Headrace made the window."""
+    """The first day (UTC) that may have records of the window. None: the window has no records of the lake table."""
     target: str = ""
     """The target whose typed table gets the window's records anew, in the place of their older rows (`headrace.pipeline.duties.replacing`). Without
     one, the window is copied into a table of its own."""

@@ -69,8 +69,8 @@ class DayFile:
         self._waiting, self.waiting_bytes = [], 0
         if not parts:
             return
-        spec, schema = self._place.spec, self._place.schema
-        group = with_sort_key(pa.Table.from_batches([rows for _, rows in parts]), spec)
+        schema = self._place.schema
+        group = with_sort_key(pa.Table.from_batches([rows for _, rows in parts]))
         self._write(group.select(schema.names).cast(schema), row_group=len(group))
         self._shards.update(key for key, _ in parts)
 

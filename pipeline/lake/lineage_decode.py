@@ -101,7 +101,7 @@ class LineageDecoder:
             self._shared(batch["why"]),
             _values(batch, "records"),
             _values(batch, "unpacked"),
-            _values(batch, "joined"),
+            _joined(batch),
             strict=True,
         ):
             yield Range(
@@ -118,9 +118,8 @@ class LineageDecoder:
                 files=files,
                 parents=parents,
                 why=why,
-                # Null where an earlier version wrote the row: each Kinesis record was one row then.
-                records=count if records is None else records,
-                unpacked=bool(apart),
+                records=records,
+                unpacked=apart,
                 joined=joined or 1,
             )
 
@@ -154,7 +153,7 @@ class LineageDecoder:
             seen=seen,
             start=None if start is None else start_in(start),
             gap_accepted=gap_accepted,
-            inside=bool(inside),
+            inside=inside,
         )
         self._last[key] = raw, position
         return position
@@ -195,14 +194,18 @@ _KINDS: Callable[[str], Kind] = {kind.value: kind for kind in Kind}.__getitem__
 
 
 def _field(column: _Column, name: str) -> _Column:
-    """A field of a struct. Tables of older versions of Headrace lack some."""
-    is_there = column.type.get_field_index(name) >= 0
-    return pc.struct_field(column, name) if is_there else pa.nulls(len(column))
+    """A field of a struct."""
+    return pc.struct_field(column, name)
+
+
+def _joined(batch: pa.RecordBatch) -> list[int | None]:
+    """How many ranges each row stands for. The table has no such column: it comes with rows that were joined (`headrace.pipeline.lake.lineage_join`)."""
+    return _values(batch, "joined") if "joined" in batch.schema.names else [None] * len(batch)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """A column. Tables of older versions of Headrace lack some."""
-    return batch[name].to_pylist() if name in batch.schema.names else [None] * len(batch)
+    values: list[Any] = batch[name].to_pylist()
+    return values
 
 
 def _parents(column: _Column) -> Sequence[tuple[ParentReason, ...]]:

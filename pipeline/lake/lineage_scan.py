@@ -34,7 +34,7 @@ from headrace.pipeline.lake.lineage_schema import SCHEMA
 
 TRUE: BooleanExpression = AlwaysTrue()
 
-_FOR_QUERIES = ("stream", "after.sort_key", "upto.sort_key", "supersedes")
+_FOR_QUERIES = ("stream", "after.sort_key", "upto.sort_key")
 """What other columns tell as well."""
 _READ = tuple(
     name

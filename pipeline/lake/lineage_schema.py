@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import (
     BooleanType,
     IcebergType,
@@ -20,6 +19,7 @@ from pyiceberg.types import (
 )
 
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.table_form import FORM, TABLE_FORM, check_form
 
 OF = "headrace.lineage-of"
 """Table property: the UUID of the lake table whose ledgers the lineage table has."""
@@ -27,6 +27,7 @@ OF = "headrace.lineage-of"
 ROW_GROUP_LIMIT = "write.parquet.row-group-limit"
 
 PROPERTIES: Mapping[str, str] = {
+    FORM: TABLE_FORM,
     # The newest snapshot tells how far the table goes, so that older metadata files are of no use.
     "write.metadata.previous-versions-max": "20",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -105,41 +106,20 @@ SCHEMA = Schema(
         "files", _list(_TEXT), "Names of the data files that landed; compaction may have replaced them since"
     ),
     _field("parents", _list(_PARENT), "In a shard's first range: why no parent was in the way"),
-    _field("supersedes", _list(_LONG), "Of no meaning, and always empty"),
     _field("why", _TEXT, "The reason for an entry that isn't a landed range"),
     _field("origin", _ORIGIN, "Where the reading of the stream starts"),
-    _field(
-        "records", _LONG, "The range's Kinesis records; null in an entry of a version that took none apart"
-    ),
+    _field("records", _LONG, "The range's Kinesis records"),
     _field("unpacked", _FLAG, "Whether aggregates were taken apart, into a row for each user record"),
 )
 """No column is required, because each kind of entry has its own columns. A catalog numbers the fields anew."""
-
-_CAME_LATER = (("records",), ("unpacked",), ("after", "inside"), ("upto", "inside"))
-"""Columns that lineage tables of older versions of Headrace lack."""
-
-
-def missing_columns(table: Table) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives the table the columns that it lacks, with what has to be true; no update where it has all."""
-    there = table.schema().column_names
-    missing = [path for path in _CAME_LATER if ".".join(path) not in there]
-    if not missing:
-        return (), ()
-    change = table.update_schema()
-    for path in missing:
-        field = SCHEMA.find_field(".".join(path))
-        change.add_column(path, field.field_type, field.doc)
-    # Not commit(), which is pyiceberg's own retry loop. The requirement is on the current schema, so that no two writers add a column.
-    return change._commit()  # noqa: SLF001
 
 
 def check_lineage(table: Table, lake_uuid: str) -> None:
     """Refuse a table that isn't the lineage table of this lake table."""
     name = ".".join(table.name())
+    check_form(table, f"the lineage table {name}")
     found = {field.name: field.field_type for field in table.schema().fields}
     for field in SCHEMA.fields:
-        if (field.name,) in _CAME_LATER and field.name not in found:
-            continue
         if not _fits(found.get(field.name), field.field_type):
             raise WrongShape(
                 f"the table {name} lacks the column {field.name} of a lineage table, or has it in another form. Nothing was "
@@ -165,10 +145,5 @@ def _fits(found: IcebergType | None, wanted: IcebergType) -> bool:
         if not isinstance(found, StructType):
             return False
         inner = {field.name: field.field_type for field in found.fields}
-        later = {path[-1] for path in _CAME_LATER if len(path) > 1}
-        return all(
-            _fits(inner.get(field.name), field.field_type)
-            for field in wanted.fields
-            if field.name in inner or field.name not in later
-        )
+        return all(_fits(inner.get(field.name), field.field_type) for field in wanted.fields)
     return found == wanted

@@ -36,7 +36,7 @@ from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.lineage_content import old_snapshots, rewritten, sorted_rows, with_small_groups
 from headrace.pipeline.lake.lineage_recorded import RECORDED, read_recorded, recorded_of, write_recorded
 from headrace.pipeline.lake.lineage_scan import read_ledgers
-from headrace.pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage, missing_columns
+from headrace.pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA, check_lineage
 from headrace.pipeline.lake.position_chain import Link
 from headrace.pipeline.lake.read import entry_of, time_of
 from headrace.pipeline.lake.summary import WRITER
@@ -124,8 +124,6 @@ class IcebergLineage(LineageTable):
             if content is None:
                 return look, look.recorded
             self.lake.check_clock()
-            if self._added_columns(table):
-                continue
             attempt = self._prepare(table, content)
             try:
                 attempt.send(table)
@@ -141,15 +139,6 @@ class IcebergLineage(LineageTable):
             f"{_TRIES} times another commit to {self.identifier} was faster. Nothing was recorded by this process; the next "
             "recording goes on"
         )
-
-    def _added_columns(self, table: Table) -> bool:
-        """Give the table the columns that came later. Returns whether it lacked any: then it has to be loaded again."""
-        missing, only_if = missing_columns(table)
-        if missing:
-            # Where another recorder was faster, the next look finds its columns.
-            with asking(f"the lineage table {self.identifier}"), suppress(CommitFailedException):
-                table.catalog.commit_table(table, only_if, missing)
-        return bool(missing)
 
     def _check_patience(self, unsure: list[Exception]) -> None:
         if len(unsure) >= _UNSURE_TRIES:

@@ -25,6 +25,7 @@ from pyiceberg.types import BinaryType, LongType, NestedField, PrimitiveType, St
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.table_form import FORM, TABLE_FORM, check_form
 from headrace.pipeline.settings.choices import Aggregates
 
 Columns = tuple[tuple[str, PrimitiveType, str], ...]
@@ -56,7 +57,9 @@ _HISTORY = "write.metadata.previous-versions-max"
 _HISTORY_LENGTH = 200
 """Older metadata files that the metadata log names. Iceberg's default of 100 is half as many."""
 
+
 _BASE_PROPERTIES: Mapping[str, str] = {
+    FORM: TABLE_FORM,
     # The walk over expired snapshots reads these older metadata files. Each commit adds one.
     _HISTORY: str(_HISTORY_LENGTH),
     "write.metadata.delete-after-commit.enabled": "true",
@@ -76,8 +79,8 @@ DAY = "arrival_day"
 """The name of the partition field. pyiceberg changes no schema that has a column of this name."""
 
 AGGREGATES = "headrace.aggregates"
-"""Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say otherwise. Tables
-of older versions lack it, and have aggregates as they came."""
+"""Table property: `unpack` where aggregates of the Kinesis Producer Library are taken apart, unless the settings say otherwise. A table
+without it has aggregates as they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,6 @@ class TableLayout:
     columns: Columns
     no_bounds: tuple[str, ...]
     """Columns whose bounds help no query, and would copy payloads and partition keys into the metadata."""
-    came_later: frozenset[str] = frozenset()
-    """Columns that tables of older versions of Headrace lack."""
 
     @property
     def schema(self) -> Schema:
@@ -117,10 +118,8 @@ class TableLayout:
 
     @property
     def order(self) -> SortOrder:
-        """Compaction by other engines follows this order and keeps a shard's rows together, in their order. The last two columns are
-        for rows of versions of Headrace that write no sort keys. A table that was made by such a version keeps the order that it has.
-        """
-        names = ("stream", "stream_epoch", "shard_id", SORT_KEY, "sequence_number", "sub_sequence_number")
+        """Compaction by other engines follows this order and keeps a shard's rows together, in their order."""
+        names = ("stream", "stream_epoch", "shard_id", SORT_KEY)
         schema = self.schema
         return SortOrder(
             *(
@@ -133,7 +132,6 @@ class TableLayout:
 RECORDS = TableLayout(
     _COLUMNS,
     no_bounds=("partition_key", "explicit_hash_key", "data", "decode_error"),
-    came_later=frozenset({SORT_KEY}),
 )
 """The lake table into which records are landed."""
 
@@ -186,39 +184,13 @@ def missing_sort_order(
 def missing_parts(
     table: Table, layout: TableLayout = RECORDS, *, aggregates: Aggregates = Aggregates.AUTO
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """The update that gives the table the columns and properties that it lacks, with what has to be true; no update where it has all.
-
-    Tables of older versions of Headrace lack the columns that came later; rows that are there have null in them.
-    """
-    # The columns first: Iceberg in Java refuses a property that names a column which the table lacks.
-    updates, requirements = _missing_columns(table, layout)
+    """The update that gives the table the properties that it lacks, with what has to be true; no update where it has all."""
     missing = missing_properties(table.properties, layout)
     if layout is RECORDS and aggregates is Aggregates.UNPACK and not unpacks(table, Aggregates.AUTO):
         # The table remembers the choice, also when the setting is left out again.
         missing[AGGREGATES] = Aggregates.UNPACK.value
-    if missing:
-        updates = (*updates, SetPropertiesUpdate(updates=missing))
-    return updates, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements)
-
-
-def _missing_columns(
-    table: Table, layout: TableLayout
-) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    missing = [
-        each for each in layout.columns if each[0] in layout.came_later and each[0] not in _names(table)
-    ]
-    if not missing:
-        return (), ()
-    change = table.update_schema()
-    for column, kind, doc in missing:
-        change.add_column(column, kind, doc)
-    # Not commit(), which is pyiceberg's own retry loop and deletes old metadata files. The requirement is on the current schema, so
-    # that no two writers add a column.
-    return change._commit()  # noqa: SLF001
-
-
-def _names(table: Table) -> list[str]:
-    return [field.name for field in table.schema().fields]
+    updates = (SetPropertiesUpdate(updates=missing),) if missing else ()
+    return updates, (AssertTableUUID(uuid=table.metadata.table_uuid),)
 
 
 @contextmanager
@@ -234,21 +206,14 @@ def using_properties_of(table: Table) -> Iterator[None]:
 
 
 def check_shape(table: Table, layout: TableLayout = RECORDS, remedy: Remedy = OF_THE_LAKE_TABLE) -> None:
-    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed, and
-    columns that came later may be missing: `missing_parts` adds them. `remedy`: what a person does about a table that can't be used."""
+    """Refuse a table that lacks one of Headrace's columns or is partitioned differently. Further columns are allowed.
+    `remedy`: what a person does about a table that can't be used."""
     name = ".".join(table.name())
     called = f"{'the lake table' if remedy is OF_THE_LAKE_TABLE else 'the table'} {name}"
+    check_form(table, called)
     schema = table.schema()
-    for column in _names(table):
-        if column.lower() in layout.came_later and column not in layout.came_later:
-            raise WrongShape(
-                f"{called} has a column {column}, which other engines can't tell from Headrace's {column.lower()}. "
-                "Nothing was read from Kinesis, nothing was written, and no position moved; rename the column"
-            )
     for column, kind, _ in layout.columns:
         found = schema.find_type(column) if column in schema.column_names else None
-        if found is None and column in layout.came_later:
-            continue
         if found != kind:
             raise WrongShape(
                 f"{called} has {f'{column} as {found}' if found else f'no column {column}'}, "

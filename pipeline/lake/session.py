@@ -1,8 +1,9 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
 The processes of one project and environment share a local server (`headrace.pipeline.lake.spark_server`), and it outlives them by some
-minutes, because starting a server takes 5 s and joining one takes 1 s. The process that supervises the others (headrace dev, headrace
-demo, a pytest session) stops the server at its end.
+minutes, because starting a server takes 5 s and joining one takes 1 s. What its environment says of AWS doesn't count: region, endpoint and
+identity travel with each task (`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo, a
+pytest session) stops the server at its end.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake_ports import StagingSpec
 from headrace.pipeline.plain_arrow import one_text
 
 SORT_KEY = "sort_key"
@@ -27,21 +26,14 @@ _MOST_BYTES: Final = 2**31 - 1
 """Arrow's offsets have 32 bits."""
 
 
-def with_sort_key_column(read: pa.Schema, spec: StagingSpec) -> pa.Schema:
+def with_sort_key_column(read: pa.Schema) -> pa.Schema:
     """The schema of rows with their sort keys."""
-    return read.append(pa.field(SORT_KEY, pa.string())) if _is_wanted(spec) else read
+    return read.append(pa.field(SORT_KEY, pa.string()))
 
 
-def with_sort_key(rows: pa.Table, spec: StagingSpec) -> pa.Table:
+def with_sort_key(rows: pa.Table) -> pa.Table:
     """The rows with their sort keys."""
-    if not _is_wanted(spec):
-        return rows
     return rows.append_column(SORT_KEY, sort_keys(rows["sequence_number"], rows["sub_sequence_number"]))
-
-
-def _is_wanted(spec: StagingSpec) -> bool:
-    """Whether the table has the column: a driver of an older version of Headrace doesn't name it."""
-    return any(name == SORT_KEY for name, _ in spec.field_ids)
 
 
 def sort_keys(sequence: Any, sub: Any) -> Any:

@@ -1,9 +1,8 @@
 """JSON files for positions and ledgers that are too large for a snapshot's summary. The summary has file names and hashes:
 
-    "2:<digest>:<full file>:<its hash>"                               all positions, and this snapshot's ledger
-    "2:<digest>:<full file>:<its hash>:<delta file>:<its hash>"       the delta file has what changed since the full file was
+    "1:<digest>:<full file>:<its hash>"                               all positions, and this snapshot's ledger
+    "1:<digest>:<full file>:<its hash>:<delta file>:<its hash>"       the delta file has what changed since the full file was
                                                                       written, and this snapshot's ledger
-    "1:<full file>:<its hash>"                                        written by earlier versions of Headrace
 
 The files are outside the table's location: inside, other engines' orphan removal would delete them, because no Iceberg
 metadata names them.
@@ -28,11 +27,7 @@ from headrace.pipeline.lake.remedy import OF_THE_LAKE_TABLE, Remedy
 
 # A name with a slash could lead out of the folder: summaries are written by others, too.
 _FILE = r"(?P<{0}>[^:/]+):(?P<{0}_hash>[0-9a-f]{{64}})"
-_FORMS = (
-    re.compile(r"1:" + _FILE.format("full")),
-    re.compile(r"2:(?P<digest>[0-9a-f]{64}):" + _FILE.format("full")),
-    re.compile(r"2:(?P<digest>[0-9a-f]{64}):" + _FILE.format("full") + ":" + _FILE.format("delta")),
-)
+_FORM = re.compile(rf"1:(?P<digest>[0-9a-f]{{64}}):{_FILE.format('full')}(?::{_FILE.format('delta')})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +41,28 @@ class Pointer:
     """What a snapshot's summary says of the files with its state."""
 
     full: StateFile
+    digest: int
+    """Of the positions."""
     delta: StateFile | None = None
-    digest: int | None = None
-    """Of the positions. Earlier versions wrote none."""
 
     @classmethod
     def read(cls, text: str) -> Pointer:
-        found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+        found = _FORM.fullmatch(text)
         if found is None:
             raise WrongShape(
                 f"a snapshot points to its positions by {text[:80]!r}, which this version of Headrace can't read. Nothing was "
                 "changed; upgrade Headrace on this deployment"
             )
         parts = found.groupdict()
-        delta, digest = parts.get("delta"), parts.get("digest")
         return cls(
             StateFile(parts["full"], parts["full_hash"]),
-            StateFile(delta, parts["delta_hash"]) if delta else None,
-            int(digest, 16) if digest else None,
+            int(parts["digest"], 16),
+            StateFile(parts["delta"], parts["delta_hash"]) if parts["delta"] else None,
         )
 
     def __str__(self) -> str:
         files = [self.full] if self.delta is None else [self.full, self.delta]
-        return ":".join((f"2:{self.digest or 0:064x}", *(f"{file.name}:{file.hash}" for file in files)))
+        return ":".join((f"1:{self.digest:064x}", *(f"{file.name}:{file.hash}" for file in files)))
 
     @property
     def own(self) -> StateFile:

@@ -85,10 +85,10 @@ def _written(
     state = as_full(landing.positions) if base is None else plan_state(base.state, landing)
     if base is not None and state.full is base.state.full:
         delta = states.write({POSITIONS: write_delta(state.delta), **told}, of=table)
-        pointer = Pointer(base.full, delta, state.digest)
+        pointer = Pointer(base.full, state.digest, delta)
     else:
         full = states.write({POSITIONS: write_full(state.positions), **told}, of=table)
-        pointer = Pointer(full, digest=state.digest)
+        pointer = Pointer(full, state.digest)
     states.kept.keep(pointer, state)
     return pointer
 
@@ -99,7 +99,6 @@ class Carried:
 
     positions: Positions
     through: Through
-    """Nothing by an older version of Headrace."""
     stored: Stored | None = None
     """For positions in files with a digest."""
 
@@ -109,8 +108,6 @@ def state_in(summary: Mapping[str, str], states: StateFiles) -> Carried:
         return Carried(read_positions(summary[POSITIONS]), _through_in(summary))
     pointer = Pointer.read(summary[STATE])
     own = states.read(pointer.own)
-    if pointer.digest is None:
-        return Carried(states.full(pointer.full, own).positions, _through_in(own))
     state = _restored(pointer, states, own)
     if state is None:
         raise ChainBroken(
@@ -131,7 +128,7 @@ def _restored(pointer: Pointer, states: StateFiles, own: Mapping[str, str]) -> T
     if (kept := states.kept.find(pointer)) is not None:
         return kept
     delta = unchanged(full).delta if pointer.delta is None else read_delta(own[POSITIONS])
-    return restored(full, delta, pointer.digest or 0)
+    return restored(full, delta, pointer.digest)
 
 
 def positions_in(summary: Mapping[str, str], states: StateFiles) -> Positions:

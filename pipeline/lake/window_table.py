@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -25,11 +26,13 @@ from headrace.pipeline.lake.append import own_id, prepare
 from headrace.pipeline.lake.catalog import asking
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.remedy import Remedy, of_window
+from headrace.pipeline.lake.table_form import FORM, TABLE_FORM, check_form
 from headrace.pipeline.target_ports import WindowStore
 
 _TRIES = 20
 _UNSURE_TRIES = 3
 _CREATED = "created"
+_FORM = 1
 _COLUMNS = (
     ("id", StringType(), "Of this row"),
     ("number", LongType(), "Grows from each row to the next one"),
@@ -50,7 +53,8 @@ SCHEMA = Schema(
         for number, (name, kind, doc) in enumerate(_COLUMNS, start=1)
     )
 )
-_PROPERTIES = {
+PROPERTIES = {
+    FORM: TABLE_FORM,
     "format-version": "2",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
@@ -83,7 +87,7 @@ class IcebergWindows(WindowStore):
         return tuple(found.values())
 
     def keep(self, window: ReplayWindow) -> None:
-        manifest = msgspec.json.encode(window).decode()
+        manifest = write_manifest(window)
         self._add(
             {"window": window.id, "entry": _CREATED, "by": window.by, "how": window.how, "manifest": manifest}
         )
@@ -98,9 +102,11 @@ class IcebergWindows(WindowStore):
     def _find(self) -> Table | None:
         with asking(f"the table of windows {self.identifier}"):
             try:
-                return self._lake.catalog.load_table(self.identifier)
+                table = self._lake.catalog.load_table(self.identifier)
             except NoSuchTableError:
                 return None
+        check_form(table, f"the table of windows {self.identifier}")
+        return table
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
         with asking(f"the table of windows {self.identifier}"):
@@ -144,7 +150,7 @@ class IcebergWindows(WindowStore):
 
     def _create(self) -> None:
         with asking(f"the catalog of {self.identifier}"), suppress(TableAlreadyExistsError):
-            self._lake.catalog.create_table(self.identifier, SCHEMA, properties=_PROPERTIES)
+            self._lake.catalog.create_table(self.identifier, SCHEMA, properties=PROPERTIES)
 
     def _send(self, table: Table, row: Mapping[str, Any]) -> None:
         now = self._lake.clock.now()
@@ -154,9 +160,27 @@ class IcebergWindows(WindowStore):
         prepare(table, files, {}, now_ms=int(now.timestamp() * 1000)).send(table)
 
 
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    form: int
+    window: ReplayWindow
+
+
+def write_manifest(window: ReplayWindow) -> str:
+    """The window as JSON, with the version of its form."""
+    return msgspec.json.encode(_Manifest(_FORM, window)).decode()
+
+
+def read_manifest(text: str) -> ReplayWindow:
+    manifest = msgspec.json.decode(text, type=_Manifest)
+    if manifest.form != _FORM:
+        raise msgspec.ValidationError(f"its form is {manifest.form}, and this Headrace reads form {_FORM}")
+    return manifest.window
+
+
 def _read(row: Mapping[str, Any], name: str) -> ReplayWindow:
     try:
-        return msgspec.json.decode(row["manifest"], type=ReplayWindow)
+        return read_manifest(row["manifest"])
     except (msgspec.DecodeError, TypeError) as error:
         raise WrongShape(
             f"the window {row['window']!r} in {name} can't be read ({error}). A newer version of Headrace may have made it; use that version"

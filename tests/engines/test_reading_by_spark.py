@@ -48,11 +48,11 @@ def test_records_are_counted_by_shard(spark: Spark41):
     assert spark.sql(COUNTS) == [[LEFT, 3], [RIGHT, 2]]
 
 
-def test_the_sort_key_sorts_as_numbers_do_and_so_does_the_expression_for_old_rows(spark: Spark41):
+def test_the_sort_key_sorts_as_numbers_do_and_so_does_the_expression_for_rows_without_one(spark: Spark41):
     found = spark.sql(ORDER)
     assert [row[:2] for row in found] == IN_ORDER
     assert spark.sql(ANY_ORDER) == found
-    # As for rows of an older version, which have no sort key.
+    # As for rows of another engine, which may have no sort key.
     assert spark.sql(ANY_ORDER.replace("coalesce(sort_key", "coalesce(NULL")) == found
 
 

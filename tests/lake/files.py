@@ -153,7 +153,7 @@ def _schema(spec: StagingSpec, *, with_ids: bool) -> pa.Schema:
     return pa.schema(
         pa.field(name, _TYPES[name], metadata={b"PARQUET:field_id": str(i).encode()} if with_ids else None)
         for name, i in spec.field_ids
-        # Without the sort key, as files of an older version.
+        # Without the sort key, as files of another engine.
         if name in _TYPES
     )
 

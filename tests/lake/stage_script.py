@@ -15,6 +15,7 @@ from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
 from headrace.pipeline.core.position import TRIM, Position
 from headrace.pipeline.core.shard import Child
 from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake.sort_key import SORT_KEY
 from headrace.pipeline.lake.stage_task import stage_batches
 from headrace.pipeline.lake_ports import Pages, RecordPage, StagingSpec
 from tests.lake.files import NOON, StandingClock, a_key
@@ -101,11 +102,10 @@ def a_batch(
     return Batch(a_key(shard), at, TRIM, witness, retention, weight=weight)
 
 
-def a_spec(folder: Path | str, **more: int) -> StagingSpec:
+def a_spec(folder: Path | str) -> StagingSpec:
     """Field ids other than 1, 2, 3, as in a table whose schema was changed."""
-    return StagingSpec(
-        str(folder), (*((name, 10 + i) for i, name in enumerate(record_schema().names)), *more.items())
-    )
+    names = (*record_schema().names, SORT_KEY)
+    return StagingSpec(str(folder), tuple((name, 10 + i) for i, name in enumerate(names)))
 
 
 def stage(

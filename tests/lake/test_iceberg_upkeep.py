@@ -226,7 +226,7 @@ def test_files_with_names_of_others_stay(kept: Kept):
         (kept.root / name).write_text("not ours")
     state = kept.lake.folder / "state"
     state.mkdir(exist_ok=True)
-    (state / f"{uuid4().hex}.json").write_text("of an older version")
+    (state / f"{uuid4().hex}.json").write_text("of nobody")
     (state / f"{uuid4().hex}-{uuid4().hex}.json").write_text("of another table")
     kept.days(6)
     assert all((kept.root / name).exists() for name in strangers)

@@ -1,7 +1,5 @@
-"""The column `sort_key`: its order, how a table of an older version gets it, and who may land beside it."""
+"""The column `sort_key`: its order, and rows without one, as another engine's."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage_rows import order_text
@@ -22,15 +18,14 @@ from headrace.pipeline.core.position import Position
 from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake import read, stage_files
-from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.lake.schema import PARTITIONS, PROPERTIES, SCHEMA
 from headrace.pipeline.lake.sort_key import SORT_KEY, sort_keys
 from headrace.pipeline.lake.stage_task import stage_batches
 from tests.lake.compactions import SETTINGS, InProcess
 from tests.lake.files import a_key, a_landing, a_range, with_origin
-from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, rows_of, script, stage
-from tests.lake.tables import IcebergLake, before_next_swap
+from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, script
+from tests.lake.tables import IcebergLake
 
 A = a_key(0)
 NUMBERS = st.integers(1, 10**129 - 1) | st.integers(1, 1000)
@@ -109,9 +104,7 @@ def test_columns_of_a_table_give_a_column_of_a_table_and_those_of_a_batch_one_of
 
 def test_a_task_writes_sort_keys_with_bounds_into_a_table_that_has_the_column(tmp_path: Path):
     pages = script(s0=[a_page(9, 10)])
-    (file,) = stage_batches(
-        [a_batch()], pages, spec=a_spec(tmp_path, sort_key=99), limits=ROOMY, threads=1
-    ).files
+    (file,) = stage_batches([a_batch()], pages, spec=a_spec(tmp_path), limits=ROOMY, threads=1).files
 
     found = pq.ParquetFile(file.path)
     zeros = "0" * 19
@@ -121,39 +114,19 @@ def test_a_task_writes_sort_keys_with_bounds_into_a_table_that_has_the_column(tm
     assert (bounds.min, bounds.max) == (f"001:9:{zeros}", f"002:10:{zeros}")
 
 
-def test_a_task_for_a_table_without_the_column_writes_no_sort_keys(tmp_path: Path):
-    """So a driver of an older version, which doesn't name the column, can use workers of this one."""
-    manifest = stage([a_batch()], script(s0=[a_page(1)]), tmp_path)
-    assert SORT_KEY not in pq.ParquetFile(manifest.files[0].path).schema_arrow.names
-    assert rows_of(manifest) == [(A.shard_id, 1)]
-
-
-# --- tables of older versions -------------------------------------------------------------------------------
-
-
-def change_columns(lake: IcebergLake, change: Callable[[UpdateSchema], object]) -> None:
-    with lake.iceberg.open().update_schema() as update:
-        change(update)
+# --- tables and rows without sort keys ------------------------------------------------------------------------
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> IcebergLake:
-    """A table as an older version made it, with a landed record."""
-    lake = IcebergLake(tmp_path)
-    lake.iceberg.catalog.drop_table("lake.records")
-    lake.iceberg.catalog.create_table(
-        "lake.records",
-        Schema(*(field for field in SCHEMA.fields if field.name != SORT_KEY)),
-        partition_spec=PARTITIONS,
-        sort_order=SortOrder(SortField(source_id=3), SortField(source_id=4)),
-        properties={key: value for key, value in PROPERTIES.items() if SORT_KEY not in key},
-    )
-    land(lake, None, [1])
-    return lake
+def lake(tmp_path: Path) -> IcebergLake:
+    """A table with a landed record that has no sort key."""
+    made = IcebergLake(tmp_path)
+    land(made, None, [1])
+    return made
 
 
 def land(lake: IcebergLake, after: int | None, numbers: list[int]) -> None:
-    """Land as an older version does: without sort keys."""
+    """Land a file without sort keys, as another engine may write them anew."""
     proposal = a_landing(lake.iceberg.staging_spec(), A, after=after, numbers=numbers)
     assert not lake.iceberg.commit(with_origin(proposal)).landing.refused
 
@@ -167,123 +140,62 @@ def land_staged(lake: IcebergLake, after: int, *numbers: int) -> None:
     assert not lake.iceberg.commit(Proposal((each,), manifest.files)).landing.refused
 
 
-def keys_in(table: IcebergTable) -> list[tuple[str, str | None]]:
-    rows = read.rows(table, ["sequence_number", SORT_KEY]).to_pylist()
-    return sorted((row["sequence_number"], row[SORT_KEY]) for row in rows)
-
-
-def test_an_old_table_gets_the_column_and_old_rows_hold_null(old: IcebergLake):
-    land(old, 1, [2])
-    old.handle().ensure(create=False)
-    land_staged(old, 2, 3)
-    assert old.iceberg.open().schema().find_type(SORT_KEY) == StringType()
-    assert keys_in(old.iceberg) == [("1", None), ("2", None), ("3", "001:3:0000000000000000000")]
-
-
-def test_an_old_version_goes_on_landing_in_a_table_that_got_the_column(old: IcebergLake):
-    old.handle().ensure(create=False)
-    land_staged(old, 1, 2)
-    land(old, 2, [3])
-    land_staged(old, 3, 4)
-    assert [key is None for _, key in keys_in(old.iceberg)] == [True, False, True, False]
-    assert old.numbers() == {A.shard_id: [1, 2, 3, 4]}
-
-
-def test_what_was_staged_before_the_column_came_lands_after_it(old: IcebergLake):
-    proposal = a_landing(old.iceberg.staging_spec(), A, after=1, numbers=[2])
-    old.before_next_swap(lambda: old.handle().ensure(create=False))
-    assert not old.iceberg.commit(proposal).landing.refused
-    assert keys_in(old.handle()) == [("1", None), ("2", None)]
-
-
-def test_any_number_of_processes_may_add_the_column_at_once(old: IcebergLake):
-    with ThreadPoolExecutor(4) as writers:
-        list(writers.map(lambda _: old.handle().ensure(create=False), range(4)))
-    table = old.iceberg.open()
-    assert [column.name for column in table.schema().fields].count(SORT_KEY) == 1
-    assert len(table.metadata.schemas) == 2
-
-
-def test_a_column_that_another_engine_adds_meanwhile_stays(old: IcebergLake):
-    opened = old.handle()
-    before_next_swap(
-        opened.catalog,
-        lambda: change_columns(old, lambda columns: columns.add_column("region", StringType())),
+def table_with(lake: IcebergLake, *more: NestedField) -> None:
+    """The lake table made anew, without the column `sort_key`, and with these columns."""
+    lake.iceberg.catalog.drop_table("lake.records")
+    lake.iceberg.catalog.create_table(
+        "lake.records",
+        Schema(*(field for field in SCHEMA.fields if field.name != SORT_KEY), *more),
+        partition_spec=PARTITIONS,
+        properties={key: value for key, value in PROPERTIES.items() if SORT_KEY not in key},
     )
-    opened.ensure(create=False)
-    fields = {column.name: column.field_id for column in old.iceberg.open().schema().fields}
-    assert {"region", SORT_KEY} <= fields.keys()
-    assert len(set(fields.values())) == len(fields)
 
 
-def test_a_landing_that_comes_first_doesnt_keep_the_column_away(old: IcebergLake):
-    opened = old.handle()
-    proposal = a_landing(old.iceberg.staging_spec(), A, after=1, numbers=[2])
-    before_next_swap(opened.catalog, lambda: old.iceberg.commit(proposal))
-    opened.ensure(create=False)
-    assert SORT_KEY in old.iceberg.open().schema().column_names
-    assert old.numbers() == {A.shard_id: [1, 2]}
+@pytest.mark.parametrize(
+    ("columns", "has"),
+    [
+        ((), "no column sort_key"),
+        ((NestedField(99, SORT_KEY, LongType(), required=False),), "sort_key as long"),
+        # Spark finds columns without regard to case.
+        ((NestedField(99, "Sort_Key", StringType(), required=False),), "no column sort_key"),
+    ],
+)
+def test_a_table_without_the_column_or_with_another_type_is_refused_and_nothing_changes(
+    lake: IcebergLake, columns: tuple[NestedField, ...], has: str
+):
+    table_with(lake, *columns)
+    before = lake.iceberg.open().metadata_location
+    with pytest.raises(WrongShape, match=rf"{has}, and needs sort_key as string\. Nothing was written"):
+        lake.handle().ensure(create=False)
+    assert lake.iceberg.open().metadata_location == before
 
 
-def test_a_column_that_was_dropped_comes_back_and_older_rows_hold_null(old: IcebergLake):
-    old.handle().ensure(create=False)
-    land_staged(old, 1, 2)
-    change_columns(old, lambda columns: columns.delete_column(SORT_KEY))
-    land(old, 2, [3])
-    old.handle().ensure(create=False)
-    land_staged(old, 3, 4)
-    assert [key is None for _, key in keys_in(old.iceberg)] == [True, True, True, False]
-
-
-def test_a_column_of_that_name_and_another_type_is_refused_and_nothing_changes(old: IcebergLake):
-    change_columns(old, lambda columns: columns.add_column(SORT_KEY, LongType()))
-    before = old.iceberg.open().metadata_location
-    with pytest.raises(
-        WrongShape, match=r"sort_key as long, and needs sort_key as string\. Nothing was written"
-    ):
-        old.handle().ensure(create=False)
-    assert old.iceberg.open().metadata_location == before
-
-
-def test_a_column_whose_name_differs_only_in_its_case_is_refused(old: IcebergLake):
-    """Spark finds columns without regard to case, and could read neither of the two."""
-    change_columns(old, lambda columns: columns.add_column("Sort_Key", StringType()))
-    with pytest.raises(WrongShape, match=r"column Sort_Key.*no position moved; rename the column"):
-        old.handle().ensure(create=False)
-
-
-def test_positions_are_rebuilt_from_rows_with_and_without_sort_keys(old: IcebergLake):
-    old.handle().ensure(create=False)
-    land_staged(old, 1, 2, 30)
-    (last,) = old.iceberg.evidence([A.stream]).rows.values()
+def test_positions_are_rebuilt_from_rows_with_and_without_sort_keys(lake: IcebergLake):
+    land_staged(lake, 1, 2, 30)
+    (last,) = lake.iceberg.evidence([A.stream]).rows.values()
     assert last.sequence == 30
 
 
 def test_a_compaction_keeps_rows_with_and_without_sort_keys_of_files_with_many_row_groups(
-    old: IcebergLake, monkeypatch: pytest.MonkeyPatch
+    lake: IcebergLake, monkeypatch: pytest.MonkeyPatch
 ):
-    old.clock.at = datetime.now(UTC) + timedelta(hours=2)
+    lake.clock.at = datetime.now(UTC) + timedelta(hours=2)
     monkeypatch.setattr(stage_files, "ROW_GROUP", 1)
-    land_both(old, [2, 3, 4], [1, 2, 3])
-    old.handle().ensure(create=False)
-    land_both(old, [5, 6, 7], [4, 5, 6])
-    # The keys that are in that file belong to a column that is gone.
-    change_columns(old, lambda change: change.delete_column(SORT_KEY))
-    old.handle().ensure(create=False)
-    for first in (8, 11):
-        land_both(old, [first, first + 1, first + 2], [first - 1, first, first + 1])
-    rows, positions = rows_in(old), old.handle().load().positions
-    assert rows[SORT_KEY].null_count == 13
+    land_both(lake, [2, 3, 4], [1, 2, 3])
+    for first in (5, 8, 11):
+        land_both(lake, [first, first + 1, first + 2], [first - 1, first, first + 1])
+    rows, positions = rows_in(lake), lake.handle().load().positions
+    assert rows[SORT_KEY].null_count == 1
 
-    rewriter = InProcess(old.iceberg)
+    rewriter = InProcess(lake.iceberg)
     compacting = Compacting(
-        table=IcebergLive(old.handle()), rewriter=lambda: rewriter, settings=SETTINGS, clock=old.clock
+        table=IcebergLive(lake.handle()), rewriter=lambda: rewriter, settings=SETTINGS, clock=lake.clock
     )
     assert [len(group.files) for group in compacting.run().done] == [5]
 
-    assert rows_in(old).equals(rows)
-    assert old.handle().load().positions == positions
-    (file,) = IcebergLive(old.handle()).live().files
+    assert rows_in(lake).equals(rows)
+    assert lake.handle().load().positions == positions
+    (file,) = IcebergLive(lake.handle()).live().files
     written = pq.read_table(file.path, columns=["shard_id", "sequence_number"], partitioning=None).to_pylist()
     order = [(row["shard_id"], int(row["sequence_number"])) for row in written]
     assert order == sorted(order)

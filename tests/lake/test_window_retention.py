@@ -121,7 +121,7 @@ def test_the_oldest_day_of_all_unfinished_windows_counts(bed: ReplaceBed):
         replace(window, oldest_day=None),
     )
     before = date(2026, 2, 5)
-    # An earlier version of Headrace has promised nothing for its windows, and has noted no end of them.
+    # A window without records of the lake table keeps no day.
     assert kept_days([KeptWindow(unknown)], before) == (before, ())
     assert kept_days([KeptWindow(window), KeptWindow(earlier)], before) == (
         date(2026, 2, 1),
