@@ -67,7 +67,7 @@ class TargetAdapters:
             redriver=replace(parser, source=quarantine),
             inferrer=parser if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
-            check=frames.check,
+            check_settings=frames.check,
             typed=Thinned(
                 table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),
@@ -146,4 +146,4 @@ class TargetAdapters:
         lake = self.lake
         worker = lake.settings.workers[0].id
         # Kept, because it remembers where it has stopped in shards with many empty pages.
-        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages()), "window stage")
+        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages), "window stage")

@@ -34,6 +34,11 @@ def add(subparsers: "Subparsers") -> None:
         action="store_true",
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
     )
+    parser.add_argument(
+        "--accept-missing",
+        action="store_true",
+        help="go on where rows that landed aren't in the lake table any more, because they were removed on purpose",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
                 tell(inferred.ddl)
                 continue
             aside = 0
-            for wave in wiring.targets.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
+            run_id = f"headrace parse {wiring.ports.ids.fresh()}"
+            for wave in wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing).waves():
                 tell(f"{target.name}: {wave}")
                 tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
                 aside += wave.quarantined

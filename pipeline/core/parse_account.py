@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.pipeline.core.accounting import Accounting
-from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, WavePlan
+from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, Survey, WavePlan
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import WrongShape
@@ -33,6 +33,13 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
         tuple(sorted(run for part in parts for run in part.numbers)),
         tuple(apart[at] for at in sorted(apart)),
     )
+
+
+def whole_survey(parts: Iterable[Survey]) -> Survey:
+    """The surveys of all tasks as one."""
+    parts = tuple(parts)
+    files = {path: told for part in parts for path, told in part.files.items()}
+    return Survey(tuple(piece for part in parts for piece in part.pieces), files)
 
 
 def account(

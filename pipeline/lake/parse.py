@@ -20,8 +20,8 @@ from headrace.pipeline.core.json_columns import Limits, Struct
 from headrace.pipeline.core.json_facts import OBJECT, Fact
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.core.json_growth import grow
-from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
+from headrace.pipeline.core.parse_account import joined, whole_survey
+from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.decode import Decoder
 from headrace.pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
@@ -38,7 +38,7 @@ from headrace.pipeline.lake.parse_write import WriteSpec, own_columns
 from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.lake.ship import ship
 from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
+from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_survey
 from headrace.pipeline.lake.waiting import warn
 from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
@@ -68,9 +68,9 @@ class SparkParser(Parser, Inferrer):
     quarantine: IcebergQuarantine
     tasks: int
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         if not order.files:
-            return ()
+            return Survey()
         spec = self.source.staging_spec()
         return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
@@ -293,13 +293,11 @@ def _reported(reports: DataFrame) -> Parsed:
     return joined(map(decode_parsed, told))
 
 
-def survey_on(
-    session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int
-) -> tuple[Piece, ...]:
+def survey_on(session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int) -> Survey:
     """`spec`: that of the lake table."""
     files = packed(order.files, cores=cores)
     answers = run_tasks(session, len(files), _surveying(files, order, spec))
-    return tuple(piece for each in answers for piece in decode_pieces(each))
+    return whole_survey(map(decode_survey, answers))
 
 
 def packed(items: Sequence[_T], *, cores: int) -> tuple[tuple[_T, ...], ...]:
@@ -317,9 +315,9 @@ def _surveying(
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from headrace.pipeline.lake.parse_read import survey
-        from headrace.pipeline.lake.stage_codec import encode_pieces
+        from headrace.pipeline.lake.stage_codec import encode_survey
 
-        return encode_pieces(survey(order, files[number], spec))
+        return encode_survey(survey(order, files[number], spec))
 
     return work
 

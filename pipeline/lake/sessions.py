@@ -29,7 +29,8 @@ class Sessions:
         self._modules: dict[str, str] = {}
         """The user's modules that the workers of that session may have imported, each with the digest of its sources."""
 
-    def stage(self, worker_id: str, pages: Pages) -> Stage:
+    def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
+        """`pages`: called for each job, because the reader has the credentials of its moment."""
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 

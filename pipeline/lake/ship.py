@@ -43,6 +43,7 @@ _EXECUTORS_NEED = (
     "pipeline/proof_ports.py",
     "pipeline/settings",
     "pipeline/target_ports.py",
+    "pipeline/task_identity.py",
     "pipeline/core",
     "pipeline/kcl",
     "pipeline/aws",

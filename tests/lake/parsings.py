@@ -22,8 +22,8 @@ from headrace.pipeline.core.parse_account import joined
 from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
-    Piece,
     SourceFile,
+    Survey,
     SurveyOrder,
     WaveLimits,
     WavePlan,
@@ -32,9 +32,11 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake import read
 from headrace.pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
 from headrace.pipeline.lake.iceberg import IcebergTable
@@ -84,9 +86,13 @@ class InProcess(Redriver):
     surveyed: list[SurveyOrder] = field(default_factory=list)
     compared: list[Comparison] = field(default_factory=list)
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         self.surveyed.append(order)
-        return survey(order, order.files, self._source())
+        try:
+            return survey(order, order.files, self._source())
+        except FileNotFoundError as gone:
+            # As Spark tells of it.
+            raise Unreachable(str(gone)) from gone
 
     def _source(self) -> StagingSpec:
         return (self.source or self.bed.lake.handle)().staging_spec()
@@ -204,6 +210,8 @@ class Bed:
 
     dropped_as = ""
     """Why rows may be in neither table; empty where none may be missing."""
+    retention: timedelta | None = None
+    """Of the lake table."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
@@ -238,7 +246,8 @@ class Bed:
         subs: int = 1,
         arrival: datetime = NOON,
     ) -> tuple[StagedFile, ...]:
-        """One landing of a shard. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        """One landing of a shard, at the earliest when its records arrive. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         table = self.lake.handle()
         before = table.load().positions.of(key)
         rows = [(number, sub) for number in sorted(payloads) for sub in range(subs)]
@@ -266,6 +275,7 @@ class Bed:
         )
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused
+        self.clock.at = was
         return files
 
     def ports(self) -> ParsePorts:
@@ -280,6 +290,17 @@ class Bed:
             redriver=replace(self.parser, source=self.quarantine),
             typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
             lineage=IcebergLineage(typed),
+        )
+
+    def checking(self, table: IcebergTyped) -> ParseChecking:
+        return ParseChecking(
+            name=self.settings.name,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            landings=IcebergLineage(self.lake.handle()),
+            lineage=IcebergLineage(table),
+            retention=self.retention,
+            clock=self.clock,
         )
 
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
@@ -301,6 +322,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(table),
+            checking=self.checking(table),
             on_arrow=on_arrow,
         )
 
@@ -361,6 +383,27 @@ def _written(
     malformed: Sequence[int],
     arrival: datetime,
 ) -> tuple[StagedFile, ...]:
+    return staged_together(bed, {key: batch_of(key, rows, payloads, malformed=malformed, arrival=arrival)})
+
+
+def staged_together(bed: Bed, batches: Mapping[ShardKey, pa.RecordBatch]) -> tuple[StagedFile, ...]:
+    files = write_files(
+        {key: [batch] for key, batch in batches.items()},
+        bed.lake.iceberg.staging_spec(),
+        now=bed.clock.now,
+        fresh=lambda: uuid4().hex,
+    )
+    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+
+
+def batch_of(
+    key: ShardKey,
+    rows: Sequence[tuple[int, int]],
+    payloads: Mapping[int, bytes],
+    *,
+    malformed: Sequence[int] = (),
+    arrival: datetime = NOON,
+) -> pa.RecordBatch:
     columns: dict[str, pa.Array[Any]] = {
         "stream": pa.array([key.stream.name] * len(rows)),
         "stream_epoch": pa.array([key.stream.epoch] * len(rows), pa.int64()),
@@ -378,8 +421,4 @@ def _written(
             pa.string(),
         ),
     }
-    batch = pa.record_batch(columns)
-    files = write_files(
-        {key: [batch]}, bed.lake.iceberg.staging_spec(), now=bed.clock.now, fresh=lambda: uuid4().hex
-    )
-    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+    return pa.record_batch(columns)
