@@ -99,10 +99,10 @@ class Parsing:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no wave could use."""
     checking: ParseChecking | None = None
     """Compares what is found with what the ledgers of the lake table state."""
-    check: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema or code that no wave could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
@@ -165,7 +165,7 @@ class Parsing:
 
     def wave(self) -> ParsedWave:
         # First: settings that can't be used make no table, and are told of also where there is nothing to parse.
-        self.check()
+        self.check_settings()
         if not self.source.exists():
             return ParsedWave(notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.
