@@ -253,7 +253,8 @@ class IcebergQuarantine(_Parsed):
             scan = self.open().scan(selected_fields=("reason",))
             counts: Counter[str] = Counter()
             for batch in scan.to_arrow_batch_reader():
-                for each in batch["reason"].value_counts().to_pylist():
+                reasons: Any = batch["reason"]
+                for each in reasons.value_counts().to_pylist():
                     counts[each["values"] or ""] += each["counts"]
         return counts
 

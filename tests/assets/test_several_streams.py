@@ -62,7 +62,9 @@ def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
     run = world.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert sorted(run.tags[FAILED_TAG].split(",")) == lost
-    assert sorted(DagsterRuns(world.instance).outcome(result.run_id).failed) == rows
+    assert (
+        sorted(DagsterRuns(world.instance, world.settings.application).outcome(result.run_id).failed) == rows
+    )
     assert keys_of(world, "orders", 0)[0] in world.statuses()["MATERIALIZED"]
     world.world.check()
 

@@ -46,7 +46,7 @@ class Shop:
             f"landing: {{table: {self.table.identifier}, state: {folder / 'state'}, catalog: {catalog}}}\n"
         )
 
-    def land(self, key, after, numbers, arrival) -> None:  # type: ignore[no-untyped-def]
+    def land(self, key, after, numbers, arrival) -> None:
         file = a_file(
             self.table.staging_spec(), {key: numbers}, arrival=arrival, staged_at=self.lake.clock.at
         )
