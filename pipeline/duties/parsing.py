@@ -20,7 +20,7 @@ from itertools import count
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Looked, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, Range
 from headrace.pipeline.core.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.core.parse_account import account, why_stop
 from headrace.pipeline.core.parse_values import Parsed, SourceFile, WaveLimits, WavePlan, Wishes
@@ -76,7 +76,7 @@ class _Basis:
     look: SourceLook
     target: Positions
     """The typed table's."""
-    looked: Looked | None
+    looked: FilesDone | None
     files: tuple[SourceFile, ...]
     """Those that may have something left."""
     wishes: Wishes
@@ -227,7 +227,7 @@ class Parsing:
     def _wishes(self, source: Positions) -> Wishes:
         return plan_wishes(source, self.table.load().positions, takes=self._takes)
 
-    def _looked(self, look: SourceLook) -> Looked | None:
+    def _looked(self, look: SourceLook) -> FilesDone | None:
         """Which files of the lake table have nothing left for the typed table."""
         try:
             return looked_in(self.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
@@ -245,7 +245,7 @@ class Parsing:
         parsed: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
-        looked: Looked | None,
+        looked: FilesDone | None,
     ) -> int | None:
         code = self.code()
         ranges = tuple(
