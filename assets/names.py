@@ -25,10 +25,6 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "parsed", target.name])
 
 
-def replay_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "replay"])
-
-
 def resource_key(settings: Settings, name: str) -> str:
     """The key of one of the application's resources: a code location may have several applications, and a resource called `spark`."""
     return f"{slug(settings.application)}_{name}"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.parse_values import (
         Bound,
         Parsed,
-        Piece,
         SourceFile,
+        Survey,
         SurveyOrder,
         WavePlan,
         Wishes,
@@ -46,8 +46,12 @@ class SourceLook:
     files: tuple[SourceFile, ...]
     at: datetime
     """When the look began."""
-    obstacle: str = ""
-    """Why no file can be read: a sentence for people."""
+    snapshot: int | None = None
+    """The snapshot; None where the table has none."""
+    sequence: int = 0
+    """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the file."""
+    leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
+    """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing tells any more."""
 
 
 class SourceTable(Protocol):
@@ -96,8 +100,9 @@ class QuarantineTable(ParsedTable, Protocol):
 
 
 class Surveyor(Protocol):
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        """Which wanted rows are in these files. Only columns without payloads are read."""
+    def survey(self, order: SurveyOrder) -> Survey:
+        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless only aggregates are wanted:
+        then it isn't told which rows the files have."""
         ...
 
 
@@ -162,7 +167,7 @@ class ParsePorts:
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
@@ -174,6 +179,8 @@ class ParsePorts:
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -17,6 +17,10 @@ WORKER_TAG = "headrace/worker"
 """Tag of every run that reads: its application and the id of its worker, as `worker_tag` gives them."""
 FAILED_TAG = "headrace/failed-shards"
 """Tag of a failed run: the partitions that failed."""
+FOLLOWS_TAG = "headrace/targets"
+"""Tag of every run that keeps typed tables up with the lake table: the names of its targets."""
+FAILED_TARGETS_TAG = "headrace/failed-targets"
+"""Tag of a failed run of these: the targets that aren't tried again at once."""
 PASSING_TAG = "headrace/passing-trouble"
 """Tag of a run that ended early by a Transient error, which the next run may not meet."""
 LATER_TAG = "headrace/left-alone-shards"
@@ -29,6 +33,8 @@ _WAITING = (
     DagsterRunStatus.MANAGED,
 )
 _AT_WORK = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+OPEN = (*_WAITING, *_AT_WORK)
+"""The statuses of a run that isn't over."""
 
 
 def instance_id(instance: DagsterInstance) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import records_in
 
@@ -62,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
+        tell_dagster(
+            Path(loaded.name),
+            loaded.settings,
+            lambda changes: changes.by_reading(loaded.settings, output.last, output.counts),
+        )
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)
@@ -76,7 +82,7 @@ def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output
     if not keys and worker_id is not None:
         return reading.everything_due(worker_id)
     if worker_id is not None:
-        _require_owner(worker_id, keys, wiring.ports.leases())
+        _require_owner(worker_id, keys, wiring.leases())
     return reading.shards(keys)
 
 

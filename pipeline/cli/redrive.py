@@ -9,6 +9,7 @@ from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.parse import targets_of
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.redriving import Redriven
+    from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
 
 
@@ -65,9 +67,12 @@ def run(args: argparse.Namespace) -> int:
         for target in targets:
             redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
             portions = redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run)
-            for portion in islice(portions, args.limit):
-                done[target.name].append(portion)
-                say(f"{target.name}: {portion}")
+            try:
+                for portion in islice(portions, args.limit):
+                    done[target.name].append(portion)
+                    say(f"{target.name}: {portion}")
+            finally:
+                _tell_dagster(loaded, target, done[target.name])
             if not done[target.name]:
                 say(f"{target.name}: {_nothing(args, target.quarantine)}")
     finally:
@@ -80,6 +85,13 @@ def run(args: argparse.Namespace) -> int:
                 }
             )
     return 0
+
+
+def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Redriven]") -> None:
+    settings = loaded.settings
+    tell_dagster(
+        Path(loaded.name), settings, lambda changes: changes.by_redriving(settings, target, portions)
+    )
 
 
 def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":

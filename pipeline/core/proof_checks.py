@@ -8,6 +8,7 @@ from datetime import date
 
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
+from headrace.pipeline.core.proof_accepted import Accepted, Strangers, by_acceptance
 from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_chains import (
     Step,
@@ -65,6 +66,10 @@ class ProofEvidence:
     """Up to when the table states that it has all records."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
+    accepted: tuple[Accepted, ...] = ()
+    """Rows of other engines that a person has accepted."""
+    known: tuple[Strangers, ...] = ()
+    """What an earlier proof has found of such rows in files that this one doesn't read."""
 
 
 def proof_of(seen: ProofEvidence) -> Proof:
@@ -106,13 +111,18 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         counted(len(seen.counts) + len(seen.unchanged), "file"),
         (*wrong_files((*seen.counts, *seen.unchanged)), *hidden_rows(seen.live)),
     )
+    miscounts = (*seen.miscounts, *wrong_counts(seen.plan, seen.counts))
+    strangers = tuple(strange_rows(seen.counts, has_lost=bool(story.lost)))
+    extras = (*miscounts, *strangers)
     yield checked(
         "each range has as many rows as its ledger states",
         counted(seen.compared + len(seen.plan.clusters), "range"),
-        (*seen.miscounts, *wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
+        (*by_acceptance(miscounts, extras, seen.known, seen.accepted), *_dropped(dropped)),
     )
     yield checked(
-        "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
+        "no row is outside of the ranges",
+        rows,
+        by_acceptance(strangers, extras, seen.known, seen.accepted),
     )
     yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
     yield checked(

@@ -8,7 +8,8 @@ from typing import Final
 from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import cell, clean, counted
 from headrace.pipeline.inspect.balance import Share
-from headrace.pipeline.inspect.findings import Finding, conclusion, findings_of, in_words
+from headrace.pipeline.inspect.finding import Finding
+from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
 from headrace.pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
 
 _SHOWN: Final = 20

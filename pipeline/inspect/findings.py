@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +10,7 @@ from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
+from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.layout import LayoutKind
 from headrace.pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
 
@@ -27,20 +27,10 @@ GONE_AFTER: Final = timedelta(days=1)
 _NAMED: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One sentence about an application, with a fixed code for scripts."""
-
-    code: str
-    sentence: str
-    needs_person: bool = False
-    names: tuple[str, ...] = ()
-    """All leases, workers or rows that the sentence is about; the sentence itself names the first few."""
-
-
 def findings_of(seen: Observation) -> tuple[Finding, ...]:
     """All findings; those that need a person come first."""
-    every = [*_layout(seen), *_rows(seen), *_leader(seen), *_leases(seen), *_workers(seen), *_clusters(seen)]
+    tables = (_layout, _rows, _leader, _leases, _workers, _clusters)
+    every = [*seen.also, *(finding for part in tables for finding in part(seen))]
     return tuple(sorted(every, key=lambda finding: not finding.needs_person))
 
 
@@ -83,6 +73,7 @@ def _rows(seen: Observation) -> Iterator[Finding]:
 
 
 def _leader(seen: Observation) -> Iterator[Finding]:
+    yield from _notice(seen)
     if seen.leader is None:
         if seen.layout.kind is not LayoutKind.LEASES_ONLY and seen.last.workers:
             yield _nobody_leads(seen)
@@ -100,6 +91,13 @@ def _leader(seen: Observation) -> Iterator[Finding]:
             needs_person=bool(seen.unowned),
             names=(seen.leader.worker_id,),
         )
+
+
+def _notice(seen: Observation) -> Iterator[Finding]:
+    """What the leader tells people. That of a worker that no longer leads is out of date."""
+    for row in seen.last.workers:
+        if row.notice is not None and seen.leader is not None and row.worker_id == seen.leader.worker_id:
+            yield Finding("leader-tells", row.notice, needs_person=True, names=(row.worker_id,))
 
 
 def _nobody_leads(seen: Observation) -> Finding:

@@ -10,11 +10,13 @@ import pytest
 
 from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.duties.deleting import Deleting
-from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport, together
 from headrace.pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from headrace.pipeline.errors import ChainBroken, Transient
 from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.parsed_table import IcebergTyped
 from headrace.pipeline.lake.rewrite_task import digest
 from headrace.pipeline.lake.table_files import IcebergFiles, QuarantineFiles
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
@@ -133,6 +135,28 @@ def test_a_quarantine_table_that_cant_be_settled_keeps_its_files(bed: Bed):
     ((name, report),) = run_upkeep(bed)
     assert name == "lake.orders"
     assert isinstance(report.troubles[0], ChainBroken)
+
+
+def test_a_table_whose_upkeep_fails_unexpectedly_keeps_no_other_table_from_its_own(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+):
+    bed.land(A, {1: good(1), 2: BAD})
+    bed.catch_up()
+    load = IcebergTyped.load
+
+    def fail_for_the_typed_table(table: IcebergTyped) -> object:
+        if table.identifier == "lake.orders":
+            raise LookupError
+        return load(table)
+
+    monkeypatch.setattr(Settling, "settle", lambda _: 0)
+    monkeypatch.setattr(IcebergTyped, "load", fail_for_the_typed_table)
+    reports = dict(run_upkeep(bed))
+    (trouble,) = reports["lake.orders"].troubles
+    assert "the upkeep of lake.orders was ended by an unexpected LookupError" in str(trouble)
+    assert reports["lake.orders_quarantine"].troubles == ()
+    whole = together(list(reports.items()))
+    assert whole.troubles == (trouble,)
 
 
 def test_a_commit_whose_files_of_the_quarantine_table_are_gone_is_refused(bed: Bed):

@@ -251,6 +251,9 @@ class _After(SourceTable):
         self.act()
         return self.table.look()
 
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        return self.table.changed_by_others(since, removes=removes)
+
 
 @pytest.mark.slow
 def test_a_compaction_of_the_typed_table_in_between_is_noticed(bed: ReplaceBed):

@@ -62,6 +62,7 @@ class RunAtWork:
                 dead_claims=frozenset(ask.dead_claims),
                 left_alone=frozenset(ask.left_alone),
                 due=frozenset(ask.due),
+                failing=frozenset((*ask.recovering, *ask.left_alone)),
             )
         wiring = Wiring(settings, ProcessPorts(self.world, self.process, self._on_run))
         return wiring.reading(

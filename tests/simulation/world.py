@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import count
 from random import Random
 
 from headrace.pipeline.core.change import Change
@@ -83,7 +82,7 @@ class World:
         self.source = WatchedSource(self)
         self.losses = Losses(self)
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
-        self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
+        self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
         self.thieves: set[str] = set()
         """KCL workers that take leases although no setting provides for them."""
