@@ -25,15 +25,11 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
     return dg.AssetKey([slug(settings.application), "parsed", target.name])
 
 
-def replay_key(settings: Settings) -> dg.AssetKey:
-    return dg.AssetKey([slug(settings.application), "replay"])
-
-
 def resource_key(settings: Settings, name: str) -> str:
     """The key of one of the application's resources: a code location may have several applications, and a resource called `spark`."""
     return f"{slug(settings.application)}_{name}"
 
 
 def partitions_name(settings: Settings) -> str:
-    """The name of the application's dynamic partitions. Their keys are lease keys."""
+    """The name of the application's dynamic partitions. `headrace.pipeline.core.partition` makes their keys of lease keys."""
     return f"{settings.application}_shards"

@@ -1,8 +1,10 @@
 """The typed tables: for each target of `parse` an asset, whose rows Spark makes of the landed records.
 
-A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the target's quarantine table. The sensor
-asks for runs; a person may materialize the asset at any time, also while such a run is at work.
+A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the target's quarantine table. Runs of the
+job `<application>_parse` do so by themselves while records come; a person may materialize the asset at any time, also beside such a run.
 """
+
+from collections.abc import Sequence
 
 import dagster as dg
 
@@ -35,13 +37,14 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
                     context.log.warning(note)
                 waves.append(wave)
         except HeadraceError as error:
-            raise RunFailed(str(error), _metadata(target, waves)) from error
-        return dg.MaterializeResult(metadata=_metadata(target, waves))
+            raise RunFailed(str(error), parsed_metadata(target, waves)) from error
+        return dg.MaterializeResult(metadata=parsed_metadata(target, waves))
 
     return parsed
 
 
-def _metadata(target: ParseSettings, waves: list[ParsedWave]) -> dict[str, dg.MetadataValue]:
+def parsed_metadata(target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[str, dg.MetadataValue]:
+    """What these waves did, as metadata of one materialization."""
     number = dg.MetadataValue.int
     dropped = {why for wave in waves for why in wave.dropped}
     return {

@@ -6,20 +6,21 @@
 In both modes a run claims each shard in its lease row before it reads the shard, so that no two runs read one shard.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import partitions_name, records_key, resource_key
+from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.run import RunEnding
 from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
 from headrace.resources.ports import ResourcePorts
@@ -29,32 +30,6 @@ _MOST_FAILED_KEYS = 200
 """Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
 
 _RESOURCES = ("lease_tables", "stream", "lake", "spark")
-
-
-class RecordsConfig(dg.Config):
-    """What a run shall read."""
-
-    worker: str | None = Field(
-        default=None, description="Id of the worker that reads. Required for a run without partitions."
-    )
-    shards: list[str] = Field(
-        default=[],
-        description="Lease keys of shards to read. Empty: all shards whose leases the worker owns.",
-    )
-    over: list[str] = Field(
-        default=[],
-        description="Claims of runs that the worker's sensor found dead: this run may read their shards.",
-    )
-    later: list[str] = Field(
-        default=[], description="Lease keys of shards that failed lately and that this run doesn't read."
-    )
-    due: list[str] = Field(
-        default=[],
-        description="Lease keys of shards that have records to read: announced to Dagster before they are read.",
-    )
-    recovering: list[str] = Field(
-        default=[], description="Lease keys of shards that failed in the previous run."
-    )
 
 
 def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsDefinition:
@@ -70,13 +45,14 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         output_required=False,
         required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
         backfill_policy=dg.BackfillPolicy.single_run(),
+        config_schema=CONFIG_SCHEMA,
     )
     def records(
         context: dg.AssetExecutionContext,
-        config: RecordsConfig,
     ) -> Iterator[Any]:
         given = {name: getattr(context.resources, resource_key(settings, name)) for name in _RESOURCES}
         ports = ResourcePorts(**given)
+        config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
         yield from ()  # a generator that yields no output: its events say what happened
 
@@ -121,7 +97,8 @@ class _Execution:
         self._on_reported_arrow = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
-        self._asked = partitions or tuple(config.shards)
+        self._asked = tuple(map(lease_key_of, partitions or config.shards))
+        self._ports, self._settings, hints = wiring.ports, wiring.settings, config.hints
         self._reading = wiring.reading(
             context.run.run_id,
             DagsterRuns(context.instance, wiring.settings.application),
@@ -129,9 +106,10 @@ class _Execution:
             on_waiting=context.log.info,
             on_arrow=self._on_arrow,
             hints=Hints(
-                dead_claims=frozenset(config.over),
-                left_alone=frozenset(config.later),
-                due=frozenset(config.due),
+                dead_claims=frozenset(hints.dead_claims),
+                left_alone=frozenset(hints.left_alone),
+                due=frozenset(hints.due),
+                failing=frozenset((*hints.recovering, *hints.left_alone)),
             ),
         )
         self._reporter = Reporter(
@@ -139,8 +117,8 @@ class _Execution:
             partitions=partitions_name(wiring.settings),
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
-            announced_by_dagster=frozenset(partitions),
-            recovering=frozenset(config.recovering),
+            announced_by_dagster=frozenset(map(lease_key_of, partitions)),
+            recovering=frozenset(hints.recovering),
         )
 
     def run(self) -> None:
@@ -157,14 +135,21 @@ class _Execution:
         if ending.failed:
             first = min(ending.failed)
             shards = counted(len(ending.failed), "shard")
-            self._fail(ending.failed, f"{shards} failed; {first}: {ending.failed[first]}")
+            self._fail(ending.failed, f"{shards} failed; {partition_of(first)}: {ending.failed[first]}")
+        self._observe(())
         self._reporter.finish(())
 
     def _read(self) -> RunEnding:
         if self._asked:
             return self._reading.shards(self._asked)
-        if self._config.worker is not None:
-            return self._reading.everything_due(self._config.worker)
+        if (worker := self._config.worker) is not None:
+            configured = [each.id for each in self._settings.workers]
+            if worker in configured:
+                return self._reading.everything_due(worker)
+            unknown = (
+                f"no worker {worker!r} is configured (there are: {', '.join(configured)}); nothing was read"
+            )
+            return RunEnding({}, Unknown(unknown))
         why = BadSetting(
             "a run without partitions needs `worker` in its config: materialize shards by their partitions, or "
             "let the worker's sensor start runs; nothing was read"
@@ -174,7 +159,7 @@ class _Execution:
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         if arrow is Arrow.CLAIMED:
             # A shard that may have no new record is announced once it has one: an announcement costs Dagster 7-11 ms.
-            expected = {*self._config.due, *self._reading.expected()}
+            expected = {*self._config.hints.due, *self._reading.expected()}
             self._reporter.claimed(key for key in keys if key in expected)
         if self._on_reported_arrow is not None:
             self._on_reported_arrow(arrow, keys)
@@ -184,12 +169,28 @@ class _Execution:
         for note in report.notes:
             self._context.log.warning(note)
         for problem in report.problems:
-            self._context.log.info("%s: %s", problem.lease_key, problem.why)
+            log = self._context.log.warning if problem.fatal else self._context.log.info
+            log("%s: %s", partition_of(problem.lease_key), problem.why)
         self._reporter.waved(report)
 
+    def _observe(self, failed: Iterable[str]) -> None:
+        """Tell of the shards that fail as their lease rows do, also of those that this run has left alone."""
+        keys = sorted({*failed, *self._config.hints.left_alone})[:_MOST_FAILED_KEYS]
+        if not keys:
+            return
+        try:
+            rows = self._ports.leases().get_many(keys).leases
+        except HeadraceError as error:
+            self._context.log.warning("the lease rows of the failing shards couldn't be read: %s", error)
+        else:
+            failing = [row for row in rows if row.failure is not None]
+            self._reporter.observe(failing, self._ports.clock.now())
+
     def _fail(self, failed: dict[str, str], sentence: str) -> None:
+        self._observe(failed)
         self._reporter.finish(failed)
         named = sorted(failed)[:_MOST_FAILED_KEYS]
-        self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
-        metadata = {key: dg.MetadataValue.text(failed[key]) for key in named}
+        tags = {FAILED_TAG: ",".join(map(partition_of, named))}
+        self._context.instance.add_run_tags(self._context.run.run_id, tags)
+        metadata = {partition_of(key): dg.MetadataValue.text(failed[key]) for key in named}
         raise RunFailed(sentence, metadata)

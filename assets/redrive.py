@@ -6,6 +6,7 @@ job by itself, because only a person knows that the schema or the code was corre
 
 import dagster as dg
 
+from headrace.assets.changes import by_redriving, redriven_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
 from headrace.pipeline.core.redrive_plan import Selection
@@ -23,7 +24,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         },  # it ends the Spark session with the run
         config_schema={
             "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
-            "reason": dg.Field(str, is_required=False, description="Only records with exactly this reason."),
+            "reason": dg.Field(
+                str,
+                is_required=False,
+                description="Only records with this reason in the quarantine table. A part of its text is enough where no other reason has it.",
+            ),
             "dry_run": dg.Field(
                 bool, default_value=False, description="Parse, tell what would move, and commit nothing."
             ),
@@ -40,8 +45,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
                 context.log.info(str(portion))
                 done.append(portion)
         except HeadraceError as error:
-            raise RunFailed(str(error), _metadata(done)) from error
-        return dg.Output(None, metadata=_metadata(done))
+            raise RunFailed(str(error), redriven_metadata(done)) from error
+        finally:
+            for event in by_redriving(wiring.settings, target, done):
+                context.log_event(event)
+        return dg.Output(None, metadata=redriven_metadata(done))
 
     @dg.job(
         name=f"{slug(wiring.settings.application)}_redrive_{target.name}",
@@ -52,13 +60,3 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         redrive()
 
     return job
-
-
-def _metadata(done: list[Redriven]) -> dict[str, dg.MetadataValue]:
-    number = dg.MetadataValue.int
-    return {
-        "parsed again": number(sum(each.tried for each in done)),
-        "mended": number(sum(each.mended for each in done)),
-        "still set aside": number(sum(each.still_aside for each in done)),
-        "portions": number(len(done)),
-    }

@@ -1,20 +1,17 @@
-"""`<application>/replay`: copies a window of landed records from the lake table into a table of its own, or parses it again.
+"""`<application>_replay`: the job that copies a window of landed records from the lake table into a table of its own, or parses it again.
 
-The job `<application>_replay` materializes it, with the window's id in its config. `headrace window create` makes windows. A run that was
-killed is gone on with by the next one, and a window that was done as a whole gives nothing more. A window that was made with `--replace`
-replaces rows of a typed table by what today's parser makes of the same records. Both only read the lake table. A window that was made with
-`--unpack` takes aggregates apart in the lake table itself.
+Its config has the window's id. `headrace window create` makes windows. A run that was killed is gone on with by the next one, and a window
+that was done as a whole gives nothing more. A window that was made with `--replace` replaces rows of a typed table by what today's parser
+makes of the same records. Both only read the lake table. A window that was made with `--unpack` takes aggregates apart in the lake table
+itself. What the run changes in a table with an asset is an event on that asset.
 """
-
-from collections.abc import Sequence
 
 import dagster as dg
 
+from headrace.assets.changes import RedoneWave, by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
-from headrace.assets.names import records_key, replay_key, resource_key
-from headrace.pipeline.duties.replacing import ReplacedWave
-from headrace.pipeline.duties.replaying import ReplayedWave
-from headrace.pipeline.duties.unpacking import UnpackedWave
+from headrace.assets.names import resource_key, slug
+from headrace.pipeline.core.window import ReplayWindow
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
 
@@ -22,48 +19,69 @@ REPLAY_TAG = "headrace/replay"
 """On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""
 
 
-def build_replay(wiring: Wiring) -> dg.AssetsDefinition:
+def build_replay(wiring: Wiring) -> dg.JobDefinition:
     settings = wiring.settings
 
-    @dg.asset(
-        key=replay_key(settings),
-        deps=[records_key(settings)],
-        description=__doc__,
-        kinds={"pyspark", "iceberg"},
+    @dg.op(
+        name=f"replay_{slug(settings.application)}",
         required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
         config_schema={
-            "window": dg.Field(str, description="The id of a window, from `headrace window list`.")
+            "window": dg.Field(
+                str,
+                default_value="",
+                description="The id of a window, from `headrace window list`. A run without it does nothing.",
+            )
         },
+        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart.",
     )
-    def replay(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        window = context.op_execution_context.op_config["window"]
-        waves: list[ReplayedWave | ReplacedWave | UnpackedWave] = []
-        table = ""
+    def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
-            found = wiring.windows.windowing(f"run {context.run.run_id}").find(window).window
-            context.log.info("window %s: %s; %s", window, found.how, found.cost())
-            for each in found.missing:
-                context.log.warning("out of reach: %s", each)
+            found = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
             table = wiring.windows.table_of(found)
-            for wave in wiring.windows.redoing(found, context.run.run_id).waves():
-                context.log.info(str(wave))
-                for note in wave.notes:
-                    context.log.warning(note)
-                waves.append(wave)
         except HeadraceError as error:
-            raise RunFailed(str(error), _metadata(window, table, waves)) from error
-        return dg.MaterializeResult(metadata=_metadata(window, table, waves))
+            raise RunFailed(str(error), {}) from error
+        waves = _redo(context, wiring, found, table)
+        return dg.Output(None, metadata=redone_metadata(found, table, waves))
 
-    return replay
+    @dg.job(
+        name=f"{slug(settings.application)}_replay",
+        description=__doc__,
+        tags={REPLAY_TAG: settings.application},
+        executor_def=dg.in_process_executor,
+    )
+    def job() -> None:
+        replay()
+
+    return job
 
 
-def _metadata(
-    window: str, table: str, waves: Sequence[ReplayedWave | ReplacedWave | UnpackedWave]
-) -> dict[str, dg.MetadataValue]:
-    return {
-        "window": dg.MetadataValue.text(window),
-        "table": dg.MetadataValue.text(table),
-        "rows": dg.MetadataValue.int(sum(wave.rows for wave in waves)),
-        "waves": dg.MetadataValue.int(len(waves)),
-        "notes": dg.MetadataValue.text("; ".join(note for wave in waves for note in wave.notes) or "none"),
-    }
+def _wanted(context: dg.OpExecutionContext) -> str:
+    window = str(context.op_config["window"])
+    if not window:
+        raise RunFailed(
+            f"name a window in the config of this job (ops.{context.op.name}.config.window): `headrace window create` makes one and prints its id, "
+            "and `headrace window list` names all. Nothing was done",
+            {},
+        )
+    return window
+
+
+def _redo(
+    context: dg.OpExecutionContext, wiring: Wiring, window: ReplayWindow, table: str
+) -> list[RedoneWave]:
+    context.log.info("window %s: %s; %s", window.id, window.how, window.cost())
+    for sentence in window.missing:
+        context.log.warning("out of reach: %s", sentence)
+    waves: list[RedoneWave] = []
+    try:
+        for wave in wiring.windows.redoing(window, context.run_id).waves():
+            context.log.info(str(wave))
+            for note in wave.notes:
+                context.log.warning(note)
+            waves.append(wave)
+    except HeadraceError as error:
+        raise RunFailed(str(error), redone_metadata(window, table, waves)) from error
+    finally:
+        for event in by_redoing(wiring.settings, window, table, waves):
+            context.log_event(event)
+    return waves

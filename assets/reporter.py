@@ -2,7 +2,8 @@
 
 Dagster launches a run in list mode without partitions, so the run writes the planned events itself ("announces" shards).
 When the run fails, Dagster shows a shard as FAILED if its last planned event has no materialization after it, and no other
-shard. So every announced shard that did well has to be materialized.
+shard. So every announced shard that did well has to be materialized. Nothing shows a shard as FAILED while its run goes on, so a run
+over all due shards ends once a shard begins to fail (`headrace.pipeline.duties.run`).
 
 One thread writes all events, in their order. They cost 7-11 ms each, so that those of a thousand shards would delay the next wave by
 twenty seconds.
@@ -12,11 +13,13 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import dagster as dg
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
+from headrace.assets.planned import plan
+from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.valid_through_text import time_text
 from headrace.pipeline.duties.wave import Landed, WaveReport
@@ -51,8 +54,9 @@ class Reporter:
     announced_by_dagster: frozenset[str] = frozenset()
     """In partition mode Dagster itself has written the planned events of the run's partitions."""
     recovering: frozenset[str] = frozenset()
-    """Shards that failed in the previous run. They are materialized even without a new record, else Dagster shows them as failed
-    still."""
+    """Shards that failed in the previous run, and that Dagster shows as failed. They are announced only once the outcome is known, because
+    an announced shard of a run at work counts as in progress. The first wave that reads one without an error materializes it, even
+    without a new record."""
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -70,8 +74,8 @@ class Reporter:
     def claimed(self, keys: Iterable[str]) -> None:
         """A wave has claimed these shards: announce them beside the Spark job."""
         self._claimed |= set(keys)
-        few = len(self._claimed) <= ANNOUNCE_ALL_UP_TO
-        self._announce((self._claimed if few else self._claimed & self.recovering) - self._announced)
+        if len(self._claimed) <= ANNOUNCE_ALL_UP_TO:
+            self._announce(self._claimed - self.recovering - self._announced)
 
     def waved(self, report: WaveReport) -> None:
         """A wave has ended: materialize shards, each at most once in `throttle` unless it ended.
@@ -80,14 +84,15 @@ class Reporter:
         """
         while self._writing and self._writing[0].done():
             self._writing.popleft().result()
-        self._announce({p.lease_key for p in report.problems if p.fatal} - self._announced)
+        self._announce({p.lease_key for p in report.problems if p.fatal} - self.recovering - self._announced)
         for landed in report.landed:
             self._remember(landed)
         now = self.clock.monotonic()
         for key, unreported in list(self._unreported.items()):
             reported_at = self._reported_at.get(key)
             is_time = reported_at is None or now - reported_at >= self.throttle.total_seconds()
-            if (unreported.rows and is_time) or unreported.last.staged.upto.ended:
+            recovers = key in self.recovering and reported_at is None and unreported.last.staged.error is None
+            if (unreported.rows and is_time) or recovers or unreported.last.staged.upto.ended:
                 self._materialize(key, unreported)
 
     def finish(self, failed: Iterable[str]) -> None:
@@ -98,11 +103,21 @@ class Reporter:
                 unreported.rows or key in self._announced - self._reported_at.keys()
             ):
                 self._materialize(key, unreported)
-        # These failed after a materialization in an earlier wave: without a new planned event Dagster shows them as good.
-        self._announce(failed_keys & self._reported_at.keys())
+        # Those that were materialized by an earlier wave would show as good without a new planned event, and those that failed in
+        # the previous run, too, only as long as Dagster keeps that run.
+        self._announce(failed_keys & (self._reported_at.keys() | self.recovering))
         for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
             self._log_materialization(key, {"records": 0, "rows": 0})
         self.settle()
+
+    def observe(self, rows: Iterable[Lease], now: datetime) -> None:
+        """Tell for each of these lease rows of failing shards since when and why it fails, as `headrace status` does, and its lag as it
+        is now: the last materialization has the lag of the last success."""
+        for row in rows:
+            event = dg.AssetObservation(
+                asset_key=self.context.asset_key, partition=partition_of(row.key), metadata=_failing(row, now)
+            )
+            self._writing.append(self._thread.submit(self.context.log_event, event))
 
     def settle(self) -> None:
         """Wait until all events are written, where the run fails unexpectedly: Dagster goes by their order."""
@@ -131,7 +146,9 @@ class Reporter:
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
-        event = dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
+        event = dg.AssetMaterialization(
+            asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
+        )
         self._writing.append(self._thread.submit(self.context.log_event, event))
         self._reported_at.setdefault(key, self.clock.monotonic())
 
@@ -145,17 +162,25 @@ class Reporter:
             self._writing.popleft().result()
 
     def _write_planned_events(self, keys: list[str]) -> None:
-        instance, run = self.context.instance, self.context.run
-        missing = [key for key in keys if not instance.has_dynamic_partition(self.partitions, key)]
+        instance = self.context.instance
+        names = [partition_of(key) for key in keys]
+        missing = [name for name in names if not instance.has_dynamic_partition(self.partitions, name)]
         if missing:
             instance.add_dynamic_partitions(self.partitions, missing)
-        for key in keys:
-            planned = DagsterEvent.build_asset_materialization_planned_event(
-                run.job_name,
-                self.context.op_execution_context.get_step_execution_context().step.key,
-                AssetMaterializationPlannedData(self.context.asset_key, partition=key),
-            )
-            instance.report_dagster_event(planned, run.run_id)
+        for name in names:
+            plan(self.context.op_execution_context, self.context.asset_key, name)
+
+
+def _failing(row: Lease, now: datetime) -> dict[str, dg.MetadataValue]:
+    metadata: dict[str, dg.MetadataValue] = {}
+    if row.failure is not None:
+        metadata["failing since"] = dg.MetadataValue.text(time_text(row.failure.since))
+        metadata["why"] = dg.MetadataValue.text(row.failure.why)
+    if row.looked_at is not None:
+        # All records that arrived before that moment have landed, so the lag is no longer than this.
+        lag = max(now - row.looked_at, timedelta(0))
+        metadata["lag (seconds)"] = dg.MetadataValue.float(lag.total_seconds())
+    return metadata
 
 
 def _metadata(unreported: _Unreported) -> dict[str, dg.MetadataValue | int]:

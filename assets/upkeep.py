@@ -5,6 +5,7 @@ It has a job of its own because it deletes files, which the role of the runs tha
 
 import dagster as dg
 
+from headrace.assets.changes import by_upkeep
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
 from headrace.pipeline.duties.upkeep import UpkeepReport
@@ -27,6 +28,8 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
         report = wiring.upkeep.run()
         for note in (*report.notes, str(report)):
             context.log.info(note)
+        for event in by_upkeep(wiring.settings, report):
+            context.log_event(event)
         if report.troubles:
             raise RunFailed("; ".join(map(str, report.troubles)), _metadata(report))
         return dg.Output(None, metadata=_metadata(report))

@@ -148,10 +148,18 @@ def report(found: Mapping[str, Measured], minutes: float) -> dict[str, float]:
 
 @contextmanager
 def _ours(folder: Path, aws: LocalAws, shards: int) -> Iterator[Deployment]:
+    aws.client("kinesis").create_stream(StreamName=f"idle-{shards}", ShardCount=shards)
+    settings = _SETTINGS.format(shards=shards, region=aws.region, endpoint=aws.endpoint)
+    with deployment(folder, aws, settings) as started:
+        yield started
+
+
+@contextmanager
+def deployment(folder: Path, aws: LocalAws, settings: str) -> Iterator[Deployment]:
+    """A deployment with these settings, in a folder that is made."""
     folder.mkdir()
     config = folder / "headrace.yaml"
-    config.write_text(_SETTINGS.format(shards=shards, region=aws.region, endpoint=aws.endpoint))
-    aws.client("kinesis").create_stream(StreamName=f"idle-{shards}", ShardCount=shards)
+    config.write_text(settings)
     home = folder / "dagster"
     env = {**os.environ, **aws.environment}
     workspace = services.prepare_dagster_home(home)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.assets.follow import build_follow
 from headrace.assets.lineage import build_lineage
 from headrace.assets.names import resource_key, slug
 from headrace.assets.parsed import build_parsed
 from headrace.assets.prove import build_prove
 from headrace.assets.records import build_records, streams_outside
 from headrace.assets.redrive import build_redrive
-from headrace.assets.replay import REPLAY_TAG, build_replay
+from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
 from headrace.pipeline.duties.wave import OnArrow
 from headrace.pipeline.ports import Ports
@@ -23,12 +24,13 @@ from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring, wire
 from headrace.resources.instance import KeptInstance
+from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.spark import SparkResource
 from headrace.resources.stream import StreamResource
 from headrace.sensors.leader import build_leader
-from headrace.sensors.parsed import build_parsed_sensor
+from headrace.sensors.parsed import build_parse_sensor
 from headrace.sensors.worker import build_worker
 
 
@@ -44,6 +46,8 @@ def build_definitions(
     """
     if not isinstance(settings, Settings):
         settings = read_settings(Path(settings), {}).settings
+    if ports is None:
+        keep_spark(settings)
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
     kept = dg.ResourceDefinition.hardcoded_resource(
         wiring.ports, "the ports that this process keeps between ticks"
@@ -57,49 +61,27 @@ def build_definitions(
         executor_def=dg.in_process_executor,
     )
     upkeep, schedule = build_upkeep(wiring)
-    parsed = [(target, build_parsed(wiring, target)) for target in settings.parse]
-    parse_jobs = [
-        dg.define_asset_job(
-            f"{slug(settings.application)}_parse_{target.name}",
-            selection=[asset],
-            description=f"Bring {target.table} up to the lake table. Its sensor asks for its runs.",
-            executor_def=dg.in_process_executor,
-        )
-        for target, asset in parsed
+    follow = [build_follow(wiring)] if settings.parse else []
+    other_jobs = [
+        upkeep,
+        build_prove(wiring),
+        build_replay(wiring),
+        *follow,
+        *(build_redrive(wiring, target) for target in settings.parse),
     ]
-    replay = build_replay(wiring)
-    replay_job = dg.define_asset_job(
-        f"{slug(settings.application)}_replay",
-        selection=[replay],
-        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart. Its config "
-        "has the window's id, which `headrace window create` and `headrace window list` tell.",
-        tags={REPLAY_TAG: settings.application},
-        executor_def=dg.in_process_executor,
-    )
     return dg.Definitions(
         assets=[
             records,
             build_lineage(settings),
-            replay,
-            *(asset for _, asset in parsed),
+            *(build_parsed(wiring, target) for target in settings.parse),
             *_outside(settings),
         ],
-        jobs=[
-            job,
-            upkeep,
-            build_prove(wiring),
-            replay_job,
-            *parse_jobs,
-            *(build_redrive(wiring, target) for target in settings.parse),
-        ],
+        jobs=[job, *other_jobs],
         schedules=[schedule],
         sensors=[
-            build_leader(wiring, instance),
+            build_leader(wiring, instance, [job.name, *(other.name for other in other_jobs)]),
             *(build_worker(wiring, instance, w.id, job) for w in settings.workers),
-            *(
-                build_parsed_sensor(wiring, instance, target, parse_job)
-                for (target, _), parse_job in zip(parsed, parse_jobs, strict=True)
-            ),
+            *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={
             resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, kept),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     # Each new worker of Spark imports this module: what it needs only for types, it doesn't import.
     import pyarrow as pa
 
+    from headrace.pipeline.core.applications import LandedBy
     from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
     from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
     from headrace.pipeline.core.expiry_plan import History
@@ -138,7 +139,16 @@ class ExpirableTable(Protocol):
         ...
 
 
-class LakeTable(RepairableTable, ExpirableTable, Protocol):
+class WatchedTable(Protocol):
+    """What the leader needs to see which applications land in the table."""
+
+    def landings(self, since: datetime) -> tuple[LandedBy, ...]:
+        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at most
+        `MOST_COMMITS`. Their streams are told where several applications have landed."""
+        ...
+
+
+class LakeTable(RepairableTable, ExpirableTable, WatchedTable, Protocol):
     """All that Headrace does with the lake table."""
 
 

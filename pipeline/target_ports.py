@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,6 +61,11 @@ class SourceTable(Protocol):
         """Load the lake table anew."""
         ...
 
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        """The newest commit of another engine that may have removed rows (else: that may have added some), as a sentence, among the snapshots
+        from this sequence number on that the table's metadata still has; empty where there is none."""
+        ...
+
 
 class ParsedTable(LandingTable, Protocol):
     """A typed table or its quarantine table: a landing table with other columns."""
@@ -82,6 +88,10 @@ class Exchange:
 class QuarantineTable(ParsedTable, Protocol):
     def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
         """How the rows of these files, which the table has or had, leave it. `shards`: those that the commit has ranges of."""
+        ...
+
+    def reasons(self) -> Counter[str]:
+        """How many rows the table has with each reason. No payload is read."""
         ...
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
@@ -157,7 +167,7 @@ class ParsePorts:
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
@@ -169,6 +179,8 @@ class ParsePorts:
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -10,16 +10,21 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
 
 from headrace.pipeline.core.due import RunState, RunVerdict
+from headrace.pipeline.core.partition import lease_key_of
 from headrace.pipeline.ports import RunOutcome
 
 WORKER_TAG = "headrace/worker"
 """Tag of every run that reads: its application and the id of its worker, as `worker_tag` gives them."""
 FAILED_TAG = "headrace/failed-shards"
 """Tag of a failed run: the partitions that failed."""
+FOLLOWS_TAG = "headrace/targets"
+"""Tag of every run that keeps typed tables up with the lake table: the names of its targets."""
+FAILED_TARGETS_TAG = "headrace/failed-targets"
+"""Tag of a failed run of these: the targets that aren't tried again at once."""
 PASSING_TAG = "headrace/passing-trouble"
 """Tag of a run that ended early by a Transient error, which the next run may not meet."""
 LATER_TAG = "headrace/left-alone-shards"
-"""Tag of a run that doesn't read some shards because they failed lately: these shards."""
+"""Tag of a run that doesn't read some shards because they failed lately: the partitions of these shards."""
 
 _WAITING = (
     DagsterRunStatus.QUEUED,
@@ -28,6 +33,8 @@ _WAITING = (
     DagsterRunStatus.MANAGED,
 )
 _AT_WORK = (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+OPEN = (*_WAITING, *_AT_WORK)
+"""The statuses of a run that isn't over."""
 
 
 def instance_id(instance: DagsterInstance) -> str:
@@ -115,4 +122,5 @@ class AllRuns:
 
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:
-    return tuple(filter(None, tags.get(tag, "").split(",")))
+    """The lease keys of the partitions in the tag."""
+    return tuple(map(lease_key_of, filter(None, tags.get(tag, "").split(","))))

@@ -1,19 +1,28 @@
-"""The leader's sensor: election, shard sync, assignment, and the partitions in this deployment's Dagster.
+"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions and old runs.
 
 The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource anew at every
 tick. The resources of the assets are made from the same ports.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import dagster as dg
 
 from headrace.assets.names import slug
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
+from headrace.sensors.housekeeping import Housekeeping
 from headrace.sensors.interval import interval
 from headrace.sensors.results import result
 
 
-def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefinition:
+def build_leader(
+    wiring: Wiring, kept_instance: KeptInstance, jobs: Sequence[str] = ()
+) -> dg.SensorDefinition:
+    """`jobs`: the names of the application's jobs, whose old runs are deleted."""
+    housekeeping = Housekeeping(wiring, jobs)
+
     @dg.sensor(
         name=f"{slug(wiring.settings.application)}_leader",
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
@@ -21,7 +30,11 @@ def build_leader(wiring: Wiring, kept_instance: KeptInstance) -> dg.SensorDefini
         description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        known = kept_instance.of(context)
         turn = wiring.leader_turn(context.cursor)
-        return result(context, kept_instance.of(context), wiring.settings, turn)
+        done = ", ".join(housekeeping.of(context, known.instance))
+        if done:
+            turn = replace(turn, sentence=f"{turn.sentence}, {done}")
+        return result(context, known, wiring.settings, turn)
 
     return leader

@@ -1,75 +1,111 @@
-"""The sensor of a typed table: ask for a run where the lake table has records that the typed table lacks.
+"""The sensor of the typed tables: ask for a run where the lake table has records that one of them lacks.
 
-Runs of one target don't overlap: no run is asked for while another one of the target is open. If two overlap all the same, the typed
-table's compare-and-swap refuses one of them.
+One run follows all targets, except those that failed lately. No run is asked for while another one is open. If two overlap all the same, the
+typed tables' compare-and-swap refuses one of them.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from time import time
 from typing import Any
 
 import dagster as dg
 
+from headrace.assets.follow import follow_op
 from headrace.assets.names import slug
+from headrace.pipeline.duties.following import EVERY
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
+from headrace.resources.runs import FAILED_TARGETS_TAG, FOLLOWS_TAG, OPEN
 from headrace.sensors.interval import interval
 
-TARGET_TAG = "headrace/target"
-"""Tag of every run that parses: the name of its target."""
-_EVERY = timedelta(seconds=30)
 _AFTER_A_FAILURE = timedelta(minutes=5)
 """A parser that fails would else be run again without a break."""
 _LONGEST = timedelta(hours=1)
 """A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started for hours."""
-_OPEN = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.MANAGED,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+_MOST_FAILED_RUNS = 20
+"""Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`."""
 
 
-def build_parsed_sensor(
-    wiring: Wiring, kept_instance: KeptInstance, target: ParseSettings, job: Any
-) -> dg.SensorDefinition:
+def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) -> dg.SensorDefinition:
     @dg.sensor(
-        name=f"{slug(wiring.settings.application)}_parse_{target.name}",
+        name=f"{slug(wiring.settings.application)}_parse",
         job=job,
-        minimum_interval_seconds=interval(_EVERY),
+        minimum_interval_seconds=interval(EVERY),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=__doc__,
     )
     def parsed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        why = _why_not(kept_instance.of(context).instance, target)
-        trouble = ""
-        try:
-            if why is None and not wiring.targets.parsing(target, "sensor").is_behind():
-                why = f"{target.table} has all that the lake table has"
-        except HeadraceError as error:
-            why = trouble = str(error)
-        if trouble:
+        look = _look(wiring, kept_instance.of(context).instance, job.name)
+        for trouble in look.troubles:
             # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
             context.log.error(trouble)
-        if why is not None:
-            return dg.SensorResult(skip_reason=why)
-        return dg.SensorResult(run_requests=[dg.RunRequest(tags={TARGET_TAG: target.name})])
+        if not look.behind:
+            return dg.SensorResult(skip_reason="; ".join((*look.troubles, *look.notes)))
+        request = dg.RunRequest(
+            tags={FOLLOWS_TAG: ",".join(look.followed)},
+            run_config={"ops": {follow_op(wiring.settings): {"config": {"targets": look.followed}}}},
+        )
+        return dg.SensorResult(run_requests=[request])
 
     return parsed
 
 
-def _why_not(instance: dg.DagsterInstance, target: ParseSettings) -> str | None:
-    tag = {TARGET_TAG: target.name}
-    opened = instance.get_run_records(dg.RunsFilter(tags=tag, statuses=_OPEN), limit=1)
-    if opened and time() - opened[0].create_timestamp.timestamp() < _LONGEST.total_seconds():
-        return f"a run of {target.name} is open"
-    newest = instance.get_run_records(dg.RunsFilter(tags=tag), limit=1)
-    if newest and newest[0].dagster_run.status is dg.DagsterRunStatus.FAILURE:
-        left = _AFTER_A_FAILURE.total_seconds() - (time() - (newest[0].end_time or 0))
-        if left > 0:
-            return f"the last run of {target.name} failed; the next one comes in {left:.0f} s"
-    return None
+@dataclass(slots=True)
+class _Look:
+    """What a tick has found."""
+
+    followed: list[str] = field(default_factory=list)
+    """Targets for the next run."""
+    behind: list[str] = field(default_factory=list)
+    """Those of them whose typed table lacks records."""
+    notes: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
+    look = _Look()
+    if (opened := _open_run(instance, job)) is not None:
+        look.notes.append(opened)
+        return look
+    waiting = _waiting(instance, job, [target.name for target in wiring.settings.parse])
+    up_to_date: list[str] = []
+    for target in wiring.settings.parse:
+        if (left := waiting.get(target.name)) is not None:
+            look.notes.append(f"the last run of {target.name} failed; the next one comes in {left:.0f} s")
+            continue
+        try:
+            is_behind = wiring.targets.parsing(target, "sensor").is_behind()
+        except HeadraceError as error:
+            look.troubles.append(f"{target.name}: {error}")
+            continue
+        look.followed.append(target.name)
+        (look.behind if is_behind else up_to_date).append(target.name if is_behind else target.table)
+    if up_to_date:
+        look.notes.append(f"{', '.join(up_to_date)}: all is there that the lake table has")
+    return look
+
+
+def _open_run(instance: dg.DagsterInstance, job: str) -> str | None:
+    opened = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=list(OPEN)), limit=1)
+    if not opened or time() - opened[0].create_timestamp.timestamp() >= _LONGEST.total_seconds():
+        return None
+    run = opened[0].dagster_run
+    return f"run {run.run_id} follows {run.tags.get(FOLLOWS_TAG, 'all targets').replace(',', ', ')}"
+
+
+def _waiting(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> dict[str, float]:
+    """The targets that failed lately, each with the seconds until it is tried again."""
+    wanted = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
+    waiting: dict[str, float] = {}
+    for record in instance.get_run_records(wanted, limit=_MOST_FAILED_RUNS):
+        left = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
+        tags = record.dagster_run.tags
+        # A run that was killed names no target that failed: any of its targets may have been the reason.
+        failed = tags.get(FAILED_TARGETS_TAG) or tags.get(FOLLOWS_TAG) or ",".join(names)
+        for name in failed.split(","):
+            if left > waiting.get(name, 0.0):
+                waiting[name] = left
+    return waiting

@@ -5,7 +5,8 @@ from typing import Any
 import dagster as dg
 
 from headrace.assets.names import records_key, slug
-from headrace.assets.records import RecordsConfig
+from headrace.assets.records_config import config_of
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.turns import RunAsk
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring
@@ -43,18 +44,11 @@ def build_worker(
 
 def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
     op = "__".join(records_key(settings).path)
-    config = RecordsConfig(
-        worker=ask.worker,
-        over=list(ask.dead_claims),
-        later=list(ask.left_alone),
-        due=list(ask.due),
-        recovering=list(ask.recovering),
-    )
     return dg.RunRequest(
         run_key=ask.key,
-        run_config=dg.RunConfig(ops={op: config}),
+        run_config={"ops": {op: {"config": config_of(ask)}}},
         tags=worker_tag(settings.application, ask.worker)
-        | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
+        | ({LATER_TAG: ",".join(map(partition_of, ask.left_alone))} if ask.left_alone else {}),
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.errors import BadSetting
@@ -32,9 +33,11 @@ def add(subparsers: "Subparsers") -> None:
         "From then on a proof names them as not proved. Needs --why",
     )
     parser.add_argument("--why", metavar="TEXT", help="with --accept-foreign: the reason, which is kept")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.cli.proof_json import document
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.wiring import wire
 
@@ -53,7 +56,10 @@ def run(args: argparse.Namespace) -> int:
         proof = wiring.proofs.proving().run(window, anew=args.all)
     finally:
         wiring.ports.close()
-    tell(*proof.lines())
+    if args.json:
+        print_json(document(proof))
+    else:
+        tell(*proof.lines())
     if proof.holds:
         return 0
     tell_aside(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli import DONE, tell_errors
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -37,5 +38,8 @@ def run(args: argparse.Namespace) -> int:
         report = wiring.upkeep.run(dry_run=args.dry_run)
     finally:
         wiring.ports.close()
+    tell_dagster(
+        Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
+    )
     tell(*report.notes, *(each.path for each in report.due), str(report))
     return tell_errors(*report.troubles) if report.troubles else DONE

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load, moment
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.cli.window_views import as_json, costs, done_of, listed, shown
 
 if TYPE_CHECKING:
@@ -248,11 +249,17 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
         windowing.say(args.id, Word.RESUMED)
     tell(*costs(window, windows))
     join_spark(config)
-    for wave in windows.redoing(window, f"headrace window {windows.ports.ids.fresh()}").waves():
-        tell(f"{args.id}: {wave}")
-        for note in wave.notes:
-            tell_aside(f"{args.id}: {note}")
     table = windows.table_of(window)
+    waves = []
+    try:
+        for wave in windows.redoing(window, f"headrace window {windows.ports.ids.fresh()}").waves():
+            tell(f"{args.id}: {wave}")
+            for note in wave.notes:
+                tell_aside(f"{args.id}: {note}")
+            waves.append(wave)
+    finally:
+        settings = windows.settings
+        tell_dagster(config, settings, lambda changes: changes.by_redoing(settings, window, table, waves))
     if window.unpack:
         tell(f"the aggregates of the window are taken apart in {table}")
     elif window.target:

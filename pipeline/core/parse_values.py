@@ -276,11 +276,13 @@ class ShardCount:
     """Rows for the quarantine table."""
     duplicates: int = 0
     """Rows that were left out because the typed table has, or gets, the same event."""
+    filtered: int = 0
+    """Rows that the target's filter leaves out."""
 
     @property
     def told(self) -> int:
         """The rows of which a task told what became of them."""
-        return self.parsed + self.aside + self.duplicates
+        return self.parsed + self.aside + self.duplicates + self.filtered
 
     def plus(self, other: ShardCount) -> ShardCount:
         return ShardCount(
@@ -288,6 +290,7 @@ class ShardCount:
             self.parsed + other.parsed,
             self.aside + other.aside,
             self.duplicates + other.duplicates,
+            self.filtered + other.filtered,
         )
 
 
@@ -315,6 +318,6 @@ class Parsed:
     """Those of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
-    """The numbers of the rows that were written to either table, and of the duplicates: the first of a run, and the run's length."""
+    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run, and the run's length."""
     apart: tuple[ApartCount, ...] = ()
     """Of tasks that take aggregates of the lake table apart."""

@@ -31,8 +31,10 @@ from headrace.pipeline.core.proof_rows import (
     FileCount,
     may_be_dropped,
 )
+from headrace.pipeline.core.proof_through import wrong_through
 from headrace.pipeline.core.rewriting import LiveFiles
 from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import Through
 from headrace.pipeline.core.words import counted
 
 
@@ -60,6 +62,8 @@ class ProofEvidence:
     unlisted: Mapping[StreamId, str] = field(default_factory=dict)
     """Streams whose shards Kinesis doesn't list, and why."""
     window: Window = ALL
+    through: Through = field(default_factory=dict)
+    """Up to when the table states that it has all records."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
     accepted: tuple[Accepted, ...] = ()
@@ -126,6 +130,12 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         judged(story, seen.listed),
         strange_ranges(story, seen.listed),
     )
+    if seen.through:
+        yield checked(
+            "the table states no later time for its completeness than its positions show",
+            counted(len(seen.through), "statement"),
+            wrong_through(seen.through, seen.positions),
+        )
 
 
 def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:

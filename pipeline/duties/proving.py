@@ -114,6 +114,7 @@ class Proving:
             listed=listed,
             unlisted=unlisted,
             window=window,
+            through=look.state.through,
             kept_from=kept_from,
             accepted=self.table.accepted(),
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.readers import Readers
@@ -37,6 +38,9 @@ _TRIES = 10
 """Waves without success after which a run gives a named shard up although no other run is reading it: the leader has given the
 lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for ever, because the
 worker starts no other run meanwhile, and another run may have to read those parents first."""
+_CALM = 60.0
+"""Seconds for which a run goes on at the least, although a shard begins to fail, where other shards have failed before: each run that
+ends keeps the healthy shards waiting until the next one has started."""
 _WAVES_APART = 100
 """Waves after which a run that keeps claims releases them for an expiry. A run of the default length ends before, and expires then:
 an expiry costs a release and a claim for each kept row."""
@@ -54,12 +58,17 @@ class Run:
     """What expires the lake table's snapshots between two waves, or at the run's end; None: this run doesn't."""
     tell: Callable[[str], object] = field(default=lambda _: None)
     """Called with a sentence for people about what the run did between two waves."""
+    failing: frozenset[str] | None = None
+    """Lease keys of shards that failed before this run. A run over all due shards ends once another one begins to fail, because Dagster
+    shows a failure only once its run has ended, and the next run goes on with the healthy shards. None: the run goes on."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
     _is_told_to_stop: bool = False
     _shape: Shape | None = None
     """The lake table's, as the last wave that saw it left it."""
+    _has_landed: bool = False
+    """Whether a wave of this run has committed to the lake table."""
     _waves_since: int = 0
     """Waves since the run began, or since it last released its claims for an expiry."""
 
@@ -77,6 +86,7 @@ class Run:
             self._tell_of(self.attempt.let_go())
         if not self._is_told_to_stop:
             self._expire_what_is_due()
+            self._record_what_landed()
 
     def _until_nothing_comes(self) -> None:
         last_news = self._began
@@ -89,6 +99,8 @@ class Run:
                 last_news += report.waited
             idle_for = self.clock.monotonic() - last_news
             if self._must_end() or idle_for >= self.settings.times.idle.total_seconds():
+                return
+            if self._must_show_failure():
                 return
             if not report.goes_on:
                 self._pause_until(began + report.waited + self.settings.wave.every.total_seconds())
@@ -159,6 +171,10 @@ class Run:
         self._waves_since += 1
         if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
+        if report.snapshot is not None and not self._has_landed:
+            self._has_landed = True
+            if self.expiring is not None and self.expiring.has_no_ledger():
+                self._record_what_landed()
         return report
 
     def _expire_what_is_due(self) -> None:
@@ -171,9 +187,23 @@ class Run:
         if sentence is not None:
             self.tell(sentence)
 
+    def _record_what_landed(self) -> None:
+        """At the end of a run, and after the first landing of all: readers that go by the lineage table find what has landed, also before the
+        first expiry."""
+        if self.expiring is not None and self._has_landed:
+            sentence = self.attempt.between_waves(self.expiring.record)
+            if sentence is not None:
+                self.tell(sentence)
+
     def _tell_of(self, problems: Iterable[Problem]) -> None:
         for each in problems:
-            self.tell(f"{each.lease_key}: {each.why}")
+            self.tell(f"{partition_of(each.lease_key)}: {each.why}")
+
+    def _must_show_failure(self) -> bool:
+        """Whether a shard has begun to fail in this run, and it isn't too soon to end the run for it."""
+        if self.failing is None or not self.attempt.failed.keys() - self.failing:
+            return False
+        return not self.failing or self.clock.monotonic() - self._began >= _CALM
 
     def _must_end(self) -> bool:
         if self.clock.monotonic() - self._began > self.settings.times.linger.total_seconds():

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from headrace.pipeline.clock import dice
+from headrace.pipeline.core.applications import LandedBy
 from headrace.pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
 from headrace.pipeline.core.expiry_plan import History
 from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
@@ -47,6 +48,7 @@ from headrace.pipeline.lake.evidence import Remains, evidence_of
 from headrace.pipeline.lake.expire import history_of, remove_snapshots
 from headrace.pipeline.lake.file_io import with_own_io
 from headrace.pipeline.lake.history import all_known, head_of, main_of
+from headrace.pipeline.lake.landings import landings_in
 from headrace.pipeline.lake.live_files import found_in
 from headrace.pipeline.lake.metadata_files import finding_metadata
 from headrace.pipeline.lake.position_chain import Link
@@ -60,7 +62,7 @@ from headrace.pipeline.lake.schema import (
     using_properties_of,
 )
 from headrace.pipeline.lake.state_files import KeptStates, StateFiles
-from headrace.pipeline.lake.summary import summary_of
+from headrace.pipeline.lake.summary import Committer, summary_of
 from headrace.pipeline.lake.table_base import Base, base_of, committed
 from headrace.pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
 from headrace.pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
@@ -89,6 +91,7 @@ class IcebergTable(LakeTable):
         state: str,
         clock: Clock,
         writer: str = "",
+        application: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
         kept: KeptStates | None = None,
@@ -107,7 +110,7 @@ class IcebergTable(LakeTable):
         self._identity = identity or DriverIdentity().now
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
-        self._writer = writer
+        self._by = Committer(writer, application)
         self._date_of_aws = date_of_aws
         self._last: LastCommit | None = None
 
@@ -269,6 +272,9 @@ class IcebergTable(LakeTable):
             )
         return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
 
+    def landings(self, since: datetime) -> tuple[LandedBy, ...]:
+        return landings_in(self.open(), self.states, since=since)
+
     # --- upkeep ---------------------------------------------------------------------------------------------
 
     def retained(self) -> History:
@@ -326,7 +332,7 @@ class IcebergTable(LakeTable):
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
             added = files.entries(landing.files, base.table.metadata)
             uuid = base.table.metadata.table_uuid
-            summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
+            summary = summary_of(landing, self.states, by=self._by, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(
                 base.table,

@@ -198,14 +198,14 @@ def _field(column: _Column, name: str) -> _Column:
     return pc.struct_field(column, name)
 
 
-def _joined(batch: pa.RecordBatch) -> list[int | None]:
-    """How many ranges each row stands for. The table has no such column: it comes with rows that were joined (`headrace.pipeline.lake.lineage_join`)."""
-    return _values(batch, "joined") if "joined" in batch.schema.names else [None] * len(batch)
-
-
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     values: list[Any] = batch[name].to_pylist()
     return values
+
+
+def _joined(batch: pa.RecordBatch) -> list[int | None]:
+    """Of how many ranges each was made (`headrace.pipeline.lake.lineage_join`). The lineage table itself has no such column."""
+    return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
 
 
 def _parents(column: _Column) -> Sequence[tuple[ParentReason, ...]]:

@@ -31,7 +31,7 @@ from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl.deaggregate import MAGIC
 from headrace.pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
 from headrace.pipeline.lake.inflate import Inflation, inflated
-from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
+from headrace.pipeline.lake.json_text import PayloadRules, with_json_errors
 from headrace.pipeline.lake.sort_key import sort_keys
 from headrace.pipeline.lake.stage_place import StagePlace, file_system
 from headrace.pipeline.lake_ports import StagingSpec
@@ -78,10 +78,19 @@ RECORD_FIELDS = (
     *(("sub_sequence_number", "long"), ("arrival_ts", "timestamp"), ("number", "long")),
     *(("partition_key", "string"), ("explicit_hash_key", "string"), ("decode_error", "string")),
 )
-RECORD_DDL = f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in RECORD_FIELDS)}>"
-ROWS_DDL = f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, json_error STRING"
-"""What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
-isn't JSON, where that was asked."""
+PAYLOAD = "payload"
+"""The field of `record` with the payload as it landed, where a callable has to bring it back: a row of it may go to quarantine afterwards."""
+
+
+def rows_ddl(*, with_payload: bool) -> str:
+    """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
+    isn't JSON, where that was asked."""
+    fields = (*RECORD_FIELDS, (PAYLOAD, "binary")) if with_payload else RECORD_FIELDS
+    record = ", ".join(f"{name}: {kind}" for name, kind in fields)
+    return (
+        f"record STRUCT<{record}>, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, "
+        "json_error STRING"
+    )
 
 
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
@@ -259,10 +268,11 @@ def read_units(
     *,
     malformed: bool | None = None,
     inflation: Inflation | None = None,
-    json: JsonRules | None = None,
+    json: PayloadRules | None = None,
+    with_payload: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
-    inflated. `json`: what payloads are judged by, where they are JSON."""
+    inflated. `json`: what payloads are judged by, where they are JSON. `with_payload`: `record` has the payload, too."""
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:
@@ -273,12 +283,11 @@ def read_units(
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
             for few in _prepared(numbered, inflation, json):
-                yield from _batches(
-                    few if malformed is None else few.filter(_has_error(few, is_so=malformed))
-                )
+                chosen = few if malformed is None else few.filter(_has_error(few, is_so=malformed))
+                yield from _batches(chosen, with_payload=with_payload)
 
 
-def _prepared(rows: pa.Table, inflation: Inflation | None, json: JsonRules | None) -> Iterator[pa.Table]:
+def _prepared(rows: pa.Table, inflation: Inflation | None, json: PayloadRules | None) -> Iterator[pa.Table]:
     for few in inflated(rows, inflation):
         unasked = pa.nulls(few.num_rows, pa.string())
         yield with_json_errors(few, json) if json else few.append_column("json_error", unasked)
@@ -307,7 +316,7 @@ def parts_of(
     return parts
 
 
-def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _batches(rows: pa.Table, *, with_payload: bool) -> Iterator[pa.RecordBatch]:
     if not rows.num_rows:
         return
     at_once = max(1, min(_MOST_ROWS, rows.num_rows * _BATCH // max(1, rows.nbytes)))
@@ -315,6 +324,9 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         part = rows.slice(start, at_once).combine_chunks().to_batches()[0]
         names = [*_RECORD, "number", *_KEPT]
         kept = [part[_LANDED_ERROR if name == "decode_error" else name] for name in names]
+        if with_payload:
+            kept.append(pc.coalesce(part["landed"], part["data"]))
+            names.append(PAYLOAD)
         record = pa.StructArray.from_arrays(kept, names=names)
         others = ["partition_key", "explicit_hash_key", "data", "decode_error", "landed", "json_error"]
         yield pa.RecordBatch.from_arrays(

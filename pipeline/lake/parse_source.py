@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from headrace.pipeline.core.parse_values import SourceFile
@@ -14,6 +15,7 @@ from headrace.pipeline.lake.history import main_of
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_files import ManifestReader, moment_in
 from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.summary import WRITER
 from headrace.pipeline.target_ports import SourceLook, SourceTable
 
 
@@ -43,6 +45,19 @@ class IcebergSource(SourceTable):
             sequence=0 if head is None else head.sequence_number or 0,
             leads_to=lambda snapshot, sequence: leads_to(base.table, snapshot, sequence),
         )
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        table = self._lake.open()
+        others = Operation.APPEND if removes else Operation.DELETE
+        for each in sorted(table.metadata.snapshots, key=lambda s: -(s.sequence_number or 0)):
+            said = each.summary
+            if (each.sequence_number or 0) < since:
+                break
+            if said is not None and WRITER not in said.additional_properties and said.operation is not others:
+                return (
+                    f"another engine has changed rows by snapshot {each.snapshot_id} ({said.operation.value})"
+                )
+        return ""
 
 
 def leads_to(table: Table, snapshot: int, sequence: int) -> bool:

@@ -116,7 +116,7 @@ class SpanCounter:
         self.strangers_count += len(keys)
         self.strange[shard_text(of.stream, of.epoch, of.shard_id)] += len(keys)
         for key in keys.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
-            self.strangers.append(f"{of.shard_id} {number_in(key)}")
+            self.strangers.append(f"{of.stream}/{of.shard_id} {number_in(key)}")
 
 
 def is_sound_row(rows: pa.Table) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count as counting
+from itertools import pairwise
 
 from headrace.pipeline.core.batch import (
     WITHIN_THE_SECOND,
@@ -29,8 +30,8 @@ from headrace.pipeline.ports import Clock, StreamFacts
 class MemoryStage:
     """`start` is called when the stage is opened, and may wait, tell about it and raise. `fault` is called for each shard
     before it is read, and may raise. `tells_end` says whether the page with the last records of a closed shard tells the shard's
-    end; if not, the next page does. `answers`: which streams a task finds where it reads the shard, normally the source's. One file holds a whole
-    wave."""
+    end; if not, the next page does. `answers`: which streams a task finds where it reads the shard, normally the source's.
+    `files` says how many files a wave with so many rows makes: a shard may have rows in several of them."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
         self.rows: dict[str, tuple[LandedRow, ...]] = {}
@@ -38,9 +39,10 @@ class MemoryStage:
         self.fault: Callable[[ShardKey], None] = lambda _: None
         self.tells_end: Callable[[ShardKey], bool] = lambda _: True
         self.answers: Callable[[ShardKey], MemorySource] = lambda _: source
+        self.files: Callable[[int], int] = lambda _: 1
         self._is_open = False
         self._clock = clock
-        self._names = count(1)
+        self._names = counting(1)
 
     def open(self, on_waiting: OnWaiting) -> None:
         if not self._is_open:
@@ -54,14 +56,20 @@ class MemoryStage:
         rows = tuple(row for _, its in read for row in its)
         if not rows:
             return Manifest(tuple(staged for staged, _ in read))
+        # At least as many rows as files, so that none is empty.
+        count = max(1, min(self.files(len(rows)), len(rows)))
+        bounds = [len(rows) * n // count for n in range(count + 1)]
+        files = tuple(self._file(rows[start:end], spec) for start, end in pairwise(bounds))
+        return Manifest(tuple(staged for staged, _ in read), files)
+
+    def _file(self, rows: tuple[LandedRow, ...], spec: StagingSpec) -> StagedFile:
         path = f"{spec.location}/{next(self._names)}"
         self.rows[path] = rows
         now = self._clock.now()
         shards = frozenset(key for key, *_ in rows)
-        file = StagedFile(
+        return StagedFile(
             path, shards, len(rows), len(rows), footer=b"", partition=f"{now:%Y-%m-%d}", staged_at=now
         )
-        return Manifest(tuple(staged for staged, _ in read), (file,))
 
     def _read(self, batch: Batch, most: int, *, unpack: bool) -> tuple[Staged, tuple[LandedRow, ...]]:
         before = batch.after or Position()

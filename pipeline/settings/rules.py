@@ -366,6 +366,12 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
             "upkeep.orphans_after",
             f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that a running query reads",
         )
+    keep_runs = settings.upkeep.keep_runs
+    if keep_runs < timedelta(hours=1):
+        yield Broken(
+            "upkeep.keep_runs",
+            f"is {show(keep_runs)}; allowed: 1h or more, because the sensors go by what the last runs did",
+        )
     retention = settings.upkeep.retention
     if retention is not None and retention < _LEAST_RETENTION:
         yield Broken(

@@ -48,3 +48,9 @@ class UpkeepSettings:
         doc="The upkeep job removes records that arrived longer ago than this from the table, a whole day (UTC) at a time: a day goes once all of "
         "it is older. Rows that other engines put into such a day go with it. Positions stay. Default: all records stay."
     )
+    keep_runs: timedelta = knob(
+        timedelta(days=7),
+        doc="Runs of this application's jobs that are older than this are deleted from Dagster's storage, with their events and output, a few "
+        "at each tick of the leader's sensor. A run stays as long as Dagster needs it to show the state of an asset or a partition. At least an "
+        "hour.",
+    )

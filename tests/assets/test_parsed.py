@@ -45,12 +45,24 @@ class Deployment:
     instance: dg.DagsterInstance
     definitions: dg.Definitions
 
-    def run(self, **tags: str) -> dg.ExecuteInProcessResult:
-        job = self.definitions.resolve_job_def("typed_app_parse_orders")
-        return job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
+    def follow(self, asked: dg.RunRequest | None = None) -> dg.ExecuteInProcessResult:
+        """The run that the sensor asks for."""
+        job = self.definitions.resolve_job_def("typed_app_parse")
+        return job.execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            run_config=asked.run_config if asked else None,
+            tags=dict(asked.tags) if asked else None,
+        )
+
+    def materialize(self) -> dg.ExecuteInProcessResult:
+        """The run of a person who materializes the asset in Dagster's UI."""
+        key = parsed_key(APPLICATION, SETTINGS)
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        return job.execute_in_process(instance=self.instance, raise_on_error=False, asset_selection=[key])
 
     def tick(self) -> Any:
-        sensor = self.definitions.resolve_sensor_def("typed_app_parse_orders")
+        sensor = self.definitions.resolve_sensor_def("typed_app_parse")
         return sensor(dg.build_sensor_context(instance=self.instance, definitions=self.definitions))
 
 
@@ -65,7 +77,7 @@ def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
 
 def test_a_run_parses_what_is_new_and_tells_it(deployment: Deployment):
     deployment.bed.land(A, {1: good(1), 2: BAD})
-    result = deployment.run()
+    result = deployment.materialize()
     assert result.success
     (made,) = result.get_asset_materialization_events()
     told = {name: value.value for name, value in made.materialization.metadata.items()}
@@ -83,24 +95,24 @@ def test_a_run_goes_on_until_the_typed_table_has_caught_up(deployment: Deploymen
     deployment.bed.land(A, {1: good(1)}, ended=["shardId-000000000002"])
     child = A.__class__(A.stream, "shardId-000000000002")
     deployment.bed.land(child, {5: good(5)}, parents=[A.shard_id])
-    assert deployment.run().success
+    assert deployment.materialize().success
     deployment.bed.check()
 
 
 def test_the_sensor_asks_for_a_run_where_the_typed_table_is_behind(deployment: Deployment):
     deployment.bed.land(A, {1: good(1)})
     (asked,) = deployment.tick().run_requests
-    assert asked.tags == {"headrace/target": "orders"}
-    assert deployment.run(**asked.tags).success
+    assert asked.tags == {"headrace/targets": "orders"}
+    assert deployment.follow(asked).success
     answer = deployment.tick()
     assert not answer.run_requests
-    assert "has all that the lake table has" in answer.skip_reason.skip_message
+    assert "all is there that the lake table has" in answer.skip_reason.skip_message
 
 
 def test_a_parser_that_fails_everything_fails_the_run_and_isnt_asked_again_at_once(deployment: Deployment):
     deployment.bed.land(A, dict.fromkeys(range(1000, 1100), BAD))
     (asked,) = deployment.tick().run_requests
-    result = deployment.run(**asked.tags)
+    result = deployment.follow(asked)
     assert not result.success
     failed = next(event for event in result.all_events if event.is_step_failure)
     assert "stop_above" in str(failed.step_failure_data.user_failure_data)
@@ -111,11 +123,11 @@ def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
     deployment.bed.land(A, {1: good(1)})
-    job = deployment.definitions.resolve_job_def("typed_app_parse_orders")
+    job = deployment.definitions.resolve_job_def("typed_app_parse")
     deployment.instance.create_run_for_job(
-        job, tags={"headrace/target": "orders"}, status=dg.DagsterRunStatus.STARTED
+        job, tags={"headrace/targets": "orders"}, status=dg.DagsterRunStatus.STARTED
     )
-    assert "a run of orders is open" in deployment.tick().skip_reason.skip_message
+    assert "follows orders" in deployment.tick().skip_reason.skip_message
     later = time() + 2 * 3600
     monkeypatch.setattr("headrace.sensors.parsed.time", lambda: later)
     assert deployment.tick().run_requests
@@ -124,7 +136,7 @@ def test_no_run_is_asked_for_while_one_is_open_unless_it_hangs(
 def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deployment):
     bed = deployment.bed
     bed.land(A, {1: good(1), 2: BAD, 3: b"[["})
-    assert deployment.run().success
+    assert deployment.materialize().success
     bed.parser.fixes = {BAD: good(2)}
     job = deployment.definitions.resolve_job_def("typed_app_redrive_orders")
     config = {"ops": {"redrive_typed_app_orders": {"config": {"shard": A.shard_id}}}}
@@ -132,7 +144,10 @@ def test_the_redrive_job_moves_records_that_can_be_parsed_now(deployment: Deploy
     assert result.success
     (done,) = [event for event in result.all_events if event.is_successful_output]
     told = {name: value.value for name, value in done.step_output_data.metadata.items()}
-    assert told == {"parsed again": 2, "mended": 1, "still set aside": 1, "portions": 1}
+    assert told == {"parsed again": 2, "mended": 1, "left quarantine": 1, "still set aside": 1, "portions": 1}
+    (made,) = result.get_asset_materialization_events()
+    assert made.asset_key == parsed_key(APPLICATION, SETTINGS)
+    assert {name: value.value for name, value in made.materialization.metadata.items()} == told
     bed.check()
     config["ops"]["redrive_typed_app_orders"]["config"]["shard"] = "shardId-7"
     failed = job.execute_in_process(instance=deployment.instance, run_config=config, raise_on_error=False)

@@ -1,4 +1,4 @@
-"""The asset and the job that copy a window, or replace its rows in a typed table."""
+"""The job that copies a window, or replace its rows in a typed table."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from headrace.assets.names import replay_key
+from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
 from headrace.pipeline.core.proof import ALL
 from headrace.pipeline.core.window import ReplayWindow, Word
@@ -57,8 +57,7 @@ class Deployment:
     job: dg.JobDefinition
 
     def run(self, window: str) -> dg.ExecuteInProcessResult:
-        op = replay_key(SETTINGS).to_python_identifier()
-        config = {"ops": {op: {"config": {"window": window}}}}
+        config = {"ops": {"replay_windows_app": {"config": {"window": window}}}}
         return self.job.execute_in_process(instance=self.instance, run_config=config, raise_on_error=False)
 
 
@@ -74,6 +73,11 @@ def deployment(make_instance: MakeInstance, tmp_path: Path) -> Deployment:
     return Deployment(bed, make_instance(), job)
 
 
+def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (done,) = [event for event in result.all_events if event.is_successful_output]
+    return {name: value.value for name, value in done.step_output_data.metadata.items()}
+
+
 def a_window(deployment: Deployment) -> ReplayWindow:
     deployment.bed.land(A, {1: good(1), 2: good(2)})
     deployment.bed.land(B, {7: good(7)})
@@ -84,16 +88,16 @@ def test_a_run_copies_the_window_and_tells_its_rows_and_its_table(deployment: De
     window = a_window(deployment)
     result = deployment.run(window.id)
     assert result.success
-    (made,) = result.get_asset_materialization_events()
-    told = {name: value.value for name, value in made.materialization.metadata.items()}
-    assert told == {
+    assert told(result) == {
         "window": window.id,
+        "range": "a test",
         "table": f"lake.records_window_{window.id}",
         "rows": 3,
         "waves": 1,
         "notes": "none",
     }
     assert deployment.bed.copied(window) == deployment.bed.lake_rows()
+    assert not result.get_asset_materialization_events(), "the table of a window has no asset"
 
 
 def test_each_run_has_the_tag_by_which_dagster_can_limit_replays(deployment: Deployment):
@@ -128,7 +132,27 @@ def test_a_run_of_a_window_for_a_target_replaces_its_rows_in_the_typed_table(dep
     result = deployment.run(bed.window(ALL).id)
     assert result.success
     (made,) = result.get_asset_materialization_events()
+    assert made.asset_key == parsed_key(SETTINGS, PARSE)
+    assert made.materialization.metadata["range"].value == "a test"
     assert made.materialization.metadata["table"].value == "lake.orders"
     assert made.materialization.metadata["rows"].value == 3
     assert "lake.orders before still have the older rows" in str(made.materialization.metadata["notes"].value)
     assert bed.values() == {1: 1, 2: 2, 7: 7}
+
+
+def test_a_run_of_a_window_that_is_done_leaves_no_event(deployment: Deployment):
+    bed = deployment.bed
+    a_window(deployment)
+    bed.catch_up()
+    window = bed.window(ALL)
+    assert deployment.run(window.id).get_asset_materialization_events()
+    assert not deployment.run(window.id).get_asset_materialization_events()
+
+
+@pytest.mark.parametrize("config", [None, {"ops": {"replay_windows_app": {"config": {"window": ""}}}}])
+def test_a_run_without_a_window_does_nothing_and_says_how_to_get_one(deployment: Deployment, config: Any):
+    result = deployment.job.execute_in_process(
+        instance=deployment.instance, run_config=config, raise_on_error=False
+    )
+    (failed,) = [event for event in result.all_events if event.is_step_failure]
+    assert "`headrace window create` makes one" in str(failed.step_failure_data.user_failure_data)

@@ -1,5 +1,7 @@
 """`headrace prove` on a table in a folder, through a real Spark: what it prints, and its exit codes."""
 
+import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +59,8 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     app.land(3)
     assert app() == DONE
     assert "2 rows of 2 files read; 4 files unchanged since snapshot" in capsys.readouterr().out
+    assert app("--json") == DONE
+    _is_as_documented(capsys.readouterr().out)
     path = landed_files(app.table)[0].path.removeprefix("file://")
     found = pq.read_table(path, partitioning=None)
     pq.write_table(found.slice(0, 0), path)
@@ -66,6 +70,12 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     assert "docs/proof.md, `When something is wrong`, tells what to do" in said.err
     assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
     assert out[-1].startswith("NOT PROVED: 2 checks of 7 found 2 mistakes")
+
+
+def _is_as_documented(out: str) -> None:
+    """Names may be added to this form, and none is changed or removed."""
+    text = re.sub(r"[0-9]{17,20}", "<id>", out)
+    assert json.loads(text) == json.loads((Path(__file__).parent / "golden" / "prove.json").read_text())
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-31T25:00", "0001-01-01T00:00+05:00"])

@@ -44,14 +44,16 @@ from headrace.pipeline.memory.parse import (
     MemoryRows,
     MemorySourceTable,
     MemoryTyped,
+    TypedRow,
 )
 from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.memory.windows import MemoryCopier
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
+from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good
+from tests.lake.tables import append_as_others
 from tests.lake.windows import InProcess as InProcessCopier
 from tests.lake.windows import WindowBed
 
@@ -84,6 +86,17 @@ class OnIceberg:
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
 
+    def leave_out(self, *numbers: int) -> None:
+        """The filter leaves these records out from now on."""
+        self._bed.parser.filtered = frozenset(numbers)
+
+    def insert_as_others(self) -> None:
+        append_as_others(self._bed.lake.handle().open())
+
+    def sequence(self) -> int:
+        snapshot = self._bed.lake.handle().open().current_snapshot()
+        return 0 if snapshot is None else snapshot.sequence_number or 0
+
     def remove(self, path: str) -> None:
         Path(path.removeprefix("file://")).unlink()
 
@@ -95,6 +108,7 @@ class InMemory:
         self._lake, self._landed = MemoryTable(self.clock), landed
         self._lake.commit(ORIGIN)
         self._wrong: set[int] = set()
+        self._left_out: frozenset[int] = frozenset()
         self.table = MemoryTyped(self.clock, "typed")
         self.quarantine = MemoryQuarantine(self.clock, "aside", aside)
         self.source: SourceTable = MemorySourceTable(self._lake, landed)
@@ -105,7 +119,7 @@ class InMemory:
             aside=aside,
             table=self.table,
             quarantine=self.quarantine,
-            verdict=lambda row: "bad" if row.number in self._wrong else "",
+            verdict=self._verdict,
             version="1",
         )
         self.parser: Redriver = parser
@@ -128,6 +142,24 @@ class InMemory:
         after = self._lake.load().positions.of(key)
         upto = Position(max(records), arrival=NOON)
         self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
+
+    def _verdict(self, row: TypedRow) -> str | None:
+        if row.number in self._left_out:
+            return None
+        return "bad" if row.number in self._wrong else ""
+
+    def leave_out(self, *numbers: int) -> None:
+        self._left_out = frozenset(numbers)
+
+    def insert_as_others(self) -> None:
+        self._landed.rows["others"] = ((a_key(999), 1),)
+        day = f"{self.clock.at:%Y-%m-%d}"
+        self._lake.append_as_others(
+            (StagedFile("others", frozenset({a_key(999)}), 1, 1, b"", day, self.clock.at),)
+        )
+
+    def sequence(self) -> int:
+        return self._lake.head or 0
 
     def remove(self, path: str) -> None:
         self.quarantine.removed.add(path)
@@ -166,6 +198,17 @@ def wave(made: Made) -> None:
         clock=made.clock,
         run="run",
     ).wave()
+
+
+def test_a_record_that_the_filter_leaves_out_is_told_of_and_no_row_may_be_missing(made: Made):
+    made.leave_out(1, 2)
+    plan, wishes = planned(made)
+    parsed, schema = made.parser.parse(plan, wishes)
+    told = account(plan, parsed, dropped_as="", version="1", schema=schema)
+    assert {key: (each.parsed, each.quarantined, each.dropped) for key, each in told.items()} == {
+        A: (1, 0, {"filter": 2}),
+        B: (0, 2, {}),
+    }
 
 
 def in_quarantine(made: Made) -> list[tuple[str, str, int]]:
@@ -241,6 +284,13 @@ def test_the_pages_of_the_ledgers_come_newest_first(made: Made):
     assert told[0] == [(A, Kind.PARSED, 5)]
     assert sorted(told[1]) == [(A, Kind.PARSED, 3), (B, Kind.PARSED, 11)]
     assert len(list(made.quarantine.pages())) == 2
+
+
+def test_the_reasons_of_rows_in_quarantine_are_counted(made: Made):
+    assert not made.quarantine.reasons()
+    wave(made)
+    rows = sum(file.rows for file in made.set_aside.look().files)
+    assert made.quarantine.reasons() == {"bad": rows}
 
 
 def compacted(made: Made) -> list[str]:
@@ -342,3 +392,13 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
     files = made.copies.look().files
     assert sum(file.rows for file in files) == 3
     assert key(2) in {file.low for file in files}
+
+
+def test_what_another_engine_has_changed_is_told(made: Made):
+    assert made.source.changed_by_others(0, removes=False) == ""
+    made.insert_as_others()
+    assert "another engine has changed rows" in made.source.changed_by_others(0, removes=False)
+    # An insert removes no row.
+    assert made.source.changed_by_others(0, removes=True) == ""
+    made.land(A, {20: True})
+    assert made.source.changed_by_others(made.sequence(), removes=False) == ""

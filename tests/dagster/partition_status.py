@@ -19,3 +19,19 @@ def partition_statuses(
         done = set(cached.deserialize_materialized_partition_subsets(partitions).get_partition_keys())
     found = {"FAILED": failed, "IN PROGRESS": running, "MATERIALIZED": done - failed - running}
     return {status: sorted(keys) for status, keys in found.items() if keys}
+
+
+def is_failed(instance: dg.DagsterInstance, asset: dg.AssetKey) -> bool:
+    """Whether Dagster's UI shows an asset without partitions as failed: the newest run that was to materialize it failed, and the asset's
+    newest materialization isn't of that run."""
+    records = instance.get_asset_records([asset])
+    if not records:
+        return False
+    entry = records[0].asset_entry
+    run = instance.get_run_by_id(entry.last_run_id) if entry.last_run_id else None
+    made = entry.last_materialization_record
+    return (
+        run is not None
+        and run.status is dg.DagsterRunStatus.FAILURE
+        and (made is None or made.run_id != run.run_id)
+    )

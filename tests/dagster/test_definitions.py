@@ -6,7 +6,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from headrace.assets.names import lineage_key, replay_key
+from headrace.assets.names import lineage_key
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.settings.model import TimeSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
@@ -37,7 +37,6 @@ def test_stream_and_coordination_tables_are_external_assets(make_world: MakeWorl
     assert graph.materializable_asset_keys == {
         world.records,
         lineage_key(world.settings),
-        replay_key(world.settings),
     }
 
 

@@ -369,3 +369,44 @@ def test_a_real_run_reads_its_shard_once_the_run_that_was_reading_it_is_over() -
     assert run.catch_up((row.key,)) == {}
     assert len(world.landed()) == 3
     world.check()
+
+
+# --- a shard that begins to fail ---------------------------------------------------------------------------------
+
+
+def _with_failures(place: Place, *, by_wave: dict[int, str], before: frozenset[str] | None) -> Place:
+    """The run's waves fail for these shards, each from that wave on."""
+
+    def note(report: WaveReport) -> None:
+        place.heard.append(report)
+        if (key := by_wave.get(len(place.heard))) is not None:
+            place.attempt.failed[key] = "Kinesis refuses to give records"
+
+    place.run.on_wave = note
+    place.run.failing = before
+    return place
+
+
+def test_a_run_ends_with_the_wave_in_which_a_shard_begins_to_fail_so_that_dagster_shows_it() -> None:
+    place = _with_failures(Place(SOME), by_wave={3: "s1"}, before=frozenset())
+    place.run.all_that_is_due()
+    assert place.waves() == [0.0, EVERY, 2 * EVERY]
+    assert place.attempt.ends == 1
+
+
+def test_a_run_goes_on_although_a_shard_fails_that_failed_before_it() -> None:
+    place = _with_failures(Place(SOME), by_wave={1: "s1"}, before=frozenset({"s1"}))
+    place.run.all_that_is_due()
+    assert place.waves()[-1] == LINGER + EVERY
+
+
+def test_a_run_beside_failing_shards_ends_for_another_one_no_sooner_than_after_a_minute() -> None:
+    place = _with_failures(Place(SOME), by_wave={2: "s2"}, before=frozenset({"s1"}))
+    place.run.all_that_is_due()
+    assert place.waves()[-1] == 60.0
+
+
+def test_a_run_outside_of_dagster_goes_on_although_a_shard_begins_to_fail() -> None:
+    place = _with_failures(Place(SOME), by_wave={1: "s1"}, before=None)
+    place.run.all_that_is_due()
+    assert place.waves()[-1] == LINGER + EVERY

@@ -165,6 +165,7 @@ class Deployment:
             dead_claims=frozenset(ask.dead_claims),
             left_alone=frozenset(ask.left_alone),
             due=frozenset(ask.due),
+            failing=frozenset((*ask.recovering, *ask.left_alone)),
         )
         reading = self.wiring.reading(
             run, self.runs, on_wave=lambda _: None, on_waiting=lambda _: None, hints=hints

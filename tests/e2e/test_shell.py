@@ -4,6 +4,7 @@ from subprocess import Popen
 
 import pytest
 
+from headrace.assets.names import lineage_key
 from headrace.pipeline.core.lease import run_of_claim
 from headrace.pipeline.duties.wave import Arrow
 from tests.e2e.app import App, key
@@ -11,8 +12,8 @@ from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
 
 
-def _materialize(app: App, shard: int) -> Popen[str]:
-    select = app.records.to_user_string()
+def _materialize(app: App, shard: int, select: str | None = None) -> Popen[str]:
+    select = select or app.records.to_user_string()
     return app.processes.start(
         "asset",
         "materialize",
@@ -42,6 +43,19 @@ def test_the_shell_materializes_the_named_shard_and_no_other(make_app: MakeApp):
     assert app.statuses() == {"MATERIALIZED": [key(1)]}
     app.read_all()
     app.check()
+
+
+@pytest.mark.slow
+def test_the_shell_materializes_all_assets_at_once_without_a_config(make_app: MakeApp):
+    app = make_app()
+    app.produce(20)
+    app.settle()
+
+    with _materialize(app, 1, "*") as shell:
+        assert shell.wait(120) == 0, app.processes.logs()
+
+    assert app.statuses() == {"MATERIALIZED": [key(1)]}
+    assert app.instance.get_latest_materialization_event(lineage_key(app.settings)) is not None
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.assets.names import replay_key, slug
+from headrace.assets.names import slug
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Proof
 from headrace.pipeline.core.window import ReplayWindow
@@ -50,8 +50,7 @@ class Windows:
         return f"{slug(self.app.name)}_replay"
 
     def _config(self, window: ReplayWindow) -> dict[str, Any]:
-        op = replay_key(self.app.settings).to_python_identifier()
-        return {"ops": {op: {"config": {"window": window.id}}}}
+        return {"ops": {f"replay_{slug(self.app.settings.application)}": {"config": {"window": window.id}}}}
 
     def kill_run(self, window: ReplayWindow, place: str) -> None:
         """A run in a process of its own that dies by SIGKILL at this place."""

@@ -181,6 +181,7 @@ class OurWorker:
             dead_claims=frozenset(ask.dead_claims),
             left_alone=frozenset(ask.left_alone),
             due=frozenset(ask.due),
+            failing=frozenset((*ask.recovering, *ask.left_alone)),
         )
         reading = self.wiring.reading(
             run_id,

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.duplicates import Comparison
@@ -32,6 +32,7 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
@@ -42,7 +43,7 @@ from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.lineage_table import IcebergLineage
 from headrace.pipeline.lake.parse_read import read_units, survey
 from headrace.pipeline.lake.parse_source import IcebergSource
-from headrace.pipeline.lake.parse_write import WriteSpec, write_rows
+from headrace.pipeline.lake.parse_write import IS_LEFT_OUT, WriteSpec, write_rows
 from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.lake.quarantine_exchange import copy_unselected
 from headrace.pipeline.lake_ports import StagingSpec
@@ -54,7 +55,7 @@ from tests.lake.written import write_files
 
 A, B = a_key(0), a_key(1)
 SETTINGS = ParseSettings(name="orders", table="lake.orders", schema="id BIGINT, name STRING")
-COLUMNS = [("id", LongType()), ("name", StringType())]
+COLUMNS = [NestedField(1, "id", LongType()), NestedField(2, "name", StringType())]
 BAD = b"{"
 
 
@@ -77,6 +78,8 @@ class InProcess(Redriver):
     again: Callable[[int], bool] = lambda _: False
     leaves_out: frozenset[int] = frozenset()
     """Sequence numbers that don't come back. The number of a row in its wave can follow random file names, a sequence number can't."""
+    filtered: frozenset[int] = frozenset()
+    """Sequence numbers of the records that the target's filter leaves out."""
     reason: str = "bad"
     fixes: Mapping[bytes, bytes] = field(default_factory=dict)
     """Payloads that this parser reads as others: a parser that was corrected."""
@@ -173,7 +176,8 @@ class InProcess(Redriver):
                 and int(row["record"]["sequence_number"]) not in self.leaves_out
                 for _ in range(2 if self.again(row["record"]["number"]) else 1)
             ]
-            made = [self._row(row) for row in rows]
+            out = [int(row["record"]["sequence_number"]) in self.filtered for row in rows]
+            made = [(None, None) if is_out else self._row(row) for row, is_out in zip(rows, out, strict=True)]
             row_type = pa.struct([("id", pa.int64()), ("name", pa.string())])
             yield pa.record_batch(
                 [
@@ -187,8 +191,9 @@ class InProcess(Redriver):
                         ],
                         pa.binary(),
                     ),
+                    pa.array(out, pa.bool_()),
                 ],
-                names=["record", "row", "reason", "data"],
+                names=["record", "row", "reason", "data", IS_LEFT_OUT],
             )
 
     def _row(self, row: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
@@ -205,6 +210,8 @@ class Bed:
 
     dropped_as = ""
     """Why rows may be in neither table; empty where none may be missing."""
+    retention: timedelta | None = None
+    """Of the lake table."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
@@ -285,6 +292,17 @@ class Bed:
             lineage=IcebergLineage(typed),
         )
 
+    def checking(self, table: IcebergTyped) -> ParseChecking:
+        return ParseChecking(
+            name=self.settings.name,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            landings=IcebergLineage(self.lake.handle()),
+            lineage=IcebergLineage(table),
+            retention=self.retention,
+            clock=self.clock,
+        )
+
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
         run = f"run-{next(self._runs)}"
 
@@ -304,6 +322,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(table),
+            checking=self.checking(table),
             on_arrow=on_arrow,
         )
 

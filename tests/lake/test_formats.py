@@ -10,7 +10,7 @@ from base64 import b64decode, b85decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,10 +28,10 @@ from headrace.pipeline.core.ledger_codec import (
     write_positions,
 )
 from headrace.pipeline.core.lineage import (
+    FilesDone,
     Kind,
     LedgerEntry,
     LedgerPage,
-    Looked,
     Lost,
     ParentIs,
     ParentReason,
@@ -98,7 +98,7 @@ WINDOW = ReplayWindow(
     oldest_day=date(2026, 1, 31),
     target="typed",
 )
-TYPED_LEDGER = LedgerPage(looked=Looked(77, 9, 8, "orders", frozenset({"a.parquet", "b.parquet"})))
+TYPED_LEDGER = LedgerPage(looked=FilesDone(77, 9, 8, "orders", frozenset({"a.parquet", "b.parquet"})))
 ACCEPTED = (Accepted(77, {"orders/1769000000/shardId-000000000000": 3}, "a backfill", "somebody on a host"),)
 ENTRIES = (
     LedgerEntry(snapshot=1, sequence=1, at=NOON, writer="w1", page=LEDGER),
@@ -209,7 +209,7 @@ def test_the_page_names_each_file_and_each_property():
 if __name__ == "__main__":
     for file, (form_of, writer, _) in FORMS.items():
         if not (FOLDER / file).exists():
-            (FOLDER / file).write_text(cast("str", writer(form_of)), encoding="utf-8")
+            (FOLDER / file).write_text(writer(form_of), encoding="utf-8")
     for file in TABLES:
         if not (FOLDER / file).exists():
             (FOLDER / file).write_text(table_text(file), encoding="utf-8")

@@ -22,7 +22,7 @@ from headrace.pipeline.lake.table_files import IcebergFiles, QuarantineFiles
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
-from tests.lake.parsings import BAD, A, Bed, Killed, good
+from tests.lake.parsings import BAD, A, B, Bed, Killed, good
 from tests.lake.tables import commit_nothing
 from tests.lake.upkeeps import FEW, upkeep_of
 
@@ -221,6 +221,20 @@ def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     bed.catch_up()
     assert len(compacting.expired_rows().files) == 1
     assert len(bed.parsed()) == 1
+
+
+def test_rows_of_a_shard_that_the_typed_table_doesnt_know_yet_outlive_the_retention(bed: Bed):
+    """As after a reshard, while the target's runs fail. The typed table is there, and it has parsed all of the parent."""
+    day = bed.clock.at.date() - 2 * DAY
+    bed.land(A, {1: good(1)}, ended=[B.shard_id], arrival=bed.clock.at - DAY)
+    bed.catch_up()
+    assert not bed.parsing().needs_before(day)
+    bed.land(B, {2: good(2)}, parents=[A.shard_id], arrival=bed.clock.at - 10 * DAY)
+    assert bed.parsing().needs_before(day)
+    bed.catch_up()
+    bed.land(B, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    assert not bed.parsing().needs_before(day)
 
 
 def test_a_row_that_arrived_just_before_midnight_is_needed_though_the_parsed_one_before_it_arrived_after_midnight(

@@ -28,7 +28,8 @@ def test_the_sensor_asks_for_one_run_however_many_shards_are_due(make_world: Mak
     assert request is not None
     assert request.tags[WORKER_TAG] == f"{world.settings.application}/w1"
     config = request.run_config["ops"]["__".join(world.records.path)]["config"]
-    assert (config["worker"], config["shards"]) == ("w1", [])
+    assert config["worker"] == "w1"
+    assert "shards" not in config
 
 
 def test_each_tick_beats(make_world: MakeWorld):
@@ -171,7 +172,7 @@ def test_a_run_that_dagster_calls_started_but_that_stopped_beating_is_reported_a
     assert found is not None
     assert found.status is dg.DagsterRunStatus.FAILURE
     config = request.run_config["ops"]["__".join(world.records.path)]["config"]
-    assert config["over"] == [f"{run.run_id}/1"]
+    assert config["sensor"]["dead_claims"] == [f"{run.run_id}/1"]
     assert str(request.run_key).endswith(run.run_id)
 
 
@@ -203,7 +204,7 @@ def test_shards_that_failed_are_left_to_a_later_run(make_world: MakeWorld):
 
     assert request is not None
     config = request.run_config["ops"]["__".join(world.records.path)]["config"]
-    assert config["later"] == [key(1)]
+    assert config["sensor"]["left_alone"] == [key(1)]
 
 
 def test_the_sensors_of_two_workers_of_one_deployment_each_ask_for_a_run(make_world: MakeWorld):

@@ -1,0 +1,135 @@
+"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and starts what depends on them.
+
+Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind, takes its events from here. Where
+nothing was changed there is no event.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from headrace.assets.names import parsed_key, partitions_name, records_key
+from headrace.assets.parsed import parsed_metadata
+from headrace.pipeline.core.partition import partition_of
+from headrace.pipeline.core.stream import lease_key
+from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.duties.redriving import Redriven
+from headrace.pipeline.duties.replacing import ReplacedWave
+from headrace.pipeline.duties.replaying import ReplayedWave
+from headrace.pipeline.duties.unpacking import UnpackedWave
+from headrace.pipeline.duties.upkeep import UpkeepReport
+from headrace.pipeline.duties.wave import Landed
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+
+Event = dg.AssetMaterialization | dg.AssetObservation
+RedoneWave = ReplayedWave | ReplacedWave | UnpackedWave
+
+_int = dg.MetadataValue.int
+_text = dg.MetadataValue.text
+
+
+def leave(home: Path, settings: Settings, events: Sequence[Event]) -> None:
+    """Leave these events in the Dagster with this DAGSTER_HOME. They belong to no run."""
+    if not home.is_dir():
+        raise FileNotFoundError(f"there is no folder {home}")
+    name = partitions_name(settings)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        keys = {event.partition for event in events if event.partition is not None}
+        # Dagster takes an event of a partition that it doesn't know, and shows it nowhere.
+        if missing := sorted(keys - set(instance.get_dynamic_partitions(name) if keys else ())):
+            instance.add_dynamic_partitions(name, missing)
+        for event in events:
+            instance.report_runless_asset_event(event)
+
+
+def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[ParsedWave]) -> Iterator[Event]:
+    changed = [wave for wave in waves if wave.snapshot is not None or wave.settled]
+    if changed:
+        yield dg.AssetMaterialization(parsed_key(settings, target), metadata=parsed_metadata(target, changed))
+
+
+def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Redriven]) -> Iterator[Event]:
+    """Also where no row came into the typed table: the quarantine table has changed, and who reads it wants to know."""
+    committed = [portion for portion in portions if portion.snapshot is not None]
+    if committed:
+        metadata = redriven_metadata(committed)
+        key = parsed_key(settings, target)
+        if any(portion.mended for portion in committed):
+            yield dg.AssetMaterialization(key, metadata=metadata)
+        else:
+            yield dg.AssetObservation(key, metadata=metadata)
+
+
+def redriven_metadata(portions: Sequence[Redriven]) -> dict[str, dg.MetadataValue]:
+    mended = sum(portion.mended for portion in portions)
+    aside = sum(portion.still_aside for portion in portions)
+    tried = sum(portion.tried for portion in portions)
+    return {
+        "parsed again": _int(tried),
+        "mended": _int(mended),
+        "left quarantine": _int(tried - aside),
+        "still set aside": _int(aside),
+        "portions": _int(len(portions)),
+    }
+
+
+def by_redoing(
+    settings: Settings, window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
+) -> Iterator[Event]:
+    """Of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The table that a window is copied into
+    belongs to the window alone, and has no asset."""
+    if not any(wave.snapshot is not None for wave in waves):
+        return
+    metadata = redone_metadata(window, table, waves)
+    for target in settings.parse:
+        if target.name == window.target:
+            yield dg.AssetMaterialization(parsed_key(settings, target), metadata=metadata)
+    if window.unpack:
+        for part in window.ranges:
+            partition = partition_of(lease_key(part.key, multi=settings.multi))
+            yield dg.AssetMaterialization(records_key(settings), partition=partition, metadata=metadata)
+
+
+def redone_metadata(
+    window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
+) -> dict[str, dg.MetadataValue]:
+    return {
+        "window": _text(window.id),
+        "range": _text(window.how),
+        "table": _text(table),
+        "rows": _int(sum(wave.rows for wave in waves)),
+        "waves": _int(len(waves)),
+        "notes": _text("; ".join(note for wave in waves for note in wave.notes) or "none"),
+    }
+
+
+def by_reading(
+    settings: Settings, last: Mapping[str, Landed], counts: Mapping[str, tuple[int, int]]
+) -> Iterator[Event]:
+    """`last`: what the last wave landed of each shard; `counts`: records and rows of each shard, over all waves. By lease key."""
+    for key, landed in sorted(last.items()):
+        records, rows = counts[key]
+        if rows or landed.staged.upto.ended:
+            metadata = {
+                "records": _int(records),
+                "rows": _int(rows),
+                "to": _text(str(landed.staged.upto)),
+                "by": _text("headrace consume"),
+            }
+            yield dg.AssetMaterialization(
+                records_key(settings), partition=partition_of(key), metadata=metadata
+            )
+
+
+def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:
+    """An observation: an upkeep adds no record. What it removes by the retention is told by rows."""
+    if report.dropped or report.compacted.before:
+        metadata = {
+            "rows dropped by retention": _int(sum(file.rows for file in report.dropped)),
+            "files compacted": _int(len(report.compacted.before)),
+            "in short": _text("; ".join((*report.notes, str(report)))),
+        }
+        yield dg.AssetObservation(records_key(settings), metadata=metadata)

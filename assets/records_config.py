@@ -1,0 +1,73 @@
+"""The config of a run that reads: what a person may ask for, and what the worker's sensor hands to the run.
+
+A person names partitions, and needs no config: Dagster's launchpad asks for nothing. What the sensor knows is one field, so that the launchpad
+has no list of names that only the sensor can fill.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import dagster as dg
+
+from headrace.pipeline.duties.turns import RunAsk
+
+_FROM_SENSOR = "sensor"
+
+
+def _keys(description: str) -> dg.Field:
+    return dg.Field([str], default_value=[], description=description)
+
+
+CONFIG_SCHEMA = {
+    "worker": dg.Field(
+        str,
+        is_required=False,
+        description="Id of the worker that reads. Needed by a run without partitions and without shards.",
+    ),
+    "shards": dg.Field(
+        [str],
+        is_required=False,
+        description="Shards to read, by their partitions or lease keys. Default: all shards whose leases the worker owns.",
+    ),
+    _FROM_SENSOR: dg.Field(
+        {
+            "dead_claims": _keys(
+                "Claims of runs that the sensor found dead: this run may read their shards."
+            ),
+            "left_alone": _keys("Shards that failed lately and that this run doesn't read."),
+            "due": _keys("Shards that have records to read: announced to Dagster before they are read."),
+            "recovering": _keys("Shards that failed in the previous run."),
+        },
+        is_required=False,
+        description="What the worker's sensor knew when it asked for the run. A person leaves it out.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SensorHints:
+    """What the worker's sensor hands to a run. All but `dead_claims` are lease keys."""
+
+    dead_claims: tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
+    due: tuple[str, ...] = ()
+    recovering: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsConfig:
+    worker: str | None = None
+    shards: tuple[str, ...] = ()
+    hints: SensorHints = SensorHints()
+
+
+def config_of(ask: RunAsk) -> dict[str, Any]:
+    """The config of the run that a worker's tick asks for."""
+    hints = SensorHints(ask.dead_claims, ask.left_alone, ask.due, ask.recovering)
+    return {"worker": ask.worker, _FROM_SENSOR: {name: list(keys) for name, keys in asdict(hints).items()}}
+
+
+def read_config(config: Mapping[str, Any]) -> RecordsConfig:
+    hints = {name: tuple(keys) for name, keys in config.get(_FROM_SENSOR, {}).items()}
+    return RecordsConfig(config.get("worker"), tuple(config.get("shards", ())), SensorHints(**hints))

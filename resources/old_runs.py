@@ -1,0 +1,136 @@
+"""Runs of this application are deleted from Dagster's storage once they are old. Dagster itself deletes no run.
+
+With a run Dagster deletes its events, and what it shows of a partition is nothing but the newest events of it. So each run stays that has the
+newest event of an asset or of a partition, however old it is, and the newest run of each worker, by which the worker's sensor goes.
+
+SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a run; they are deleted here.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
+from dagster._core.storage.dagster_run import FINISHED_STATUSES
+from dagster._core.storage.event_log import SqliteEventLogStorage
+
+from headrace.pipeline.ports import Clock
+from headrace.resources.runs import worker_tag
+
+_EVERY = timedelta(minutes=10)
+"""The time between two looks for old runs."""
+_MOST = 5
+"""Runs that are deleted in one call: up to 0.1 s each on SQLite, and a sensor's tick has other work to do."""
+_AT_ONCE = 500
+"""Events that one query reads."""
+_STATES = (
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
+    dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
+    dg.DagsterEventType.ASSET_OBSERVATION,
+)
+"""The events by which Dagster shows an asset or a partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRuns:
+    """What belongs to one application in Dagster's storage."""
+
+    application: str
+    jobs: Sequence[str]
+    workers: Sequence[str]
+    shards: dg.AssetKey
+    """The asset whose partitions are shards."""
+    assets: Sequence[dg.AssetKey]
+    """The other assets."""
+
+    @property
+    def keys(self) -> frozenset[dg.AssetKey]:
+        return frozenset((self.shards, *self.assets))
+
+
+@dataclass(slots=True, kw_only=True)
+class OldRuns:
+    own: OwnRuns
+    keep_for: timedelta
+    clock: Clock
+    _old: deque[str] = field(default_factory=deque)
+    """Ids of the runs that are to be deleted."""
+    _look_at: float = float("-inf")
+    """When the next look for old runs is due, by the monotonic clock."""
+
+    def delete_some(self, instance: dg.DagsterInstance) -> int:
+        """Delete old runs, a few in each call. Returns how many."""
+        now = self.clock.monotonic()
+        if not self._old and now >= self._look_at:
+            self._look_at = now + _EVERY.total_seconds()
+            self._old.extend(self._find(instance))
+        ids = [self._old.popleft() for _ in range(min(_MOST, len(self._old)))]
+        for run_id in ids:
+            _delete(instance, run_id)
+        return len(ids)
+
+    def _find(self, instance: dg.DagsterInstance) -> list[str]:
+        candidates = list(self._candidates(instance))
+        if not candidates:
+            return []
+        needed = self._needed(instance)
+        return [run_id for run_id in candidates if run_id not in needed]
+
+    def _candidates(self, instance: dg.DagsterInstance) -> Iterator[str]:
+        before = self.clock.now() - self.keep_for
+        for job in self.own.jobs:
+            yield from instance.get_run_ids(_ended(job, before=before))
+        # Runs of a person who materializes assets in Dagster's UI; only those that are about no other assets.
+        for run in instance.get_runs(_ended(IMPLICIT_ASSET_JOB_NAME, before=before)):
+            if run.asset_selection and run.asset_selection <= self.own.keys:
+                yield run.run_id
+
+    def _needed(self, instance: dg.DagsterInstance) -> frozenset[str]:
+        """Ids of runs that stay, however old they are."""
+        needed: set[str | None] = set()
+        for worker in self.own.workers:
+            needed.update(
+                instance.get_run_ids(dg.RunsFilter(tags=worker_tag(self.own.application, worker)), limit=1)
+            )
+        for job in self.own.jobs:
+            needed.update(instance.get_run_ids(dg.RunsFilter(job_name=job), limit=1))
+        for kind in _STATES:
+            newest = instance.get_latest_storage_id_by_partition(self.own.shards, kind)
+            needed.update(_runs_of(instance, self.own.shards, kind, newest.values()))
+        for record in instance.get_asset_records(list(self.own.keys)):
+            entry = record.asset_entry
+            needed.add(entry.last_run_id)
+            needed.add(entry.last_planned_materialization_run_id)
+            for event in (entry.last_materialization_record, entry.last_observation_record):
+                needed.add(event.run_id if event else None)
+        return frozenset(run_id for run_id in needed if run_id)
+
+
+def _ended(job: str, *, before: datetime) -> dg.RunsFilter:
+    return dg.RunsFilter(job_name=job, statuses=list(FINISHED_STATUSES), created_before=before)
+
+
+def _runs_of(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, kind: dg.DagsterEventType, events: Iterable[int]
+) -> Iterator[str]:
+    """The runs that wrote these events."""
+    ids = list(events)
+    for start in range(0, len(ids), _AT_ONCE):
+        wanted = dg.EventRecordsFilter(kind, asset_key=asset, storage_ids=ids[start : start + _AT_ONCE])
+        yield from (record.run_id for record in instance.event_log_storage.get_event_records(wanted))
+
+
+def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
+    instance.delete_run(run_id)
+    storage = instance.event_log_storage
+    if isinstance(storage, SqliteEventLogStorage):
+        events = Path(storage.path_for_shard(run_id))
+        for file in (
+            events,
+            *(events.with_name(f"{events.name}-{part}") for part in ("journal", "wal", "shm")),
+        ):
+            file.unlink(missing_ok=True)
+    instance.compute_log_manager.delete_logs(prefix=[run_id])

@@ -1,0 +1,69 @@
+"""Partitions that name no shard are removed from Dagster: a person has added them by mistake.
+
+Dagster's UI lets a person add any partition key. A run for such a key fails with a sentence that names similar shards, and the key would stay:
+the asset red, and each asset that depends on all of its partitions waiting for a partition that never comes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import dagster as dg
+
+from headrace.pipeline.core.partition import lease_key_of, partition_of
+from headrace.pipeline.ports import Ports
+
+_EVERY = timedelta(seconds=30)
+_UNASKED = timedelta(minutes=10)
+"""How long a key stays for which no run was started: a person who adds one may be about to start it, and its sentence tells more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StrangePartitions:
+    name: str
+    """Of the dynamic partitions."""
+    asset: dg.AssetKey
+    ports: Ports
+    _shards: set[str] = field(default_factory=set)
+    """Keys that are shards: with a lease row, or with records that landed."""
+    _seen: dict[str, float] = field(default_factory=dict)
+    """When each other key was first seen, by the monotonic clock."""
+    _look_at: float = float("-inf")
+
+    def remove(self, instance: dg.DagsterInstance) -> tuple[str, ...]:
+        """Remove the keys of which it is sure that they name no shard. Returns them."""
+        now = self.ports.clock.monotonic()
+        if now < self._look_at:
+            return ()
+        self._look_at = now + _EVERY.total_seconds()
+        strangers = self._strangers(instance)
+        self._seen = {key: self._seen.get(key, now) for key in strangers}
+        gone = tuple(key for key in strangers if self._may_go(instance, key, now))
+        for key in gone:
+            instance.delete_dynamic_partition(self.name, key)
+        return gone
+
+    def _strangers(self, instance: dg.DagsterInstance) -> list[str]:
+        def unknown(keys: Iterable[str]) -> list[str]:
+            return [key for key in keys if key not in self._shards]
+
+        left = unknown(instance.get_dynamic_partitions(self.name))
+        if left:
+            rows = self.ports.leases().get_many([lease_key_of(key) for key in left]).leases
+            self._shards.update(partition_of(row.key) for row in rows)
+            left = unknown(left)
+        if left:
+            # Rows of ended shards are deleted at some time.
+            self._shards.update(instance.get_materialized_partitions(self.asset))
+            left = unknown(left)
+        return left
+
+    def _may_go(self, instance: dg.DagsterInstance, key: str, now: float) -> bool:
+        attempts = instance.event_log_storage
+        asked = attempts.get_latest_asset_partition_materialization_attempts_without_materializations(
+            self.asset
+        ).get(key)
+        if asked is None:
+            return now - self._seen[key] >= _UNASKED.total_seconds()
+        run = instance.get_run_by_id(asked[0])
+        return run is None or run.is_finished

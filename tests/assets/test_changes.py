@@ -1,0 +1,82 @@
+"""Which events tell what a command or a job has changed."""
+
+from dataclasses import replace
+
+import dagster as dg
+
+from headrace.assets.changes import by_parsing, by_redoing, by_redriving, by_upkeep
+from headrace.pipeline.core.rewriting import LiveFile
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
+from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.duties.redriving import Redriven
+from headrace.pipeline.duties.replacing import ReplacedWave
+from headrace.pipeline.duties.replaying import ReplayedWave
+from headrace.pipeline.duties.unpacking import UnpackedWave
+from headrace.pipeline.duties.upkeep import UpkeepReport
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from tests.lake.files import NOON, a_key, at
+from tests.lake.parsings import SETTINGS as ORDERS
+
+APPLICATION = Settings(application="app", streams=(StreamSettings(name="orders"),), parse=(ORDERS,))
+PARSED, RECORDS = dg.AssetKey(["app", "parsed", "orders"]), dg.AssetKey(["app", "records"])
+WINDOW = ReplayWindow(
+    id="4f0c2a91",
+    application="app",
+    made=NOON,
+    by="a test",
+    how="what snapshot 7 landed",
+    ranges=tuple(WindowRange(a_key(number), None, at(5)) for number in range(2)),
+)
+
+
+def test_waves_without_a_commit_leave_no_event():
+    assert list(by_parsing(APPLICATION, ORDERS, [ParsedWave()])) == []
+    assert list(by_redriving(APPLICATION, ORDERS, [Redriven(5, 2)])) == [], "a dry run"
+    replaces = replace(WINDOW, target="orders")
+    assert list(by_redoing(APPLICATION, replaces, "lake.orders", [ReplacedWave()])) == []
+    assert list(by_upkeep(APPLICATION, UpkeepReport())) == []
+
+
+def test_a_redrive_that_mends_nothing_is_an_observation_because_the_typed_table_is_as_before():
+    (event,) = by_redriving(APPLICATION, ORDERS, [Redriven(5, 0, {"filter": 2}, snapshot=7)])
+    assert isinstance(event, dg.AssetObservation)
+    assert event.asset_key == PARSED
+    assert event.metadata["left quarantine"].value == 2
+    (event,) = by_redriving(APPLICATION, ORDERS, [Redriven(5, 1, {"filter": 2}, snapshot=7)])
+    assert isinstance(event, dg.AssetMaterialization)
+    assert {name: value.value for name, value in event.metadata.items()} == {
+        "parsed again": 5,
+        "mended": 1,
+        "left quarantine": 3,
+        "still set aside": 2,
+        "portions": 1,
+    }
+
+
+def test_a_window_that_replaces_rows_is_an_event_on_its_target_with_rows_and_range():
+    wave = ReplacedWave(rows=9, parsed=9, snapshot=3)
+    (event,) = by_redoing(APPLICATION, replace(WINDOW, target="orders"), "lake.orders", [wave])
+    assert isinstance(event, dg.AssetMaterialization)
+    assert event.asset_key == PARSED
+    assert (event.metadata["rows"].value, event.metadata["range"].value) == (9, "what snapshot 7 landed")
+
+
+def test_a_window_that_takes_aggregates_apart_is_an_event_on_the_partition_of_each_of_its_shards():
+    wave = UnpackedWave(rows=2, made=20, snapshot=3)
+    unpacks = replace(WINDOW, unpack=True)
+    made = list(by_redoing(APPLICATION, unpacks, "lake.records", [wave]))
+    assert [(event.asset_key, event.partition) for event in made] == [
+        (RECORDS, a_key(number).shard_id) for number in range(2)
+    ]
+
+
+def test_a_window_that_is_copied_into_a_table_of_its_own_leaves_no_event():
+    assert list(by_redoing(APPLICATION, WINDOW, "lake.records_window", [ReplayedWave(9, 3)])) == []
+
+
+def test_an_upkeep_that_drops_days_is_an_observation_with_the_rows():
+    report = UpkeepReport(dropped=(LiveFile("a", "2026-01-31", rows=7, size=9),))
+    (event,) = by_upkeep(APPLICATION, report)
+    assert isinstance(event, dg.AssetObservation)
+    assert event.asset_key == RECORDS
+    assert event.metadata["rows dropped by retention"].value == 7
