@@ -11,6 +11,7 @@ import dagster as dg
 
 from headrace.assets.names import parsed_key, partitions_name, records_key
 from headrace.assets.parsed import parsed_metadata
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.stream import lease_key
 from headrace.pipeline.core.window import ReplayWindow
 from headrace.pipeline.duties.parsing import ParsedWave
@@ -88,8 +89,8 @@ def by_redoing(
             yield dg.AssetMaterialization(parsed_key(settings, target), metadata=metadata)
     if window.unpack:
         for part in window.ranges:
-            key = lease_key(part.key, multi=settings.multi)
-            yield dg.AssetMaterialization(records_key(settings), partition=key, metadata=metadata)
+            partition = partition_of(lease_key(part.key, multi=settings.multi))
+            yield dg.AssetMaterialization(records_key(settings), partition=partition, metadata=metadata)
 
 
 def redone_metadata(
@@ -118,7 +119,9 @@ def by_reading(
                 "to": _text(str(landed.staged.upto)),
                 "by": _text("headrace consume"),
             }
-            yield dg.AssetMaterialization(records_key(settings), partition=key, metadata=metadata)
+            yield dg.AssetMaterialization(
+                records_key(settings), partition=partition_of(key), metadata=metadata
+            )
 
 
 def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:

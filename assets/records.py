@@ -16,6 +16,7 @@ from headrace.assets.names import partitions_name, records_key, resource_key
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
 from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.partition import lease_key_of, partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.run import RunEnding
 from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
@@ -99,7 +100,7 @@ class _Execution:
         self._on_reported_arrow = on_arrow
         is_asked = context.has_partition_key or context.has_partition_key_range
         partitions = tuple(context.partition_keys) if is_asked else ()
-        self._asked = partitions or config.shards
+        self._asked = tuple(map(lease_key_of, partitions or config.shards))
         self._ports, self._settings, hints = wiring.ports, wiring.settings, config.hints
         self._reading = wiring.reading(
             context.run.run_id,
@@ -119,7 +120,7 @@ class _Execution:
             partitions=partitions_name(wiring.settings),
             throttle=wiring.settings.times.materialize,
             clock=SystemClock(),
-            announced_by_dagster=frozenset(partitions),
+            announced_by_dagster=frozenset(map(lease_key_of, partitions)),
             recovering=frozenset(hints.recovering),
         )
 
@@ -137,7 +138,7 @@ class _Execution:
         if ending.failed:
             first = min(ending.failed)
             shards = counted(len(ending.failed), "shard")
-            self._fail(ending.failed, f"{shards} failed; {first}: {ending.failed[first]}")
+            self._fail(ending.failed, f"{shards} failed; {partition_of(first)}: {ending.failed[first]}")
         self._observe(())
         self._reporter.finish(())
 
@@ -172,7 +173,7 @@ class _Execution:
             self._context.log.warning(note)
         for problem in report.problems:
             log = self._context.log.warning if problem.fatal else self._context.log.info
-            log("%s: %s", problem.lease_key, problem.why)
+            log("%s: %s", partition_of(problem.lease_key), problem.why)
         self._reporter.waved(report)
 
     def _observe(self, failed: Iterable[str]) -> None:
@@ -192,6 +193,7 @@ class _Execution:
         self._observe(failed)
         self._reporter.finish(failed)
         named = sorted(failed)[:_MOST_FAILED_KEYS]
-        self._context.instance.add_run_tags(self._context.run.run_id, {FAILED_TAG: ",".join(named)})
-        metadata = {key: dg.MetadataValue.text(failed[key]) for key in named}
+        tags = {FAILED_TAG: ",".join(map(partition_of, named))}
+        self._context.instance.add_run_tags(self._context.run.run_id, tags)
+        metadata = {partition_of(key): dg.MetadataValue.text(failed[key]) for key in named}
         raise RunFailed(sentence, metadata)

@@ -4,8 +4,6 @@ A person names partitions, and needs no config: Dagster's launchpad asks for not
 has no list of names that only the sensor can fill.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,7 +28,7 @@ CONFIG_SCHEMA = {
     "shards": dg.Field(
         [str],
         is_required=False,
-        description="Lease keys of shards to read, as partitions are. Default: all shards whose leases the worker owns.",
+        description="Shards to read, by their partitions or lease keys. Default: all shards whose leases the worker owns.",
     ),
     _FROM_SENSOR: dg.Field(
         {

@@ -24,7 +24,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
         },  # it ends the Spark session with the run
         config_schema={
             "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
-            "reason": dg.Field(str, is_required=False, description="Only records with exactly this reason."),
+            "reason": dg.Field(
+                str,
+                is_required=False,
+                description="Only records with this reason in the quarantine table. A part of its text is enough where no other reason has it.",
+            ),
             "dry_run": dg.Field(
                 bool, default_value=False, description="Parse, tell what would move, and commit nothing."
             ),

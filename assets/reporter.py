@@ -19,6 +19,7 @@ import dagster as dg
 
 from headrace.assets.planned import plan
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.valid_through_text import time_text
 from headrace.pipeline.duties.wave import Landed, WaveReport
@@ -114,7 +115,7 @@ class Reporter:
         is now: the last materialization has the lag of the last success."""
         for row in rows:
             event = dg.AssetObservation(
-                asset_key=self.context.asset_key, partition=row.key, metadata=_failing(row, now)
+                asset_key=self.context.asset_key, partition=partition_of(row.key), metadata=_failing(row, now)
             )
             self._writing.append(self._thread.submit(self.context.log_event, event))
 
@@ -145,7 +146,9 @@ class Reporter:
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
         self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
-        event = dg.AssetMaterialization(asset_key=self.context.asset_key, partition=key, metadata=metadata)
+        event = dg.AssetMaterialization(
+            asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
+        )
         self._writing.append(self._thread.submit(self.context.log_event, event))
         self._reported_at.setdefault(key, self.clock.monotonic())
 
@@ -160,11 +163,12 @@ class Reporter:
 
     def _write_planned_events(self, keys: list[str]) -> None:
         instance = self.context.instance
-        missing = [key for key in keys if not instance.has_dynamic_partition(self.partitions, key)]
+        names = [partition_of(key) for key in keys]
+        missing = [name for name in names if not instance.has_dynamic_partition(self.partitions, name)]
         if missing:
             instance.add_dynamic_partitions(self.partitions, missing)
-        for key in keys:
-            plan(self.context.op_execution_context, self.context.asset_key, key)
+        for name in names:
+            plan(self.context.op_execution_context, self.context.asset_key, name)
 
 
 def _failing(row: Lease, now: datetime) -> dict[str, dg.MetadataValue]:

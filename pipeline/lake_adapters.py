@@ -12,6 +12,7 @@ from headrace.pipeline.made_once import MadeOnce
 from headrace.pipeline.ports import Clock, ShardSource
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +36,17 @@ class LakeAdapters:
         self._source = source
         self._sessions: Sessions | None = None
 
+    def identity(self) -> TaskIdentity:
+        """Who a Spark task is to AWS that begins now."""
+        return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
+
     def table(self, writer: str) -> IcebergTable:
         from headrace.pipeline.lake.iceberg import IcebergTable
 
         return self._table(IcebergTable, self.settings.landing.table, writer)
 
     def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
+        from headrace.pipeline.core.applications import name_of
         from headrace.pipeline.lake.aws_access import with_aws
         from headrace.pipeline.lake.catalog import embedded_catalog
         from headrace.pipeline.lake.state_files import KeptStates
@@ -54,11 +60,13 @@ class LakeAdapters:
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self._clock,
                 writer=writer,
+                application=name_of(self.settings),
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self._source(writer).aws_now(),
                 private=private,
                 kept=self.made.get(KeptStates, "state"),
                 aggregates=landing.aggregates,
+                identity=self.identity,
             )
 
         return self.made.get(make, "table", name, writer)

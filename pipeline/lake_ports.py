@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     # Each new worker of Spark imports this module: what it needs only for types, it doesn't import.
     import pyarrow as pa
 
+    from headrace.pipeline.core.applications import LandedBy
     from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
     from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile, Unnamed
     from headrace.pipeline.core.expiry_plan import History
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.shard import Child
     from headrace.pipeline.core.stream import StreamId
     from headrace.pipeline.core.valid_through import Through
+    from headrace.pipeline.task_identity import TaskIdentity
 
 
 # --- the lake table -------------------------------------------------------------------------------------------
@@ -52,7 +54,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """What a Spark worker has to know to write files that a commit can name. It can be pickled, and holds no credentials."""
+    """What a Spark worker has to know to write files that a commit can name. It can be pickled."""
 
     location: str
     """Folder of the data files, as a URI or a local path."""
@@ -60,7 +62,9 @@ class StagingSpec:
     """Column name -> field id in the table's schema."""
     # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
     options: tuple[tuple[str, str], ...] = ()
-    """Region, endpoint and the name of a profile, for the file system."""
+    """Region and endpoint, for the file system."""
+    identity: TaskIdentity | None = None
+    """Who reads and writes files in S3; None where the files are elsewhere, or where S3 is asked without a signature."""
     compression: str = "zstd"
     private: bool = True
     """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""
@@ -135,7 +139,16 @@ class ExpirableTable(Protocol):
         ...
 
 
-class LakeTable(RepairableTable, ExpirableTable, Protocol):
+class WatchedTable(Protocol):
+    """What the leader needs to see which applications land in the table."""
+
+    def landings(self, since: datetime) -> tuple[LandedBy, ...]:
+        """Main's commits since this time that landed ranges, newest first, as far as the newest metadata has them; at most
+        `MOST_COMMITS`. Their streams are told where several applications have landed."""
+        ...
+
+
+class LakeTable(RepairableTable, ExpirableTable, WatchedTable, Protocol):
     """All that Headrace does with the lake table."""
 
 

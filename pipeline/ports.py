@@ -237,6 +237,10 @@ class WorkerStore(Protocol):
         happens where there is no such row."""
         ...
 
+    def set_notice(self, worker_id: str, notice: str | None) -> None:
+        """Write into the row what a person should know; None removes it."""
+        ...
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         """Replace the row's metrics and set `lut`, if the present metrics still are those measured at `seen`. Creates the row where
         it is missing. Returns whether it wrote."""

@@ -2,7 +2,8 @@
 
     wire(settings) ──► Wiring ──► leader_turn, worker_turn          for Dagster's sensors
                               ├─► reading                           for Dagster's runs and `headrace consume`
-                              ├─► recovery, repairing, adopting     for a person's commands about leases
+                              ├─► recovery, repairing, adopting,    for a person's commands about leases
+                              │   rekeying
                               ├─► targets                           typed tables (`headrace.pipeline.target_wiring`)
                               ├─► windows                           windows (`headrace.pipeline.window_wiring`)
                               ├─► upkeep                            the upkeep of all tables (`headrace.pipeline.upkeep_wiring`)
@@ -21,6 +22,7 @@ from functools import partial
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from headrace.pipeline.beside_kcl.company import why_not_rekey
 from headrace.pipeline.core.due import RunState, RunVerdict
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.chain import WavePorts
@@ -31,9 +33,11 @@ from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.known_tables import KnownTables
 from headrace.pipeline.duties.leader_tick import LeaderDuty
 from headrace.pipeline.duties.load_report import LoadReport
+from headrace.pipeline.duties.own_form import OwnForm
 from headrace.pipeline.duties.policy import Policy
 from headrace.pipeline.duties.readers import Readers
 from headrace.pipeline.duties.recover import Recovery
+from headrace.pipeline.duties.rekeying import Rekeying
 from headrace.pipeline.duties.remembered import Remembered
 from headrace.pipeline.duties.run import OnWave, Reading, Run
 from headrace.pipeline.duties.stream_facts import KnownStreams
@@ -105,6 +109,10 @@ class Wiring:
         """The same application on other ports, with the same memory of its sensors."""
         return replace(self, ports=ports)
 
+    def leases(self) -> OwnForm:
+        """The application's lease rows, without those of the other `streams_mode`."""
+        return OwnForm(self.ports.leases(), self.settings.multi)
+
     # -- Dagster's sensors -----------------------------------------------------------------------------------------
 
     def leader_turn(self, cursor: str | None) -> Turn:
@@ -147,7 +155,7 @@ class Wiring:
             settings=self.settings,
             policy=self.policy(),
             tables=ports.tables(),
-            leases=ports.leases(),
+            leases=self.leases(),
             workers=ports.workers(),
             lock=ports.lock(),
             source=ports.source(user),
@@ -163,7 +171,7 @@ class Wiring:
         return WorkerDuty(
             worker_id=worker_id,
             instance=instance,
-            leases=ports.leases(),
+            leases=self.leases(),
             workers=ports.workers(),
             source=source,
             runs=runs,
@@ -199,7 +207,7 @@ class Wiring:
         return policy_of(
             self.settings,
             PolicyPorts(
-                leases=ports.leases(),
+                leases=self.leases(),
                 workers=ports.workers(),
                 lock=ports.lock(),
                 tables=ports.tables(),
@@ -231,7 +239,7 @@ class Wiring:
         )
 
     def readers(self) -> Readers:
-        return Readers(self.ports.leases(), tuple(worker.id for worker in self.settings.workers))
+        return Readers(self.leases(), tuple(worker.id for worker in self.settings.workers))
 
     @contextmanager
     def _run(
@@ -279,7 +287,7 @@ class Wiring:
         on_arrow: OnArrow = _ignore_arrow,
     ) -> Attempt:
         ports, settings = self.ports, self.settings
-        leases, workers, source = ports.leases(), ports.workers(), ports.source(worker_id)
+        leases, workers, source = self.leases(), ports.workers(), ports.source(worker_id)
         claims = Claims(
             me=worker_id,
             claim=f"{run_id}/{ports.ids.fresh()}",
@@ -335,7 +343,7 @@ class Wiring:
             claim=f"{run_id}/{ports.ids.fresh()}",
             settings=self.settings,
             policy=self.policy(),
-            leases=ports.leases(),
+            leases=self.leases(),
             workers=ports.workers(),
             runs=runs,
             source=ports.source(run_id),
@@ -347,7 +355,7 @@ class Wiring:
         ports = self.ports
         return Repairing(
             settings=self.settings,
-            leases=ports.leases(),
+            leases=self.leases(),
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
@@ -357,8 +365,19 @@ class Wiring:
         ports = self.ports
         return Adopting(
             multi=self.settings.multi,
-            leases=ports.leases(),
+            leases=self.leases(),
             source=ports.source("adopt"),
             table=ports.table("adopt"),
             beside_kcl=self.settings.is_shared,
+        )
+
+    def rekeying(self) -> Rekeying:
+        ports = self.ports
+        return Rekeying(
+            settings=self.settings,
+            leases=ports.leases(),
+            workers=ports.workers(),
+            lock=ports.lock(),
+            table=ports.table("rekey"),
+            why_not=why_not_rekey(self.settings),
         )

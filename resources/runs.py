@@ -10,6 +10,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
 
 from headrace.pipeline.core.due import RunState, RunVerdict
+from headrace.pipeline.core.partition import lease_key_of
 from headrace.pipeline.ports import RunOutcome
 
 WORKER_TAG = "headrace/worker"
@@ -23,7 +24,7 @@ FAILED_TARGETS_TAG = "headrace/failed-targets"
 PASSING_TAG = "headrace/passing-trouble"
 """Tag of a run that ended early by a Transient error, which the next run may not meet."""
 LATER_TAG = "headrace/left-alone-shards"
-"""Tag of a run that doesn't read some shards because they failed lately: these shards."""
+"""Tag of a run that doesn't read some shards because they failed lately: the partitions of these shards."""
 
 _WAITING = (
     DagsterRunStatus.QUEUED,
@@ -121,4 +122,5 @@ class AllRuns:
 
 
 def _keys(tags: Mapping[str, str], tag: str) -> tuple[str, ...]:
-    return tuple(filter(None, tags.get(tag, "").split(",")))
+    """The lease keys of the partitions in the tag."""
+    return tuple(map(lease_key_of, filter(None, tags.get(tag, "").split(","))))

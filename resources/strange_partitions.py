@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import dagster as dg
 
+from headrace.pipeline.core.partition import lease_key_of, partition_of
 from headrace.pipeline.ports import Ports
 
 _EVERY = timedelta(seconds=30)
@@ -48,7 +49,8 @@ class StrangePartitions:
 
         left = unknown(instance.get_dynamic_partitions(self.name))
         if left:
-            self._shards.update(row.key for row in self.ports.leases().get_many(left).leases)
+            rows = self.ports.leases().get_many([lease_key_of(key) for key in left]).leases
+            self._shards.update(partition_of(row.key) for row in rows)
             left = unknown(left)
         if left:
             # Rows of ended shards are deleted at some time.

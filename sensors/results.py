@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from headrace.assets.names import partitions_name
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.turns import Turn
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
@@ -23,7 +24,7 @@ def result(
         context.log.error(turn.alarm)
     name = partitions_name(settings)
     # The leader's sensor adds all keys; another deployment's workers add those of their own leases.
-    missing = instance.missing_partitions(name, turn.partitions)
+    missing = instance.missing_partitions(name, map(partition_of, turn.partitions))
     partitions = [dg.DynamicPartitionsDefinition(name=name).build_add_request(missing)] if missing else []
     if run_requests:
         return dg.SensorResult(

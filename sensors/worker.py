@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.assets.names import records_key, slug
 from headrace.assets.records_config import config_of
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.turns import RunAsk
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring
@@ -47,7 +48,7 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
         run_key=ask.key,
         run_config={"ops": {op: {"config": config_of(ask)}}},
         tags=worker_tag(settings.application, ask.worker)
-        | ({LATER_TAG: ",".join(ask.left_alone)} if ask.left_alone else {}),
+        | ({LATER_TAG: ",".join(map(partition_of, ask.left_alone))} if ask.left_alone else {}),
     )
 
 

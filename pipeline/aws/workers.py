@@ -149,6 +149,14 @@ class DynamoWorkerStore:
             values={":one": av.number_value(1)},
         )
 
+    def set_notice(self, worker_id: str, notice: str | None) -> None:
+        if notice is None:
+            self._upsert(
+                worker_id, f"REMOVE {wire.NOTICE}", ConditionExpression=f"attribute_exists({wire.NOTICE})"
+            )
+        else:
+            self._put(worker_id, {wire.NOTICE: av.text_value(notice)})
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         at = metrics.measured_at
         written = {**wire.metrics_values(metrics), **self._stamp()}

@@ -67,9 +67,7 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
         here = frozenset(worker.id for worker in settings.workers)
         policy = replace(
             policy,
-            election=ElectedByShuffle(
-                here=here, leases=ports.leases, clock=ports.clock, multi=settings.multi
-            ),
+            election=ElectedByShuffle(here=here, leases=ports.leases, clock=ports.clock),
             strategy=AssignsNothing(),
             own_leases=TakesLeases(
                 leases=ports.leases,

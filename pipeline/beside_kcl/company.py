@@ -162,6 +162,16 @@ def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
     )
 
 
+def why_not_rekey(settings: Settings) -> str | None:
+    """Why no lease row may get another key: the settings share the lease table with KCL's workers."""
+    if not settings.is_shared:
+        return None
+    return (
+        "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read all shards anew where these change. Nothing was "
+        "changed. Stop KCL's workers, take the block `kcl` out of the settings, and run the command again"
+    )
+
+
 def kcl_workers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
     """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be a Headrace
     worker, which must not keep the others from working."""

@@ -31,7 +31,6 @@ from headrace.pipeline.core.sighting import (
 )
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.part_memory import PartMemory, from_json
-from headrace.pipeline.duties.streams import of_our_form
 from headrace.pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from headrace.pipeline.kcl.writes import take
 from headrace.pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
@@ -158,8 +157,7 @@ class LeaseTaking:
         )
 
     def _scan(self) -> list[Lease]:
-        listing = of_our_form(self.leases.scan(), multi=self.settings.multi)
-        return [row for row in listing.leases if not row.has_ended]
+        return [row for row in self.leases.scan().leases if not row.has_ended]
 
     def _take(self, rows: Sequence[Lease], pick: Pick) -> tuple[Lease, ...]:
         """Takes the leases, and returns those that no other worker took first."""

@@ -31,7 +31,6 @@ class ElectedByShuffle:
     """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
-    multi: bool
 
     def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
         return LockState(Move.WAIT)
@@ -39,7 +38,7 @@ class ElectedByShuffle:
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock, multi=self.multi)
+        shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock)
         seen, leads = shuffle.tick(ShuffleMemory.of(memory))
         return Elected(leads, seen.leader or "everybody", seen)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from headrace.pipeline.core.sighting import time_from_cursor, time_to_cursor
 from headrace.pipeline.duties.part_memory import PartMemory, from_json
-from headrace.pipeline.duties.streams import of_our_form
 from headrace.pipeline.kcl import leader
 from headrace.pipeline.ports import Clock, LeaseStore
 
@@ -51,7 +50,6 @@ class Shuffle:
     """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
-    multi: bool = False
 
     def tick(self, memory: ShuffleMemory) -> tuple[ShuffleMemory, bool]:
         """What to remember, and whether this deployment leads."""
@@ -59,7 +57,7 @@ class Shuffle:
         if _is_due(memory, now):
             # Only owners of open leases are shuffled. The row of an ended shard keeps its last owner until the leader deletes the
             # row: if that worker were gone and came first, no worker would lead.
-            rows = of_our_form(self.leases.scan(), multi=self.multi).leases
+            rows = self.leases.scan().leases
             order = leader.order_of_leadership(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)
         return memory, memory.leader is None or memory.leader in self.ours

@@ -6,8 +6,8 @@ typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are impor
 and messages about mistyped arguments appear at once.
 
 Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of sysexits.h);
-130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by five commands only: `consume` when
-a shard failed, `demo` when the table doesn't match, `prove` when something is wrong, `shadow` when both sides differ, `status --strict` when
+130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by six commands only: `consume` when
+a shard failed, `demo` when the table doesn't match, `lineage --sequence` when no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status --strict` when
 something needs a person.
 """
 
@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": "read shards up to their newest record, without Dagster",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",
+    "doctor": "check the settings, Java and the local Spark server, and say what to do",
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",
@@ -33,6 +34,7 @@ COMMANDS = {
     "plan": "show what the leader would change now, without changing it",
     "prove": "prove that the lake table holds each record of its ledgers once, or name what it doesn't",
     "redrive": "parse records in quarantine again, with the present settings and code",
+    "rekey": "give the lease rows the form of another streams_mode",
     "repair": "rebuild the positions of a lake table whose history was cut",
     "reposition": "decide which is right where a lease row and the lake table disagree",
     "shadow": "compare the lake table with what another consumer made of the same stream, such as a KCL application",

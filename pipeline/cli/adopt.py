@@ -139,18 +139,18 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
     stream = adoption.facts.stream
     yield f"{stream}: {counted(len(adoption.rows), 'lease row')}"
     for each in adoption.shards[:_SHOWN]:
-        yield f"  {each.key.shard_id}: {each.why}"
+        yield f"  {each.key}: {each.why}"
     if len(adoption.shards) > _SHOWN:
         yield f"  ... and {len(adoption.shards) - _SHOWN} more (--json shows all)"
     if adoption.unproven:
         yield (
-            f"  {len(adoption.unproven)} of these positions can't be read any more ({adoption.unproven[0].key.shard_id}, ...): "
+            f"  {len(adoption.unproven)} of these positions can't be read any more ({adoption.unproven[0].key}, ...): "
             "records after them may have left the stream. Headrace won't read these shards until `headrace skip`, or "
             "`on_data_loss: continue`"
         )
     if adoption.inside_aggregates:
         yield (
-            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key.shard_id}, ...) stopped "
+            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key}, ...) stopped "
             "inside an aggregate: the runs go on with the next user record, if `landing.aggregates` lets them take aggregates apart"
         )
 

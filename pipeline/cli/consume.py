@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import records_in
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def add(subparsers: "Subparsers") -> None:
         nargs="+",
         action="extend",
         default=[],
-        metavar="KEY",
-        help="lease keys such as `shardId-000000000000`; with streams_mode: multi `<account>:<stream>:<created>:shardId-...`",
+        metavar="NAME",
+        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, or their whole names in Dagster, or lease keys",
     )
     parser.add_argument(
         "--worker",
@@ -56,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(_as_worker(loaded.settings, args.worker))
-    keys = tuple(dict.fromkeys(args.shard))
     output = _Output()
     try:
+        keys = wiring.readers().meant(args.shard)
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
@@ -80,9 +81,8 @@ def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output
     reading = wiring.reading(run_id, NoDagster(), on_wave=output.show, on_waiting=tell_aside)
     if not keys and worker_id is not None:
         return reading.everything_due(worker_id)
-    wiring.readers().require_known(keys)
     if worker_id is not None:
-        _require_owner(worker_id, keys, wiring.ports.leases())
+        _require_owner(worker_id, keys, wiring.leases())
     return reading.shards(keys)
 
 
@@ -106,7 +106,7 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
         row = leases.get(key)
         if row is not None and row.holder not in {None, worker_id}:
             raise Unknown(
-                f"{key} is read by worker {row.holder}, not by {worker_id}: leave --worker out; nothing was read"
+                f"{partition_of(key)} is read by worker {row.holder}, not by {worker_id}: leave --worker out; nothing was read"
             )
 
 
@@ -123,7 +123,7 @@ class _Output:
         for note in report.notes:
             tell(f"  {note}")
         for problem in report.problems:
-            tell(f"  {problem.lease_key}: {problem.why}")
+            tell(f"  {partition_of(problem.lease_key)}: {problem.why}")
         for landed in report.landed:
             records, rows = self.counts.get(landed.lease_key, (0, 0))
             self.counts[landed.lease_key] = records + landed.staged.records, rows + landed.staged.rows
@@ -131,12 +131,13 @@ class _Output:
 
     def print_outcome(self, keys: tuple[str, ...], failed: dict[str, str]) -> None:
         for key in keys or sorted(self.last.keys() | failed.keys()):
+            name = partition_of(key)
             if key in failed:
-                tell(f"{key}: FAILED: {failed[key]}")
+                tell(f"{name}: FAILED: {failed[key]}")
             elif key not in self.last:
-                tell(f"{key}: the shard was read to its end before: nothing to do")
+                tell(f"{name}: the shard was read to its end before: nothing to do")
             else:
-                tell(f"{key}: {records_in(*self.counts[key])} landed, {_position(self.last[key])}")
+                tell(f"{name}: {records_in(*self.counts[key])} landed, {_position(self.last[key])}")
 
 
 def _position(landed: "Landed") -> str:

@@ -7,6 +7,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.options import port_number
+
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.demo.home import Home
@@ -28,7 +30,7 @@ def add(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--port",
-        type=int,
+        type=port_number,
         default=3000,
         help="port of Dagster's UI; where it is taken, the next free one (default: 3000)",
     )
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.holding import Holder, held, require_free
+    from headrace.pipeline.cli.other_dagster import require_no_process
     from headrace.pipeline.cli.own_spark import spark_of_its_own
     from headrace.pipeline.cli.services import HOST, is_free, stopped_by_signals
     from headrace.pipeline.cli.show import Show, say
@@ -63,13 +66,17 @@ def _show(args: argparse.Namespace) -> int:
 
     port = next(port for port in range(args.port, 65536) if is_free(port))
     ui = f"http://{HOST}:{port}"
-    require_free(Home(Path(args.home).resolve()).dagster)  # a `headrace dev` may run on the demo's settings
+    before = Home(
+        Path(args.home).resolve()
+    ).dagster  # a `headrace dev` or another Dagster may run on the demo's settings
+    require_free(before)
+    require_no_process(before)
     with (
         umask(private=True),
         stopped_by_signals(),
         emptied(Path(args.home)) as home,
         held(home.dagster, Holder(command="headrace demo", ui=ui)),
-        spark_of_its_own(home.dagster),
+        spark_of_its_own(home.dagster, home.settings, name="headrace demo"),
         ExitStack() as started,
     ):
         show = Show(home, started, records=args.records, patience=args.patience)

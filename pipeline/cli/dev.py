@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli import discard_output
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.options import add_config, load, port_number
 from headrace.pipeline.cli.telling import tell
 from headrace.pipeline.core.words import counted
 
@@ -34,7 +34,7 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument(
-        "--port", type=int, default=3000, help="port of Dagster's UI on 127.0.0.1 (default: 3000)"
+        "--port", type=port_number, default=3000, help="port of Dagster's UI on 127.0.0.1 (default: 3000)"
     )
 
 
@@ -52,10 +52,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli import services
+    from headrace.pipeline.cli.other_dagster import require_alone
     from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
     from headrace.pipeline.errors import BadSetting
 
     _stop_former(hold, home)
+    require_alone(home, say=_say)
     if not services.is_free(port):
         raise BadSetting(f"port {port} is taken: name a free port with --port; nothing was started")
     config = Path(loaded.name)
@@ -63,7 +65,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
     try:
-        with spark_of_its_own(home):
+        with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
             warmed(env)
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
@@ -77,6 +79,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
     """Wait for a signal or for the death of a process, then stop Dagster."""
     from headrace.pipeline.cli import services
     from headrace.pipeline.cli.watching import until_a_process_dies
+    from headrace.resources.daemons import forget_beats
 
     is_up = False
     try:
@@ -96,14 +99,17 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
                 _cancel_runs(home)
             finally:
                 dagster.stop()
+                forget_beats(home)
 
 
 def _stop_former(hold: "Hold", home: Path) -> None:
     """Stop the Dagster of a `headrace dev` that SIGKILL ended: its sensors would tick beside those of the new one."""
     from headrace.pipeline.cli.services import stop_orphans
+    from headrace.resources.daemons import forget_beats
 
     former = hold.former
     if former and former.dagster and stop_orphans(former.dagster, home):
+        forget_beats(home)
         _say(
             f"an earlier `{former.command}` (process {former.pid}) was killed; the Dagster that it left running was stopped"
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.lake.private_files import make_folder
+from headrace.pipeline.lake.private_files import make_named_folder
 
 LOCK = "headrace.lock"
 
@@ -54,8 +54,8 @@ class Hold:
 @contextmanager
 def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
     """Hold DAGSTER_HOME, or refuse with a sentence that says who holds it."""
-    make_folder(home, private=private)
-    with (home / LOCK).open("a+", encoding="utf-8") as file:
+    make_named_folder(home, private=private, name="DAGSTER_HOME")
+    with _opened(home / LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -78,6 +78,15 @@ def require_free(home: Path) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise BadSetting(_refusal(home, _read(file))) from None
+
+
+def _opened(lock: Path) -> TextIO:
+    try:
+        return lock.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise BadSetting(
+            f"DAGSTER_HOME: {lock} can't be written ({error.strerror}); allowed: a folder in which this user may write. Nothing was started"
+        ) from error
 
 
 def _refusal(home: Path, holder: Holder | None) -> str:

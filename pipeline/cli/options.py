@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
 
+_MOST_DIGITS = 129
+"""Of a sequence number, by Kinesis's API."""
+
+
+_LARGEST_PORT = 65_535
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
@@ -47,6 +54,34 @@ def moment(text: str) -> datetime:
         raise argparse.ArgumentTypeError(
             f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
         ) from error
+
+
+def sequence_number(text: str) -> int:
+    """An argument that is a sequence number, as Kinesis writes one."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text[:140]!r} isn't a sequence number")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """An argument that is a port on which a person can reach something."""
+    if (
+        not (text.isascii() and text.isdigit())
+        or len(text) > len(str(_LARGEST_PORT))
+        or not 1 <= int(text) <= _LARGEST_PORT
+    ):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} isn't a port; allowed: 1 to {_LARGEST_PORT}")
+    return int(text)
+
+
+def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--limit", type=_limit, metavar="N", help=what)
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:140]!r} isn't a number from 1 on")
+    return int(text)
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:

@@ -1,21 +1,27 @@
 """`headrace parse`: bring typed tables up to the lake table, without Dagster."""
 
 import argparse
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.json_output import add_json, print_json
+from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words import counted
-from headrace.pipeline.errors import Unknown
+from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.parsing import ParsedWave
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
     from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.wiring import Wiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -26,54 +32,115 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--check",
+        action="store_true",
+        help="look whether the schema, the filter's file and the function of each target can be used, without Spark, and read and write nothing else",
+    )
+    how.add_argument(
         "--infer",
         action="store_true",
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
     )
+    parser.add_argument(
+        "--accept-missing",
+        action="store_true",
+        help="go on where rows that landed aren't in the lake table any more, because they were removed on purpose",
+    )
+    add_limit(
+        parser,
+        "at most N waves of each target (a wave is at most `wave.records` records, the oldest first); the next call or run goes on",
+    )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.wiring import wire
 
+    if args.infer and args.limit is not None:
+        raise BadSetting("--infer parses no wave, so --limit can't go with it; nothing was read")
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
+    if args.check:
+        _check(targets)
+        return 0
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
+    answers: list[dict[str, Any]] = []
     try:
         for target in targets:
-            if args.infer:
-                inferred = wiring.targets.inferring(target).infer()
-                tell_aside(
-                    f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written"
-                )
-                tell(inferred.ddl)
-                continue
-            waves: list[ParsedWave] = []
-            try:
-                for wave in wiring.targets.parsing(
-                    target, f"headrace parse {wiring.ports.ids.fresh()}"
-                ).waves():
-                    tell(f"{target.name}: {wave}")
-                    tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
-                    waves.append(wave)
-            finally:
-                # Also of what had landed when the command failed or was interrupted.
-                _tell_dagster(loaded, target, waves)
-            if any(wave.quarantined for wave in waves):
-                tell_aside(
-                    f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; correct the schema or the code, and "
-                    f"`headrace redrive --target {target.name}` parses it again"
-                )
+            answer = _infer(args, target, wiring) if args.infer else _parse(args, loaded, target, wiring)
+            answers.append(answer)
     finally:
         wiring.ports.close()
+        if args.json:
+            # Also where an error of a later target has ended the command.
+            print_json({"targets": answers})
     return 0
 
 
-def _tell_dagster(loaded: "Loaded", target: "ParseSettings", waves: "list[ParsedWave]") -> None:
-    settings = loaded.settings
-    tell_dagster(Path(loaded.name), settings, lambda changes: changes.by_parsing(settings, target, waves))
+def _check(targets: "tuple[ParseSettings, ...]") -> None:
+    from headrace.pipeline.lake.parse_frame import check_target
+
+    wrong: list[str] = []
+    for target in targets:
+        try:
+            check_target(target)
+            tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("\n".join(wrong))
+
+
+def _infer(args: argparse.Namespace, target: "ParseSettings", wiring: "Wiring") -> "dict[str, Any]":
+    inferred = wiring.targets.inferring(target).infer()
+    tell_aside(f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written")
+    if not args.json:
+        tell(inferred.ddl)
+    return {"target": target.name, "records": inferred.records, "schema": inferred.ddl}
+
+
+def _parse(
+    args: argparse.Namespace, loaded: "Loaded", target: "ParseSettings", wiring: "Wiring"
+) -> "dict[str, Any]":
+    # In JSON the answer comes at the end, and progress goes aside.
+    say = tell_aside if args.json else tell
+    waves: list[ParsedWave] = []
+    run_id = f"headrace parse {wiring.ports.ids.fresh()}"
+    parsing = wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing)
+    try:
+        for wave in islice(parsing.waves(), args.limit):
+            waves.append(wave)
+            say(f"{target.name}: {wave}")
+            tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
+    finally:
+        # Also of what had landed when the command failed or was interrupted.
+        settings = loaded.settings
+        tell_dagster(Path(loaded.name), settings, lambda changes: changes.by_parsing(settings, target, waves))
+    if any(wave.quarantined for wave in waves):
+        tell_aside(
+            f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; correct the schema or the code, and "
+            f"`headrace redrive --target {target.name}` parses it again"
+        )
+    return _target_json(target, waves)
+
+
+def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dict[str, Any]":
+    dropped = sorted({why for wave in waves for why in wave.dropped})
+    return {
+        "target": target.name,
+        "table": target.table,
+        "quarantine": target.quarantine,
+        "waves": sum(wave.snapshot is not None for wave in waves),
+        "parsed": sum(wave.parsed for wave in waves),
+        "set_aside": sum(wave.quarantined for wave in waves),
+        "dropped": {why: sum(wave.dropped.get(why, 0) for wave in waves) for why in dropped},
+        "is_behind": not (waves and waves[-1].is_last),
+        "notes": [note for wave in waves for note in wave.notes],
+    }
 
 
 def targets_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import cell
 
 if TYPE_CHECKING:
@@ -109,7 +110,10 @@ def _start(seen: "Preview") -> dict[str, Any]:
 def lines(changes: Sequence["Change"]) -> list[str]:
     if not changes:
         return ["the leader would change nothing now"]
-    cells = [(kind_of(change), cell(change.key), cell(_between(change)), change.why) for change in changes]
+    cells = [
+        (kind_of(change), cell(partition_of(change.key)), cell(_between(change)), change.why)
+        for change in changes
+    ]
     widths = [max(len(row[n]) for row in cells) for n in range(3)]
     rows = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]])
@@ -125,6 +129,7 @@ def document(changes: Sequence["Change"]) -> dict[str, Any]:
             {
                 "kind": kind_of(change),
                 "lease": change.key,
+                "name": partition_of(change.key),
                 "from": _from(change),
                 "to": _to(change),
                 "why": change.why,

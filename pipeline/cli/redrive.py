@@ -1,15 +1,20 @@
 """`headrace redrive`: parse records in quarantine again, with the present settings and code."""
 
 import argparse
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.json_output import add_json, print_json
+from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.parse import targets_of
-from headrace.pipeline.cli.telling import tell
+from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.redriving import Redriven
     from headrace.pipeline.settings.file import Loaded
@@ -24,13 +29,26 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("--target", help="only this target (its name in the settings; default: every target)")
-    parser.add_argument("--shard", help="only records of the shard with this id")
-    parser.add_argument("--reason", help="only records with exactly this reason in the quarantine table")
+    parser.add_argument(
+        "--shard",
+        metavar="NAME",
+        help="only records of this shard, such as shardId-000000000000, or orders/0 of one of several streams",
+    )
+    parser.add_argument(
+        "--reason",
+        metavar="TEXT",
+        help="only records with this reason in the quarantine table; a part of its text is enough where no other reason has it",
+    )
+    add_limit(
+        parser,
+        "at most N portions of each target (a portion is at most `wave.records` records); the next call goes on",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
         help="parse, tell what would move, and commit nothing. Columns that are new in the schema are added to the typed table all the same",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,24 +56,34 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.core.redrive_plan import Selection
     from headrace.pipeline.wiring import wire
 
+    # In JSON the answer comes at the end, and progress goes aside.
+    say = tell_aside if args.json else tell
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
+    done: dict[str, list[Redriven]] = {target.name: [] for target in targets}
     try:
         for target in targets:
             redriving = wiring.targets.redriving(target, f"headrace redrive {wiring.ports.ids.fresh()}")
-            portions: list[Redriven] = []
+            portions = redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run)
             try:
-                for portion in redriving.portions(Selection(args.shard, args.reason), dry_run=args.dry_run):
-                    tell(f"{target.name}: {portion}")
-                    portions.append(portion)
+                for portion in islice(portions, args.limit):
+                    done[target.name].append(portion)
+                    say(f"{target.name}: {portion}")
             finally:
-                _tell_dagster(loaded, target, portions)
-            if not portions:
-                tell(f"{target.name}: {_nothing(args, target.quarantine)}")
+                _tell_dagster(loaded, target, done[target.name])
+            if not done[target.name]:
+                say(f"{target.name}: {_nothing(args, target.quarantine)}")
     finally:
         wiring.ports.close()
+        if args.json:
+            print_json(
+                {
+                    "dry_run": args.dry_run,
+                    "targets": [_target_json(each, done[each.name]) for each in targets],
+                }
+            )
     return 0
 
 
@@ -66,7 +94,22 @@ def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Red
     )
 
 
+def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":
+    dropped = sorted({why for portion in done for why in portion.dropped})
+    return {
+        "target": target.name,
+        "table": target.table,
+        "quarantine": target.quarantine,
+        "portions": len(done),
+        "parsed_again": sum(portion.tried for portion in done),
+        "mended": sum(portion.mended for portion in done),
+        "still_set_aside": sum(portion.still_aside for portion in done),
+        "dropped": {why: sum(portion.dropped.get(why, 0) for portion in done) for why in dropped},
+    }
+
+
 def _nothing(args: argparse.Namespace, quarantine: str) -> str:
     if args.reason is not None:
         return f"no record in {quarantine} has this reason and can be parsed again; the table's column `reason` has the reasons"
-    return f"no record in {quarantine} can be parsed again"
+    of = "" if args.shard is None else f" of {args.shard}"
+    return f"no record{of} in {quarantine} can be parsed again"

@@ -7,8 +7,19 @@ from itertools import groupby
 from typing import Any, get_type_hints
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.settings.changes import CHANGES, Takes
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import allowed, bare, element, knobs, show
+
+_CHANGED = """\
+What a change does to an application that has landed records already. Sensors read the settings when the code server starts or is
+reloaded (\"Reload definitions\" in Dagster's UI), runs and commands when they start.
+
+- **refused**: if the note says so, nothing is read, and no row and no table is written. The leader's tick, each run and each command end
+  with a sentence that says the ways out.
+- **next run**: from the next run on, and for commands at once.
+- **reload**: once the code server has been started again or reloaded.
+- **later only**: for what is made from then on."""
 
 BEGIN = "<!-- knobs: made by `headrace config --doc docs/settings.md` -->"
 END = "<!-- end of knobs -->"
@@ -20,7 +31,7 @@ def renewed(text: str) -> str:
         raise BadSetting(
             f"the document doesn't say where the tables belong: put the lines {BEGIN} and {END} there"
         )
-    return f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{knob_tables()}\n\n{END}{text.partition(END)[2]}"
+    return f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{knob_tables()}\n\n{change_table()}\n\n{END}{text.partition(END)[2]}"
 
 
 def knob_tables() -> str:
@@ -29,6 +40,33 @@ def knob_tables() -> str:
     for section, found in by_section:
         sections.setdefault(section, []).extend(_row(*knob) for knob in found)
     return "\n\n".join("\n".join((*_head(section), *rows)) for section, rows in sections.items())
+
+
+def change_table() -> str:
+    """What each setting does when it is changed between two starts. Settings of which the same is true share a line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for key, _, _ in knobs(Settings, index="N"):
+        change = CHANGES[key]
+        lines.setdefault((change.takes.value, change.note), []).append(f"`{key}`")
+    order = {takes.value: place for place, takes in enumerate(Takes)}
+    rows = sorted(lines.items(), key=lambda line: (-order[line[0][0]], not line[0][1]))
+    head = (
+        "## When a setting is changed",
+        "",
+        _CHANGED,
+        "",
+        "| Changed | Takes effect | Note |",
+        "|---|---|---|",
+    )
+    return "\n".join(
+        (
+            *head,
+            *(
+                f"| {', '.join(keys)} | {takes} | {note.replace('<', '&lt;')} |"
+                for (takes, note), keys in rows
+            ),
+        )
+    )
 
 
 def _head(section: str) -> Iterator[str]:

@@ -25,8 +25,8 @@ def why_not_make_table(name: str, leases: Iterable[Lease]) -> str | None:
         return None
     return (
         f"the lake table {name} isn't in the catalog, but {counted(len(ours), 'lease row')} ({ours[0]}, ...) {_shows(ours)} that "
-        "Headrace has worked for this application: the table was renamed or dropped, or landing.table or landing.catalog was "
-        "changed. No table was made and nothing was read, so that no record lands twice. Rename the table back, restore it, or correct "
+        "Headrace has worked for this application: the table was renamed or dropped, or landing.table, landing.catalog or "
+        "landing.home was changed. No table was made and nothing was read, so that no record lands twice. Rename the table back, restore it, or correct "
         f"the setting. {_ON_PURPOSE}"
     )
 
@@ -49,6 +49,32 @@ def why_no_origin(stream: StreamId, leases: Iterable[Lease], *, others_have_posi
         "Headrace has landed records of this stream: the table was replaced, or restored from a copy that is too old. Nothing was "
         f"read, so that no record lands twice. Put the right table back. {_ON_PURPOSE}"
     )
+
+
+def why_other_stream(stream: StreamId, leases: Iterable[Lease], known: Iterable[StreamId]) -> str | None:
+    """Why the settings can't mean this stream; None where nothing speaks against it.
+
+    `leases`: all rows of the stream. `known`: the streams in the lake table. Headrace commits the origin of a stream before it makes the
+    stream's first row, so the table knows the stream of each row that has an epoch.
+    """
+    known = tuple(known)
+    twins = sorted({each.arn for each in known if each.name == stream.name and each.arn != stream.arn})
+    if twins and stream not in known:
+        return (
+            f"the lake table has the stream {twins[0]}, and the settings now reach {stream.arn}: the table's rows tell streams apart by their "
+            "names only. Nothing was read. Set aws.region, aws.profile, aws.endpoint and the stream's ARN as they were, or land this stream "
+            "in a table of its own (landing.table)"
+        )
+    for row in sorted(leases, key=lambda row: row.key):
+        its = {each for each in known if each.epoch == row.stream_epoch}
+        if row.stream is None and its and stream.arn not in {each.arn for each in its}:
+            names = ", ".join(sorted({each.name for each in its}))
+            return (
+                f"the settings name the stream {stream.name}, but the lease rows of this application ({row.key}, ...) are of {names}. Nothing was "
+                f"read, and no row was written. Name {names} again; to read both, set streams_mode: multi, name both, and use `headrace "
+                f"rekey`; to read only {stream.name}, choose another application name"
+            )
+    return None
 
 
 def _shows(keys: list[str]) -> str:

@@ -28,14 +28,6 @@ def stream_of(row: Lease) -> str | None:
     return None if row.stream is None else row.stream.rpartition(":")[0]
 
 
-def is_of_form(row: Lease, *, multi: bool) -> bool:
-    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that fits the
-    row's attributes."""
-    if row.stream is None:
-        return not multi
-    return multi and epoch_of_serialized(row.stream) is not None and row.key == f"{row.stream}:{row.shard_id}"
-
-
 def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
     """`account:name` of each stream -> `account:name:epoch` of its newest life that has rows."""
     lives = {row.stream: epoch_of_serialized(row.stream) or 0 for row in leases if row.stream is not None}

@@ -15,7 +15,7 @@ from headrace.pipeline.core.stream import shard_of_lease_key
 @dataclass(frozen=True, slots=True)
 class Lease:
     key: str
-    """KCL's leaseKey, which is the Dagster partition key too."""
+    """KCL's leaseKey. `pipeline.core.partition` makes the shard's name in Dagster of it."""
     counter: int = 0
     checkpoint: Checkpoint = TRIM_HORIZON
     owner: str | None = field(default=None, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.position import Position, Positions, is_forward
@@ -24,10 +25,12 @@ class Step:
     snapshot: int
     sequence: int
     range: Range
+    at: datetime | None = None
+    """The snapshot's time."""
 
     def __str__(self) -> str:
         after = "the start" if self.range.after is None else f"{self.range.after}"
-        return f"{self.range.key.shard_id} after {after} up to {self.range.upto} (snapshot {self.snapshot}, run {self.range.run})"
+        return f"{self.range.key} after {after} up to {self.range.upto} (snapshot {self.snapshot}, run {self.range.run})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
             dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
         for each in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
             to = derived if isinstance(entry, Lost) else steps if each.moves else replays
-            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each))
+            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each, entry.at))
     return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
 
 
@@ -115,7 +118,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
         if _token(each.after) != _token(at):
             yield _break(key, before, step, story)
         elif at is not None and at.ended and not _may_go_on(each) and each.upto.token != at.token:
-            yield Wrong(f"{key.shard_id} had ended, and goes on: {step}")
+            yield Wrong(f"{key} had ended, and goes on: {step}")
         if not each.may_go_back and not is_forward(each.after, each.upto):
             yield Wrong(f"the range goes back: {step}")
         at, before = each.upto, step
@@ -134,10 +137,10 @@ def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told
     since = "" if before is None else f" of snapshot {before.snapshot}"
     if story.is_lost_between(below, step.sequence):
         return Unproved(
-            f"the ledgers before {step} are lost: nothing shows which ranges of {key.shard_id} landed {stood} and later"
+            f"the ledgers before {step} are lost: nothing shows which ranges of {key} landed {stood} and later"
         )
     if step.range.kind is Kind.REPAIR:
-        return Unproved(f"a repair took the position of {key.shard_id} from the table's rows: {step}")
+        return Unproved(f"a repair took the position of {key} from the table's rows: {step}")
     what = "a range is missing before" if _is_later(step.range.after, before) else "ranges overlap at"
     return Wrong(f"{what} {step}: the range{since} before it ended {stood}")
 
@@ -154,10 +157,10 @@ def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
         last = steps[-1] if steps else None
         if at is not None and (last is None or last.range.upto.token != at.token):
             led = "no range" if last is None else str(last)
-            told = f"the table's position of {key.shard_id} is {at}, and its last range is {led}"
+            told = f"the table's position of {key} is {at}, and its last range is {led}"
             yield Unproved(told) if story.lost else Wrong(told)
         elif at is None and last is not None and not _may_lack_a_position(story, key, last):
-            told = f"the table has no position of {key.shard_id}, and its last range is {last}"
+            told = f"the table has no position of {key}, and its last range is {last}"
             yield Unproved(told) if story.lost else Wrong(told)
 
 

@@ -63,7 +63,9 @@ def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
         for shard_id in sorted(unnamed - named):
             ended = ends.get(ShardKey(key.stream, shard_id))
             if ended is None or ended.sequence >= first.sequence:
-                told = f"{key.shard_id} began with {first}, which doesn't name its parent {shard_id}, and {_state(ended)}"
+                told = (
+                    f"{key} began with {first}, which doesn't name its parent {shard_id}, and {_state(ended)}"
+                )
                 yield _judged(told, story, first)
 
 
@@ -79,7 +81,7 @@ def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> It
         is_there, said = has_none or (ended is not None and ended.sequence < first.sequence), _state(ended)
     if is_there:
         return
-    told = f"{key.shard_id} began with {first} before its parent {reason.shard_id} had ended: {said}"
+    told = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
     yield _judged(told, story, first)
 
 
@@ -113,12 +115,10 @@ def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> It
 
 def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
     if missing and end.range.kind is Kind.LANDED:
-        return Wrong(
-            f"{key.shard_id} ended without naming its child {missing[0]}, which Kinesis lists: {end}"
-        )
+        return Wrong(f"{key} ended without naming its child {missing[0]}, which Kinesis lists: {end}")
     # An END that doesn't come from the last page of the shard names the children that were known then.
     return Unproved(
-        f"{key.shard_id} ended and doesn't name all of its children, so its ledger doesn't show which shard has its hash keys now: {end}"
+        f"{key} ended and doesn't name all of its children, so its ledger doesn't show which shard has its hash keys now: {end}"
     )
 
 
@@ -133,7 +133,7 @@ def _single_child(
     if len(parents) > 1 or first.range.kind in _SET_BY_A_PERSON:
         return
     told = (
-        f"{end.range.key.shard_id} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
+        f"{end.range.key} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
         f"and a merge two parents, so the hash keys of another child were read by no shard ({end})"
     )
     yield _judged(told, story, first) if end.range.kind is Kind.LANDED else Unproved(told)
@@ -148,7 +148,7 @@ def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None
     if own is None or len(known) < 2:
         return
     if known[-1].end > own.end or any(_faults(known, own)):
-        yield Wrong(f"the children of {key.shard_id} don't have its hash keys {_keys(own)} once each")
+        yield Wrong(f"the children of {key} don't have its hash keys {_keys(own)} once each")
 
 
 def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:

@@ -241,7 +241,7 @@ def wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
         more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
         generations = replays.get((each.shard, each.span))
         replaced = f"; this range was replaced by {_snapshots(generations)}" if generations else ""
-        yield Wrong(f"{of.shard_id} {names}{more}: {where}{replaced}")
+        yield Wrong(f"{of.stream}/{of.shard_id} {names}{more}: {where}{replaced}")
 
 
 def _replays_by_span(plan: CountPlan) -> Mapping[tuple[int, int], Sequence[Step]]:
@@ -255,4 +255,4 @@ def _replays_by_span(plan: CountPlan) -> Mapping[tuple[int, int], Sequence[Step]
 
 def _names(key: ShardKey, numbers: Sequence[str]) -> str:
     shown = ", ".join(numbers[:5])
-    return f"{key.shard_id} {shown}{', ...' if len(numbers) > 5 else ''}" if shown else ""
+    return f"{key} {shown}{', ...' if len(numbers) > 5 else ''}" if shown else ""

@@ -6,7 +6,7 @@ each row of a taken file is parsed, dropped by a named reason, or in a new file 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.pipeline.core.accounting import Accounting
@@ -23,6 +23,7 @@ from headrace.pipeline.core.parse_values import (
     position_at,
 )
 from headrace.pipeline.core.parsing_plan import units_of
+from headrace.pipeline.core.partition import read_name
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.redrive_chain import is_chain
 from headrace.pipeline.core.stream import ShardKey
@@ -35,10 +36,29 @@ class Selection:
     """Which rows of the quarantine table are parsed again. None: all."""
 
     shard: str | None = None
+    """The shard's id, or its name with the stream (`headrace.pipeline.core.partition`)."""
     reason: str | None = None
 
 
 ALL = Selection()
+_MOST_NAMED = 5
+"""Reasons that a message names."""
+
+
+def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
+    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with each reason."""
+    if text in counts:
+        return text
+    meant = sorted(
+        (reason for reason in counts if text in reason), key=lambda reason: (-counts[reason], reason)
+    )
+    if len(meant) > 1:
+        named = "; ".join(f"{reason} ({counted(counts[reason], 'row')})" for reason in meant[:_MOST_NAMED])
+        more = f"; and {len(meant) - _MOST_NAMED:,} more" if len(meant) > _MOST_NAMED else ""
+        raise Unknown(
+            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. Give more of the one that you mean: {named}{more}"
+        )
+    return meant[0] if meant else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +77,8 @@ class RedrivePlan:
 def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Selection) -> SurveyOrder:
     """What Spark is to look for in the files of the quarantine table. `positions`: those of the quarantine table."""
     shards = sorted(key for key in positions.shards if not is_chain(key))
-    wanted = tuple(key for key in shards if selection.shard in (None, key.shard_id))
+    name = None if selection.shard is None else read_name(selection.shard)
+    wanted = tuple(key for key in shards if name is None or name.fits(key))
     if selection.shard is not None and not wanted:
         raise Unknown(
             f"the quarantine table has no shard {selection.shard}; nothing was parsed. The column shard_id names its shards"

@@ -209,7 +209,7 @@ def _difference(cluster: Cluster, patterns: Sequence[Pattern], each: Pattern, ho
     more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
     here, there = (sum(p.times[side] * p.keys for p in patterns) for side in (0, 1))
     return (
-        f"{key.shard_id} {', '.join(each.first)}{more}: {how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
+        f"{key} {', '.join(each.first)}{more}: {how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
         f"{counted(here, 'row')} here and {there:,} there"
     )
 

@@ -85,7 +85,7 @@ def is_stream_arn(text: str) -> bool:
 
 
 def lease_key(key: ShardKey, *, multi: bool) -> str:
-    """KCL's key of a lease row, and Dagster's partition key. With a single stream it is the shard id alone."""
+    """KCL's key of a lease row. With a single stream it is the shard id alone."""
     return f"{key.stream.serialized}:{key.shard_id}" if multi else key.shard_id
 
 

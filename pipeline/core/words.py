@@ -38,13 +38,13 @@ def cell(text: str) -> str:
     return shown if len(shown) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 3]}..."
 
 
-def no_such_shard(key: str, known: Iterable[str]) -> str:
-    """The message about a lease key that doesn't exist, with the `known` keys that are spelt most like it."""
+def no_such_shard(name: str, known: Iterable[str], *, nothing: str = "nothing was read") -> str:
+    """The message about a shard that doesn't exist, with the `known` names that are spelt most like it."""
     known = sorted(set(known))
-    similar = get_close_matches(key, known, n=3, cutoff=0.5) or known[:3]
+    similar = get_close_matches(name, known, n=3, cutoff=0.5) or known[:3]
     hint = (
         f"similar names: {', '.join(similar)}"
         if similar
         else "no shard has a lease row yet: the leader's sensor makes the rows"
     )
-    return f"there is no shard {key!r} ({hint}); nothing was read"
+    return f"there is no shard {name!r} ({hint}); {nothing}"

@@ -44,6 +44,8 @@ class Worker:
     """The number of assignment passes that this worker's deployment finished as the leader."""
     asked: int = 0
     """Counted up whenever somebody needs a lease that a run of this worker has claimed. The run looks at its rows then."""
+    notice: str | None = None
+    """What this worker's deployment, as the leader, has to tell a person. `headrace status` shows it while the deployment leads."""
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """This and the next three fields mean the same as in `Metrics`."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.private_files import make_named_folder
 
 _MARKER = ".headrace-demo"
 
@@ -101,7 +102,7 @@ def emptied(folder: Path) -> Iterator[Home]:
             f"{folder} has files that aren't from the demo, and the demo empties its folder: name another one with --home; "
             "nothing was touched"
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_named_folder(folder, private=True, name="--home")
     with marker.open("a", encoding="utf-8") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -75,6 +75,25 @@ class Expiring:
         more = f"; {left:,} more at the next chance" if left else ""
         return f"{counted(removed, 'snapshot')} of {self.what} expired{more}"
 
+    def has_no_ledger(self) -> bool:
+        """Whether no ledger was ever recorded. False where that can't be told now: the next recording tells why."""
+        try:
+            return self.lineage().recorded().snapshot is None
+        except Exception:  # noqa: BLE001 - no reason to end a run, and the recording at its end tells of it
+            return False
+
+    def record(self) -> str | None:
+        """Record the ledgers of a few seconds, without an expiry. Returns a sentence where that fails, and never raises, as `step`."""
+        try:
+            self.lineage().record(at_most=_AT_A_TIME / 2)
+        except HeadraceError as error:
+            why = str(error)
+        except Exception as error:  # noqa: BLE001 - as in `step`
+            why = f"an unexpected {type(error).__name__}"
+        else:
+            return None
+        return f"the ledgers of {self.what} couldn't be recorded now: {why}. Records land all the same; a later run tries again"
+
     def _expire(self) -> tuple[int, int]:
         """The number of snapshots that were removed, and of those that could have been removed, too."""
         until = self.clock.monotonic() + _AT_A_TIME.total_seconds()

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from headrace.pipeline.core.change import note_failure
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import HeadraceError, Terminal
 from headrace.pipeline.ports import LeaseStore
@@ -48,6 +49,4 @@ def failures_suffix(mine: Iterable[Lease]) -> str:
         return ""
     since, key, why = failing[0]
     more = ", ..." if len(failing) > 1 else ""
-    return (
-        f", {counted(len(failing), 'shard')} failing ({key} since {since:%Y-%m-%d %H:%M:%S} UTC: {why}{more})"
-    )
+    return f", {counted(len(failing), 'shard')} failing ({partition_of(key)} since {since:%Y-%m-%d %H:%M:%S} UTC: {why}{more})"

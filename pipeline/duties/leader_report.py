@@ -12,6 +12,7 @@ from headrace.pipeline.core.sighting import Sighting, Sightings
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.assignment_pass import AssignmentMemory
 from headrace.pipeline.duties.cleanup import CleanupDue, CleanupMemory
+from headrace.pipeline.duties.neighbours import NeighboursMemory
 from headrace.pipeline.duties.part_memory import PartMemory
 from headrace.pipeline.duties.shard_sync import SyncMemory
 from headrace.pipeline.duties.streams import StreamsMemory
@@ -42,6 +43,7 @@ class LeaderMemory:
     cleanup: CleanupMemory = field(default_factory=CleanupMemory)
     cleaning: CleanupDue = field(default_factory=CleanupDue)
     """What the unfinished round of shard syncs has to clean up, stream by stream."""
+    neighbours: NeighboursMemory = field(default_factory=NeighboursMemory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from headrace.pipeline.core.applications import name_of
 from headrace.pipeline.core.due import is_time
 from headrace.pipeline.core.election import Move
 from headrace.pipeline.core.sighting import Sightings
@@ -24,9 +25,10 @@ from headrace.pipeline.duties.known_tables import KnownTables
 from headrace.pipeline.duties.known_workers import KnownWorkers, owners_of, watch
 from headrace.pipeline.duties.lake_table import ensure_table
 from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport, keys_of, sentence_of
+from headrace.pipeline.duties.neighbours import Neighbours
 from headrace.pipeline.duties.policy import Policy
 from headrace.pipeline.duties.shard_sync import ShardSync
-from headrace.pipeline.duties.streams import StreamsMemory, Tracking, of_our_form
+from headrace.pipeline.duties.streams import StreamsMemory, Tracking
 from headrace.pipeline.duties.writing import Tally
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake_ports import LakeTable
@@ -102,6 +104,8 @@ class LeaderDuty:
                 memory, fleet, now, listing=listing, tally=tally, began=began
             )
             trouble = trouble or refused
+        if memory.neighbours.notice is not None:
+            tally.notes.append(memory.neighbours.notice)
         took = round((self.clock.monotonic() - began) * 1000)
         sentence = sentence_of(tally, listing, fleet.misread_rows, took=took)
         return LeaderReport(memory, sentence, leads=True, trouble=trouble, partitions=keys_of(listing))
@@ -137,7 +141,7 @@ class LeaderDuty:
         return self.policy.other_workers.why_not_lead()
 
     def _check_can_lead(self) -> None:
-        self._scan()
+        self.leases.scan()
         Tracking(settings=self.settings, source=self.source).check_any_answers()
         ensure_table(self.table, self.leases, name=self.settings.landing.table)
         self.table.load()
@@ -154,6 +158,16 @@ class LeaderDuty:
         )
 
     @property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(
+            me=name_of(self.settings),
+            leader=self.leader_id,
+            table=self.table,
+            workers=self.workers,
+            clock=self.clock,
+        )
+
+    @property
     def shard_sync(self) -> ShardSync:
         return ShardSync(
             settings=self.settings,
@@ -163,16 +177,13 @@ class LeaderDuty:
             table=self.table,
         )
 
-    def _scan(self) -> Listing:
-        return of_our_form(self.leases.scan(), multi=self.settings.multi)
-
     def _sync_when_due(
         self, memory: LeaderMemory, now: datetime, tally: Tally, *, began: float
     ) -> tuple[LeaderMemory, Listing | None, HeadraceError | None]:
         every, unfinished = self.settings.times.shard_sync, memory.streams.unfinished
         if unfinished is None and not is_time(memory.last_sync, now, every=every):
             return memory, None, None
-        listing = self._scan()
+        listing = self.leases.scan()
         if self.policy.other_workers.others_read(memory.assignment.strangers, listing):
             # Another program may ask for the streams that these settings don't: no former stream's wait goes on.
             memory = replace(memory, streams=replace(memory.streams, counted=None))
@@ -192,7 +203,7 @@ class LeaderDuty:
             cleanup=due,
         )
         if tally.created or tally.deleted:
-            listing = self._scan()
+            listing = self.leases.scan()
             # New rows have no owner yet: they are assigned in this tick.
             memory = replace(memory, assignment=replace(memory.assignment, unfinished=True))
         memory = replace(
@@ -205,7 +216,11 @@ class LeaderDuty:
             return memory, listing, done.trouble  # `last_sync` stays, so that the next tick syncs again
         tally.notes.extend(done.notes)
         if not done.is_cut_short:
-            memory = replace(memory, cleanup=memory.cleanup.after(due, now))
+            memory = replace(
+                memory,
+                cleanup=memory.cleanup.after(due, now),
+                neighbours=self._neighbours.look(memory.neighbours),
+            )
             tally.notes.extend(look_after(self.table, done.state, self.expiring))
         return replace(memory, last_sync=now), listing, None
 
@@ -228,7 +243,7 @@ class LeaderDuty:
         )
         if not duty.is_due(memory.assignment, fleet, listing, now=now):
             return memory, listing, None
-        listing = self._scan() if listing is None else listing
+        listing = self.leases.scan() if listing is None else listing
         # An owner that is new to this leader may have a row, which a look at the known workers doesn't find.
         if owners_of(listing.leases) - fleet.seen.keys():
             fleet = self.watch(self.workers.listing(), fleet.seen, timedelta(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.pipeline.core.beginning import why_no_origin
+from headrace.pipeline.core.beginning import why_no_origin, why_other_stream
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.position import TRIM, Origin, Start
@@ -45,6 +45,8 @@ def plan_origin(
     `leases`: all rows of the stream.
     """
     leases = tuple(leases)
+    if (why := why_other_stream(facts.stream, leases, state.positions.streams())) is not None:
+        raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
     has_positions = bool(state.positions.origins or state.positions.shards)

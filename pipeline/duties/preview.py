@@ -17,7 +17,7 @@ from headrace.pipeline.duties.lake_table import check_new_table
 from headrace.pipeline.duties.leader_report import LeaderMemory
 from headrace.pipeline.duties.leader_tick import LeaderDuty
 from headrace.pipeline.duties.origin import plan_origin
-from headrace.pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life, of_our_form
+from headrace.pipeline.duties.streams import StreamsLook, Tracked, Tracking, is_wanted_life
 from headrace.pipeline.errors import TablesMissing, Unknown
 from headrace.pipeline.lake_ports import TableState
 from headrace.pipeline.ports import Listing, WorkerListing
@@ -47,7 +47,6 @@ def preview(duty: LeaderDuty, memory: LeaderMemory) -> Preview:
     settings, now = duty.settings, duty.clock.now()
     workers, has_workers = _read_if_there(duty, duty.workers.listing, WorkerListing(()))
     listing, has_leases = _read_if_there(duty, duty.leases.scan, Listing(()))
-    listing = of_our_form(listing, multi=settings.multi)
     first = [] if has_workers and has_leases else ["make the coordination tables, which aren't there"]
     if not first and (why_not := duty.policy.other_workers.why_not_lead()) is not None:
         return Preview(memory, (), why_not=why_not)

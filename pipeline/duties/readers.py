@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.pipeline.core.change import Applied, assign
-from headrace.pipeline.core.words import no_such_shard
+from headrace.pipeline.core.partition import partition_of
+from headrace.pipeline.duties.named_shard import lease_key_meant, no_lease
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.ports import LeaseStore
 
@@ -16,16 +18,17 @@ class Readers:
     local_workers: tuple[str, ...]
     """Ids of the workers that these settings configure. A lease without an owner is assigned to the first of them."""
 
-    def require_known(self, keys: tuple[str, ...]) -> None:
-        """Raise an error with similar keys if one of these keys has no lease row."""
-        unknown = [key for key in keys if self.leases.get(key) is None]
-        if not unknown:
-            return
-        raise Unknown(no_such_shard(unknown[0], [row.key for row in self.leases.scan().leases]))
+    def meant(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The lease keys of the shards that a person names so, each once. Raises an error with similar names if one has no lease row."""
+        return tuple(
+            dict.fromkeys(lease_key_meant(name, self.leases, nothing="nothing was read") for name in names)
+        )
 
     def by_worker(self, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """Worker id -> those of the shards that the worker reads."""
-        self.require_known(keys)
+        for key in keys:
+            if self.leases.get(key) is None:
+                raise no_lease(partition_of(key), self.leases, nothing="nothing was read")
         found: dict[str, list[str]] = {}
         for key in keys:
             found.setdefault(self._reader(key), []).append(key)
@@ -34,7 +37,9 @@ class Readers:
     def _reader(self, key: str) -> str:
         row = self.leases.get(key)
         if row is None:
-            raise Unknown(f"the lease row of shard {key!r} was deleted meanwhile; nothing was read")
+            raise Unknown(
+                f"the lease row of shard {partition_of(key)!r} was deleted meanwhile; nothing was read"
+            )
         owner = row.holder
         if owner is None:
             first = self.local_workers[0]
@@ -47,7 +52,7 @@ class Readers:
                     owner = (lost.found.holder if lost.found else None) or first
         if owner not in self.local_workers:
             raise Unknown(
-                f"{key} is read by worker {owner}, which isn't among the workers in these settings "
+                f"{partition_of(key)} is read by worker {owner}, which isn't among the workers in these settings "
                 f"({', '.join(self.local_workers)}); nothing was read. Materialize the shard in the deployment of that worker, "
                 "or stop that worker first"
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from difflib import get_close_matches
 
 from headrace.pipeline.core import change
 from headrace.pipeline.core.batch import Batch
@@ -17,6 +16,7 @@ from headrace.pipeline.core.due import LivenessTimes, run_lives
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lease import Lease, run_of_claim
 from headrace.pipeline.core.order import parents_of
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
 from headrace.pipeline.core.sighting import Sighting, look
@@ -24,6 +24,7 @@ from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.sync import is_of_this_life
 from headrace.pipeline.duties.family import SinceOrigin, family_of
 from headrace.pipeline.duties.gaps import children_in
+from headrace.pipeline.duties.named_shard import lease_key_meant
 from headrace.pipeline.duties.policy import Policy
 from headrace.pipeline.duties.streams import asked_by
 from headrace.pipeline.errors import HeadraceError, PositionsDisagree, Unknown
@@ -67,31 +68,21 @@ class Recovery:
     _looked_at: float | None = None
 
     def find(self, wanted: str) -> str:
-        """The lease key that a lease key or a shard id means. Raises an error with similar names if there is none."""
-        if self.leases.get(wanted) is not None:
-            return wanted
-        keys = {row.key: row.shard_id for row in self.leases.scan().leases}
-        found = [key for key, shard_id in keys.items() if shard_id == wanted]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise Unknown(
-                f"several streams have a shard {wanted!r} ({', '.join(found)}); nothing was changed"
-            )
-        similar = get_close_matches(wanted, keys, n=3, cutoff=0.5) or sorted(keys)[:3]
-        hint = f"similar names: {', '.join(similar)}" if similar else "the leader has made no lease row yet"
-        raise Unknown(f"there is no shard {wanted!r} ({hint}); nothing was changed")
+        """The lease key of the shard that a person names so. Raises an error with similar names if there is none."""
+        return lease_key_meant(wanted, self.leases, nothing="nothing was changed")
 
     def hold(self, key: str) -> Held | Busy:
         """Try once to put the command's claim into the row. On `Busy` the command tries again a little later, because the run
         that is reading the shard gives it up after its wave."""
         row = self.leases.get(key)
         if row is None:
-            raise Unknown(f"the lease row of {key} was deleted meanwhile; nothing was changed")
+            raise Unknown(f"the lease row of {partition_of(key)} was deleted meanwhile; nothing was changed")
         if row.run_claim == self.claim:
             return Held(row)
         if row.checkpoint_owner is not None:
-            return Busy(f"{key} is being handed over from {row.checkpoint_owner} to {row.owner}")
+            return Busy(
+                f"{partition_of(key)} is being handed over from {row.checkpoint_owner} to {row.owner}"
+            )
         if (why := self.policy.other_workers.why_not_hold(row)) is not None:
             return Busy(why)
         self._watch(row)
@@ -99,11 +90,11 @@ class Recovery:
             if other not in {None, self.claim} and self._lives(other or ""):
                 if other == row.run_claim and row.wanted_by is None:
                     self.leases.apply(change.want(row, self.claim))
-                return Busy(f"run {run_of_claim(other or '')} {does} {key}")
+                return Busy(f"run {run_of_claim(other or '')} {does} {partition_of(key)}")
         answer = self.leases.apply(change.hold(row, self.claim, "a person decides about this shard"))
         if isinstance(answer, Applied):
             return Held(answer.lease)
-        return Busy(f"another program has just written the row of {key}")
+        return Busy(f"another program has just written the row of {partition_of(key)}")
 
     def release(self, key: str) -> None:
         """Remove every trace of the command from the row, and its beat from the worker's row."""
@@ -122,7 +113,7 @@ class Recovery:
         facts = self.source.describe(asked_by(self.settings, row))
         if not is_of_this_life(facts.stream, row):
             raise PositionsDisagree(
-                f"the row {row.key} is of another life of stream {facts.stream.name}: the leader retires the row; nothing was "
+                f"the row {partition_of(row.key)} is of another life of stream {facts.stream.name}: the leader retires the row; nothing was "
                 "changed"
             )
         key = ShardKey(facts.stream, row.shard_id)
@@ -191,10 +182,14 @@ class Recovery:
             try:
                 outcome = self.leases.apply(wanted)
             except HeadraceError as error:
-                raise type(error)(f"the row {held.key} couldn't be written ({error}). {to_do}") from error
+                raise type(error)(
+                    f"the row {partition_of(held.key)} couldn't be written ({error}). {to_do}"
+                ) from error
             if not isinstance(outcome, Applied):
-                raise PositionsDisagree(f"another program has taken the row {held.key}. {to_do}")
-        return f"{held.key}: done; the next wave that reads this shard goes on from there"
+                raise PositionsDisagree(
+                    f"another program has taken the row {partition_of(held.key)}. {to_do}"
+                )
+        return f"{partition_of(held.key)}: done; the next wave that reads this shard goes on from there"
 
     def _lives(self, run_claim: str) -> bool:
         times = self.settings.times

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.readers import Readers
@@ -66,6 +67,8 @@ class Run:
     _is_told_to_stop: bool = False
     _shape: Shape | None = None
     """The lake table's, as the last wave that saw it left it."""
+    _has_landed: bool = False
+    """Whether a wave of this run has committed to the lake table."""
     _waves_since: int = 0
     """Waves since the run began, or since it last released its claims for an expiry."""
 
@@ -83,6 +86,7 @@ class Run:
             self._tell_of(self.attempt.let_go())
         if not self._is_told_to_stop:
             self._expire_what_is_due()
+            self._record_what_landed()
 
     def _until_nothing_comes(self) -> None:
         last_news = self._began
@@ -167,6 +171,10 @@ class Run:
         self._waves_since += 1
         if not self.attempt.claims.held or self._waves_since >= _WAVES_APART:
             self._expire_what_is_due()
+        if report.snapshot is not None and not self._has_landed:
+            self._has_landed = True
+            if self.expiring is not None and self.expiring.has_no_ledger():
+                self._record_what_landed()
         return report
 
     def _expire_what_is_due(self) -> None:
@@ -179,9 +187,17 @@ class Run:
         if sentence is not None:
             self.tell(sentence)
 
+    def _record_what_landed(self) -> None:
+        """At the end of a run, and after the first landing of all: readers that go by the lineage table find what has landed, also before the
+        first expiry."""
+        if self.expiring is not None and self._has_landed:
+            sentence = self.attempt.between_waves(self.expiring.record)
+            if sentence is not None:
+                self.tell(sentence)
+
     def _tell_of(self, problems: Iterable[Problem]) -> None:
         for each in problems:
-            self.tell(f"{each.lease_key}: {each.why}")
+            self.tell(f"{partition_of(each.lease_key)}: {each.why}")
 
     def _must_show_failure(self) -> bool:
         """Whether a shard has begun to fail in this run, and it isn't too soon to end the run for it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.pipeline.core import change
 from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.stream import ShardKey
@@ -62,7 +63,7 @@ class ShardEnds:
         end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):
             log.notes.append(
-                f"{row.key} counts as ended, because {by}, which descends from it, has a position: nothing was read"
+                f"{partition_of(row.key)} counts as ended, because {by}, which descends from it, has a position: nothing was read"
             )
 
     def _create(self, log: WaveLog, parent: ShardKey, child: Shard) -> None:

@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.change import Change
 from headrace.pipeline.core.due import is_time
-from headrace.pipeline.core.former_streams import is_of_form, newest_lives, plan_forget, watch_former
+from headrace.pipeline.core.former_streams import newest_lives, plan_forget, watch_former
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.sighting import Sightings, expired
 from headrace.pipeline.core.stream import StreamId, name_of_serialized
 from headrace.pipeline.errors import HeadraceError, Unreachable
-from headrace.pipeline.ports import Listing, ShardSource, SkippedRow, StreamFacts
+from headrace.pipeline.ports import Listing, ShardSource, StreamFacts
 from headrace.pipeline.settings.choices import FormerStreams
 from headrace.pipeline.settings.model import Settings, StreamSettings
 
@@ -190,16 +190,6 @@ class Tracking:
                 yield f"former stream {name} is read on, its rows are deleted in {rest}"
             else:
                 yield f"former stream {name} is read on"
-
-
-def of_our_form(listing: Listing, *, multi: bool) -> Listing:
-    """The listing without the rows of the other `streams_mode`, which count as rows that aren't understood (I23)."""
-    ours = tuple(row for row in listing.leases if is_of_form(row, multi=multi))
-    if len(ours) == len(listing.leases):
-        return listing
-    why = f"its key doesn't have the form of streams_mode: {'multi' if multi else 'single'}"
-    odd = (SkippedRow(row.key, why) for row in listing.leases if not is_of_form(row, multi=multi))
-    return replace(listing, leases=ours, skipped=(*listing.skipped, *odd))
 
 
 def unnamed(settings: Settings, name: str) -> StreamSettings:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from headrace.pipeline.core.batch import Staged
 from headrace.pipeline.core.expiry_plan import Shape
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import counted, records_in
 
 
@@ -88,7 +89,11 @@ class WaveReport:
         bad = [p for p in self.problems if p.fatal]
         return (
             f"wave: {records_in(self.records, self.rows)} of {counted(len(self.landed), 'shard')} landed"
-            + (f", {counted(len(bad), 'shard')} failed ({bad[0].lease_key}: {bad[0].why})" if bad else "")
+            + (
+                f", {counted(len(bad), 'shard')} failed ({partition_of(bad[0].lease_key)}: {bad[0].why})"
+                if bad
+                else ""
+            )
         )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from headrace.pipeline.core.backoff import Backoff
 from headrace.pipeline.core.due import Due, DuePlan
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.sighting import Sighting
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.at_rest import KnownRows
@@ -69,7 +70,7 @@ class WorkerReport:
 
 def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
     if due:
-        first = f"{due[0].lease_key}: {due[0].why}"
+        first = f"{partition_of(due[0].lease_key)}: {due[0].why}"
         return (
             f"worker {worker_id}: {counted(len(due), 'shard')} due ({first}{', ...' if len(due) > 1 else ''})"
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import cell, clean, counted
 from headrace.pipeline.inspect.balance import Share
-from headrace.pipeline.inspect.findings import Finding, conclusion, findings_of, in_words
+from headrace.pipeline.inspect.finding import Finding
+from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
 from headrace.pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
 
 _SHOWN: Final = 20
@@ -99,7 +101,7 @@ def _cluster_rows(clusters: Sequence[Share]) -> Iterator[Row]:
 def _failing_lines(failing: Sequence[FailingShard]) -> Iterator[str]:
     for each in failing[:_SHOWN]:
         reader = "without a worker" if each.worker is None else f"of worker {each.worker}"
-        yield f"  {each.lease} {reader}, since {each.since:%Y-%m-%d %H:%M:%S} UTC: {each.why}"
+        yield f"  {partition_of(each.lease)} {reader}, since {each.since:%Y-%m-%d %H:%M:%S} UTC: {each.why}"
     if len(failing) > _SHOWN:
         yield f"  ... {len(failing) - _SHOWN:,} more"
 

@@ -7,10 +7,18 @@ import argparse
 import json
 import re
 import sys
+from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.pipeline.core.words import clean
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headrace.pipeline.inspect.finding import Finding
+    from headrace.pipeline.inspect.observation import Observation
     from headrace.pipeline.inspect.read import TableNames
     from headrace.pipeline.settings.model import AwsSettings
 
@@ -22,17 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
     parser.add_argument(
         "--table",
         metavar="NAME",
+        type=_table,
         required=table_is_required,
         help="the lease table of any KCL application; no settings are needed then",
     )
     parser.add_argument(
         "--worker-table",
         metavar="NAME",
+        type=_table,
         help="with --table: the table of the workers' rows (default: NAME-WorkerMetricStats)",
     )
     parser.add_argument(
         "--state-table",
         metavar="NAME",
+        type=_table,
         help="with --table: the table of the leader's lock (default: NAME-CoordinatorState)",
     )
     default = "AWS's own environment" if table_is_required else "the settings, else AWS's own environment"
@@ -71,8 +82,20 @@ def names_of(args: argparse.Namespace) -> "TableNames":
     return TableNames.of(args.table, worker_table=args.worker_table, state_table=args.state_table)
 
 
-def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") -> int:
-    """Read the tables, print what they show, and return the exit code."""
+def answer(
+    args: argparse.Namespace,
+    names: "TableNames",
+    aws: "AwsSettings",
+    *,
+    judge: "Callable[[Observation], Iterable[Finding]]" = lambda _: (),
+    lines: "Sequence[str]" = (),
+    facts: "Mapping[str, object]" = MappingProxyType({}),
+) -> int:
+    """Read the tables, print what they show, and return the exit code.
+
+    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables, for people before the
+    conclusion, and in the JSON.
+    """
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
@@ -82,12 +105,15 @@ def answer(args: argparse.Namespace, names: "TableNames", aws: "AwsSettings") ->
 
     client = dynamodb_client(aws)
     seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
+    seen = replace(seen, also=tuple(judge(seen)))
     if args.json:
-        print(json.dumps(document_of(seen), indent=2))
+        print(json.dumps({**document_of(seen), **facts}, indent=2))
     elif args.csv:
         write_csv(seen, sys.stdout)
     else:
-        print(*text_of(seen), sep="\n", flush=True)
+        *told, blank, conclusion = text_of(seen)
+        also = (blank, *map(clean, lines)) if lines else ()
+        print(*told, *also, blank, conclusion, sep="\n", flush=True)
     is_urgent = any(finding.needs_person for finding in findings_of(seen))
     return _NEEDS_A_PERSON if args.strict and is_urgent else 0
 
@@ -105,6 +131,12 @@ def _duration(text: str) -> timedelta:
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 30s or 2m") from error
     return period
+
+
+def _table(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
+        raise argparse.ArgumentTypeError(f"{text[:255]!r} isn't the name of a DynamoDB table")
+    return text
 
 
 def _pattern(text: str) -> re.Pattern[str]:

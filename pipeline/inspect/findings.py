@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
+from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.layout import LayoutKind
 from headrace.pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
 
@@ -26,20 +27,10 @@ GONE_AFTER: Final = timedelta(days=1)
 _NAMED: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One sentence about an application, with a fixed code for scripts."""
-
-    code: str
-    sentence: str
-    needs_person: bool = False
-    names: tuple[str, ...] = ()
-    """All leases, workers or rows that the sentence is about; the sentence itself names the first few."""
-
-
 def findings_of(seen: Observation) -> tuple[Finding, ...]:
     """All findings; those that need a person come first."""
-    every = [*_layout(seen), *_rows(seen), *_leader(seen), *_leases(seen), *_workers(seen), *_clusters(seen)]
+    tables = (_layout, _rows, _leader, _leases, _workers, _clusters)
+    every = [*seen.also, *(finding for part in tables for finding in part(seen))]
     return tuple(sorted(every, key=lambda finding: not finding.needs_person))
 
 
@@ -82,6 +73,7 @@ def _rows(seen: Observation) -> Iterator[Finding]:
 
 
 def _leader(seen: Observation) -> Iterator[Finding]:
+    yield from _notice(seen)
     if seen.leader is None:
         if seen.layout.kind is not LayoutKind.LEASES_ONLY and seen.last.workers:
             yield _nobody_leads(seen)
@@ -99,6 +91,13 @@ def _leader(seen: Observation) -> Iterator[Finding]:
             needs_person=bool(seen.unowned),
             names=(seen.leader.worker_id,),
         )
+
+
+def _notice(seen: Observation) -> Iterator[Finding]:
+    """What the leader tells people. That of a worker that no longer leads is out of date."""
+    for row in seen.last.workers:
+        if row.notice is not None and seen.leader is not None and row.worker_id == seen.leader.worker_id:
+            yield Finding("leader-tells", row.notice, needs_person=True, names=(row.worker_id,))
 
 
 def _nobody_leads(seen: Observation) -> Finding:
@@ -170,7 +169,7 @@ def _leases(seen: Observation) -> Iterator[Finding]:
             f"{counted(seen.unranged, 'open lease')} without a hash range, so whether all hash keys are covered can't be told",
         )
     if seen.early:
-        pairs = [f"{each.child} before {each.parent}" for each in seen.early]
+        pairs = [f"{partition_of(each.child)} before {partition_of(each.parent)}" for each in seen.early]
         yield Finding(
             "child-before-parent",
             f"{counted(len(pairs), 'child', 'children')} past the start while a parent hasn't ended ({_some(pairs)}): "
@@ -189,7 +188,7 @@ def _failing(seen: Observation) -> Iterator[Finding]:
         which = ":" if len(seen.failing) == 1 else "; the shard that has failed for longest:"
         yield Finding(
             "shards-failing",
-            f"{counted(len(seen.failing), 'shard')} can't be read or landed{which} {first.lease} since "
+            f"{counted(len(seen.failing), 'shard')} can't be read or landed{which} {partition_of(first.lease)} since "
             f"{first.since:%Y-%m-%d %H:%M:%S} UTC, by its worker's clock: {first.why}",
             needs_person=True,
             names=tuple(each.lease for each in seen.failing),
@@ -215,7 +214,9 @@ def _unowned(seen: Observation) -> Iterator[Finding]:
 def _handovers(seen: Observation) -> Iterator[Finding]:
     if not seen.pending:
         return
-    names = [f"{each.lease} from {each.holder} to {each.to or 'no worker'}" for each in seen.pending]
+    names = [
+        f"{partition_of(each.lease)} from {each.holder} to {each.to or 'no worker'}" for each in seen.pending
+    ]
     age = "; when they began isn't known"
     long = [each for each in seen.pending if each.all_the_while]
     if seen.watched is not None:
@@ -309,8 +310,9 @@ def _watched(seen: Observation, at_least: timedelta) -> bool:
 
 
 def _some(names: Sequence[str]) -> str:
+    """The first of the names. Lease keys are shown as the names of their shards."""
     rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
+    return ", ".join(map(partition_of, names[:_NAMED])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def in_words(period: timedelta) -> str:

@@ -11,6 +11,7 @@ from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.worker import Worker
 from headrace.pipeline.inspect.balance import Balance
 from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange
+from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.layout import LayoutFacts, LayoutSeen
 
 
@@ -113,6 +114,8 @@ class Observation:
     """Shards that Headrace can't read or land; the shard that has failed for longest comes first."""
     stood: frozenset[str]
     """All leases whose counter and holder didn't change between the looks, with or without an owner."""
+    also: tuple[Finding, ...] = ()
+    """What the application's settings show beside these tables."""
 
     @property
     def open_ones(self) -> tuple[Lease, ...]:

@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, create_engine, event, make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from headrace.pipeline.errors import Unknown, Unreachable
-from headrace.pipeline.lake.private_files import make_folder, make_private_file
+from headrace.pipeline.lake.private_files import make_named_folder, make_private_file
 from headrace.pipeline.lake.sql_catalog import KeepingSqlCatalog
 
 CATALOG_NAME = "headrace"
@@ -29,7 +29,7 @@ _OPENINGS = 5
 def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
     """A catalog on SQLite and a warehouse in plain folders, for one machine."""
     home = home.resolve()
-    make_folder(home / "warehouse", private=private)
+    make_named_folder(home / "warehouse", private=private, name="landing.home")
     return {"type": "sql", "uri": f"sqlite:///{home / 'catalog.db'}", "warehouse": str(home / "warehouse")}
 
 

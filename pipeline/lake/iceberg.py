@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from headrace.pipeline.clock import dice
+from headrace.pipeline.core.applications import LandedBy
 from headrace.pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
 from headrace.pipeline.core.expiry_plan import History
 from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
@@ -38,7 +39,7 @@ from headrace.pipeline.errors import (
     Unreachable,
 )
 from headrace.pipeline.lake.append import PreparedCommit, landing_marks, prepare
-from headrace.pipeline.lake.aws_access import options_of_s3
+from headrace.pipeline.lake.aws_access import identity_of_s3, options_of_s3
 from headrace.pipeline.lake.catalog import asking, open_catalog
 from headrace.pipeline.lake.commit_files import CommitFiles
 from headrace.pipeline.lake.create_table import create_table
@@ -47,6 +48,7 @@ from headrace.pipeline.lake.evidence import Remains, evidence_of
 from headrace.pipeline.lake.expire import history_of, remove_snapshots
 from headrace.pipeline.lake.file_io import with_own_io
 from headrace.pipeline.lake.history import all_known, head_of, main_of
+from headrace.pipeline.lake.landings import landings_in
 from headrace.pipeline.lake.live_files import found_in
 from headrace.pipeline.lake.metadata_files import finding_metadata
 from headrace.pipeline.lake.position_chain import Link
@@ -60,12 +62,13 @@ from headrace.pipeline.lake.schema import (
     using_properties_of,
 )
 from headrace.pipeline.lake.state_files import KeptStates, StateFiles
-from headrace.pipeline.lake.summary import summary_of
+from headrace.pipeline.lake.summary import Committer, summary_of
 from headrace.pipeline.lake.table_base import Base, base_of, committed
 from headrace.pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
 from headrace.pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from headrace.pipeline.ports import Clock
 from headrace.pipeline.settings.choices import Aggregates
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
@@ -88,23 +91,26 @@ class IcebergTable(LakeTable):
         state: str,
         clock: Clock,
         writer: str = "",
+        application: str = "",
         date_of_aws: Callable[[], datetime | None] = lambda: None,
         private: bool = True,
         kept: KeptStates | None = None,
         aggregates: Aggregates = Aggregates.AUTO,
+        identity: Callable[[], TaskIdentity] | None = None,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
         known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
-        in one process. `aggregates`: the setting.
+        in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who this process is.
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
         self.states = StateFiles(state, own_io, kept or KeptStates(), self.remedy)
         self._private = private
         self._aggregates = aggregates
+        self._identity = identity or DriverIdentity().now
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
-        self._writer = writer
+        self._by = Committer(writer, application)
         self._date_of_aws = date_of_aws
         self._last: LastCommit | None = None
 
@@ -162,16 +168,26 @@ class IcebergTable(LakeTable):
         return main_of(self.open(), self.remedy)
 
     def staging_spec(self) -> StagingSpec:
+        return self.spec_reaching("")
+
+    def spec_reaching(self, place: str) -> StagingSpec:
+        """The staging spec, by which a Spark task also reaches files at that address."""
         table = self.open()
         ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
             field_ids=tuple((column, ids[column]) for column, _, _ in self.layout.columns if column in ids),
-            # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
-            options=options_of_s3(self._properties),
+            **self._access(table, place),
             private=self._private,
             unpack=unpacks(table, self._aggregates),
         )
+
+    def _access(self, table: Table, place: str) -> Mapping[str, Any]:
+        """What Spark's tasks need to reach the files of the table, and those at an address. Nothing is handed over that they don't need."""
+        if not any(each.startswith("s3") for each in (table.location(), place)):
+            return {}
+        properties = {**self._properties, **table.io.properties}
+        return {"options": options_of_s3(properties), "identity": identity_of_s3(properties, self._identity)}
 
     def commit(self, proposal: Proposal) -> Committed:
         began = self.clock.monotonic()
@@ -203,7 +219,7 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal, base.state.through)
+            landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)
@@ -255,6 +271,9 @@ class IcebergTable(LakeTable):
                 f"{self.identifier} has a new snapshot since the repair was planned. Nothing was changed; run the command again"
             )
         return TableState(landing.positions, attempt.snapshot, origin_allowed=False)
+
+    def landings(self, since: datetime) -> tuple[LandedBy, ...]:
+        return landings_in(self.open(), self.states, since=since)
 
     # --- upkeep ---------------------------------------------------------------------------------------------
 
@@ -313,7 +332,7 @@ class IcebergTable(LakeTable):
         with asking(f"the storage of {self.identifier}"), using_properties_of(base.table):
             added = files.entries(landing.files, base.table.metadata)
             uuid = base.table.metadata.table_uuid
-            summary = summary_of(landing, self.states, writer=self._writer, table=uuid, base=base.stored)
+            summary = summary_of(landing, self.states, by=self._by, table=uuid, base=base.stored)
             now_ms = int(self.clock.now().timestamp() * 1000)
             attempt = prepare(
                 base.table,

@@ -101,7 +101,7 @@ class LineageDecoder:
             self._shared(batch["why"]),
             _values(batch, "records"),
             _values(batch, "unpacked"),
-            _values(batch, "joined"),
+            _joined(batch),
             strict=True,
         ):
             yield Range(
@@ -201,6 +201,11 @@ def _field(column: _Column, name: str) -> _Column:
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     values: list[Any] = batch[name].to_pylist()
     return values
+
+
+def _joined(batch: pa.RecordBatch) -> list[int | None]:
+    """Of how many ranges each was made (`headrace.pipeline.lake.lineage_join`). The lineage table itself has no such column."""
+    return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
 
 
 def _parents(column: _Column) -> Sequence[tuple[ParentReason, ...]]:

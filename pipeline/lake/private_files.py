@@ -6,6 +6,7 @@ the mode of an existing file, so an empty private file is created first, and the
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,16 @@ from typing import Any
 
 from pyarrow import NativeFile, fs
 
+from headrace.pipeline.errors import BadSetting, Unreachable
+
 _FOLDER, _FILE, _UMASK = 0o700, 0o600, 0o077
+_WRONG_PLACE = frozenset(
+    (
+        *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS),
+        *(errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL),
+    )
+)
+"""Errors that stay until a person names another folder, or changes the mode of this one."""
 
 
 def make_folder(path: Path, *, private: bool) -> None:
@@ -25,6 +35,23 @@ def make_folder(path: Path, *, private: bool) -> None:
     # Another process may have created the folder meanwhile. If it is a file, the first use as a folder fails.
     with suppress(FileExistsError):
         path.mkdir(_FOLDER if private else 0o777)
+
+
+def make_named_folder(path: Path, *, private: bool, name: str) -> None:
+    """Create a folder that a person has named, by a setting or a variable. Where that can't be, the error tells the name."""
+    try:
+        make_folder(path, private=private)
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        said = f"{name}: the folder {path} can't be made ({why})"
+        # Such as a full disk: the same folder may be made later.
+        if isinstance(error, OSError) and error.errno not in _WRONG_PLACE:
+            raise Unreachable(f"{said}. Nothing was written; the next try may succeed") from error
+        raise BadSetting(
+            f"{said}; allowed: a folder in which this user may write. Nothing was written"
+        ) from error
 
 
 def make_private_file(path: Path) -> None:

@@ -74,6 +74,7 @@ def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
         elsewhere=counter.elsewhere,
         strangers=tuple(counter.strangers),
         strangers_count=counter.strangers_count,
+        strange=tuple(sorted(counter.strange.items())),
     )
 
 
@@ -113,7 +114,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
     twice = by_key.filter(pc.greater(by_key["place_count"], pa.scalar(1))).sort_by("key")
     names = [path.rsplit("/", 1)[-1] for path in overlap.files]
     rows = tuple(
-        f"{wanted.shard_id} {number_in(row['key'])} is there {row['place_count']} times, in "
+        f"{wanted.stream}/{wanted.shard_id} {number_in(row['key'])} is there {row['place_count']} times, in "
         f"{' and '.join(dict.fromkeys((names[row['place_min']], names[row['place_max']])))}"
         for row in twice.slice(0, MOST_NAMED).to_pylist()
     )

@@ -134,8 +134,8 @@ class StateFiles:
                 body = source.read()
         except FileNotFoundError as error:
             raise ChainBroken(
-                f"the positions of {self.remedy.table} are in the file {path}, and the file is gone. Nothing was committed; put it "
-                f"back from a backup, or {self.remedy.way}"
+                f"the positions of {self.remedy.table} are in the file {path}, and the file is gone: it was deleted, or landing.state was "
+                f"changed. Nothing was committed; set landing.state back, put the file back from a backup, or {self.remedy.way}"
             ) from error
         if hashlib.sha256(body).hexdigest() != file.hash:
             raise ChainBroken(

@@ -33,6 +33,10 @@ RUN = "headrace.run"
 WRITER = "headrace.writer"
 """Name of the worker or command that committed, for people who look at the table's history. Headrace doesn't read it."""
 
+APPLICATION = "headrace.application"
+"""The application that committed. By it the leader sees that two applications land one stream in one table, and people see which rows are
+whose (docs/operations.md)."""
+
 THROUGH = "headrace.valid-through"
 """Up to when the table has all records of all streams, for people and other programs. Left out where that isn't known."""
 THROUGH_OF = "headrace.valid-through.streams"
@@ -54,8 +58,17 @@ class Stored:
     full: StateFile
 
 
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits, for people who look at the table's history."""
+
+    writer: str = ""
+    """The name of the worker or command."""
+    application: str = ""
+
+
 def summary_of(
-    landing: Landing, states: StateFiles, *, writer: str, table: UUID, base: Stored | None = None
+    landing: Landing, states: StateFiles, *, by: Committer, table: UUID, base: Stored | None = None
 ) -> dict[str, str]:
     """The summary's entries for this landing. Writes a state file first if they are too large."""
     told = {LEDGER: write_ledger(landing.page)}
@@ -68,7 +81,8 @@ def summary_of(
     until = overall(landing.through, landing.positions)
     if until is not None:
         values[THROUGH] = time_text(until)
-    return values | {RUN: runs[:_MOST_TEXT], WRITER: writer[:_MOST_TEXT]}
+    told = {RUN: runs, WRITER: by.writer} | ({APPLICATION: by.application} if by.application else {})
+    return values | {name: text[:_MOST_TEXT] for name, text in told.items()}
 
 
 def _inline(positions: Positions, told: Mapping[str, str]) -> dict[str, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -15,12 +16,24 @@ from headrace.pipeline.local.kinesis_region import Options
 from headrace.pipeline.local.server import Server, run_until_signal
 
 _LARGEST_PORT = 65535
+_REGION = "eu-west-1"
+"""That of the README and of the examples. The stand-in serves each region; the line that it prints names one."""
+_LONGEST = 86_400
+"""Seconds that a stream may stay in a state of passage."""
+_STOPPED = 2
+"""The exit code where a person has to change something, as of all commands of Headrace."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to a parser."""
     parser.add_argument(
         "--port", type=_port, default=4567, help="port on 127.0.0.1; 0 chooses a free one (default: 4567)"
+    )
+    parser.add_argument(
+        "--region",
+        type=_region,
+        default=_REGION,
+        help=f"the region in the line of variables to export, that of aws.region in your settings (default: {_REGION})",
     )
     parser.add_argument(
         "--throttle", action="store_true", help="enforce Kinesis's limits on requests and bytes a second"
@@ -52,15 +65,18 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def ready() -> None:
-        _announce(server.endpoint)
+        _announce(server.endpoint, args.region)
         if args.while_stdin:
             threading.Thread(target=_stop_with_stdin, args=(server,), daemon=True).start()
 
     try:
         asyncio.run(run_until_signal(server, ready))
     except OSError as error:
-        sys.stderr.write(f"headrace local: port {args.port}: {error.strerror or error}\n")
-        return 1
+        sys.stderr.write(
+            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): name a free port with --port; nothing "
+            "was started\n"
+        )
+        return _STOPPED
     return 0
 
 
@@ -73,10 +89,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(parser.parse_args(argv))
 
 
-def _announce(endpoint: str) -> None:
+def _announce(endpoint: str, region: str) -> None:
     # boto3 reads AWS_DEFAULT_REGION only, other SDKs AWS_REGION only.
     settings = (
-        f"AWS_ENDPOINT_URL={endpoint} AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local "
+        f"AWS_ENDPOINT_URL={endpoint} AWS_REGION={region} AWS_DEFAULT_REGION={region} AWS_ACCESS_KEY_ID=local "
         "AWS_SECRET_ACCESS_KEY=local"
     )
     sys.stdout.write(f"{READY}{endpoint}   (export {settings})\n")
@@ -90,17 +106,31 @@ def _stop_with_stdin(server: Server) -> None:
 
 
 def _port(given: str) -> int:
-    port = int(given)
-    if not 0 <= port <= _LARGEST_PORT:
-        raise argparse.ArgumentTypeError(f"{given} is no port")
-    return port
+    if (
+        not (given.isascii() and given.isdigit())
+        or len(given) > len(str(_LARGEST_PORT))
+        or int(given) > _LARGEST_PORT
+    ):
+        raise argparse.ArgumentTypeError(f"{given[:40]!r} is no port; allowed: 0 to {_LARGEST_PORT}")
+    return int(given)
 
 
 def _seconds(given: str) -> float:
-    seconds = float(given)
-    if not seconds >= 0:
-        raise argparse.ArgumentTypeError(f"{given} is no duration")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(
+            f"{given[:40]!r} is no duration; allowed: seconds, such as 0.5, up to {_LONGEST}"
+        )
     return seconds
+
+
+def _region(given: str) -> str:
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+", given):
+        raise argparse.ArgumentTypeError(f"{given[:40]!r} is no region such as {_REGION}")
+    return given
 
 
 if __name__ == "__main__":

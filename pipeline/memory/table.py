@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from threading import Lock
 from typing import Literal
 
+from headrace.pipeline.core.applications import MOST_COMMITS, LandedBy
 from headrace.pipeline.core.batch import StagedFile, TakenFile
 from headrace.pipeline.core.expiry_plan import MAIN, History, Ref, Seen, Shape
 from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
@@ -65,6 +67,8 @@ class Snapshot:
     """For a cherry-pick, the snapshot whose rows it has, without that snapshot's positions; else None."""
     at: datetime = _EPOCH
     through: Through = field(default_factory=dict)
+    application: str = ""
+    """The application that committed."""
 
     @property
     def snapshot(self) -> int:
@@ -91,6 +95,8 @@ class MemoryTable(LakeTable):
         self.unpacks = True
         """Whether aggregates that land in the table are taken apart."""
         self.tags: dict[str, int] = {}
+        self.application = ""
+        """The application whose process commits now."""
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
@@ -128,7 +134,7 @@ class MemoryTable(LakeTable):
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             self._check_files((*proposal.files, *proposal.also), proposal.taken, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
-            landing = decide_landing(base.positions, proposal, base.through)
+            landing = decide_landing(base.positions, proposal, base.through, self._clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base)
             # Most commits remove nothing, and then the files needn't be listed.
@@ -201,6 +207,13 @@ class MemoryTable(LakeTable):
 
     # --- what others do to a table ----------------------------------------------------------------------------
 
+    def landings(self, since: datetime) -> tuple[LandedBy, ...]:
+        landed = (s for s in self.history(self.head) if s.page.ranges and s.application and s.at >= since)
+        return tuple(
+            LandedBy(s.at, s.application, frozenset(each.key.stream.arn for each in s.page.ranges))
+            for s in islice((s for s in landed if self._knows(s.id)), MOST_COMMITS)
+        )
+
     def append_as_others(self, files: tuple[StagedFile, ...] = ()) -> int:
         """A commit by another engine: an insert, or without files a compaction, which leaves the rows as they are."""
         return self._put(files)
@@ -259,7 +272,7 @@ class MemoryTable(LakeTable):
             for snapshot in self.walk(self.head):
                 if snapshot.picked is not None:
                     source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
-                    picked.append(Picked(snapshot.id, source.page if source else None))
+                    picked.append(Picked(snapshot.id, source.page if source else None, snapshot.parent))
                 elif snapshot.ours:
                     reached = snapshot.positions
                     break
@@ -279,6 +292,7 @@ class MemoryTable(LakeTable):
             landing.files,
             at=self._clock.now(),
             through=landing.through,
+            application=self.application,
         )
 
     def _refs(self) -> dict[str, Ref]:

@@ -87,6 +87,11 @@ class MemoryWorkerStore:
             if before is not None and before.is_ours:
                 self._put(replace(before, asked=before.asked + 1))
 
+    def set_notice(self, worker_id: str, notice: str | None) -> None:
+        with self._lock:
+            if notice is not None or worker_id in self._rows:
+                self._put(replace(self._filled(worker_id), notice=notice))
+
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
         with self._lock:
             before = self._filled(worker_id)

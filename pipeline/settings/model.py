@@ -348,8 +348,8 @@ class Settings:
     )
     streams_mode: StreamsMode = knob(
         StreamsMode.SINGLE,
-        doc="single: lease and partition keys are shard ids. multi: the keys name the stream, too. Don't change it after the first "
-        "start.",
+        doc="single: lease and partition keys are shard ids. multi: the keys name the stream, too. `headrace rekey` changes "
+        "the mode of an application that has started.",
     )
     discovery: DiscoverySettings = knob(
         factory=DiscoverySettings,

@@ -2,6 +2,7 @@
 stream."""
 
 from headrace.pipeline.errors import Unknown
+from headrace.resources.runs import FAILED_TAG, DagsterRuns
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, key, why_failed
 
@@ -9,8 +10,9 @@ RETURNS = "returns"
 
 
 def keys_of(world: DagsterWorld, stream: str, *shards: int) -> list[str]:
-    whole = world.world.stream_now(stream).serialized
-    return [f"{whole}:{key(n)}" for n in shards]
+    """The partitions of these shards, which have the stream at the front and the shard at the end."""
+    life = world.world.stream_now(stream)
+    return [f"{stream}@{life.account}:{life.epoch}/{n}" for n in shards]
 
 
 def test_one_run_reads_the_due_shards_of_all_streams(make_world: MakeWorld):
@@ -47,6 +49,7 @@ def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
     world.settle()
     world.world.produce(0)
     lost = keys_of(world, RETURNS, 0, 1)
+    rows = [f"{world.world.stream_now(RETURNS).serialized}:{key(n)}" for n in (0, 1)]
     request = world.asked()
     assert request is not None
     world.world.source.delete_stream(RETURNS)
@@ -56,6 +59,12 @@ def test_a_deleted_stream_fails_only_its_own_partitions(make_world: MakeWorld):
     assert "2 shards failed" in why_failed(result)
     assert "there is no stream" in why_failed(result)
     assert sorted(world.statuses()["FAILED"]) == lost
+    run = world.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert sorted(run.tags[FAILED_TAG].split(",")) == lost
+    assert (
+        sorted(DagsterRuns(world.instance, world.settings.application).outcome(result.run_id).failed) == rows
+    )
     assert keys_of(world, "orders", 0)[0] in world.statuses()["MATERIALIZED"]
     world.world.check()
 
@@ -66,5 +75,5 @@ def test_the_error_for_a_key_without_a_stream_names_similar_keys(make_world: Mak
 
     result = world.execute(world.config(worker="w1", shards=[key(0)]))
 
-    assert f"there is no shard '{key(0)}'" in why_failed(result)
+    assert f"there is no shard '{key(0)}' (similar names: orders@" in why_failed(result)
     assert Unknown.__name__ not in why_failed(result)

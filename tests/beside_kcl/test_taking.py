@@ -14,6 +14,7 @@ from headrace.pipeline.core.change import Applied, beat, give_up
 from headrace.pipeline.core.checkpoint import SHARD_END
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.planned_loads import cluster_of
+from headrace.pipeline.duties.own_form import OwnForm
 from headrace.pipeline.kcl import leader
 from headrace.pipeline.memory.clock import CountingIds, MemoryClock
 from headrace.pipeline.memory.leases import MemoryLeaseStore
@@ -343,7 +344,7 @@ def test_an_owner_of_rows_of_the_other_key_form_only_does_not_lead(*, multi: boo
     multiple = Lease(f"{serialized}:shardId-000000000000", stream=serialized, shard="shardId-000000000000")
     ours, stray = (multiple, plain) if multi else (plain, multiple)
     store = MemoryLeaseStore([replace(stray, owner=order[0]), replace(ours, owner=order[1])])
-    duty = Shuffle(ours=frozenset({order[1]}), leases=store, clock=MemoryClock(), multi=multi)
+    duty = Shuffle(ours=frozenset({order[1]}), leases=OwnForm(store, multi), clock=MemoryClock())
     assert duty.tick(ShuffleMemory())[1]
 
 

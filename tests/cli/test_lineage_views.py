@@ -23,9 +23,9 @@ class Shown:
             f"landing: {{table: {self.family.table.identifier}, home: {self.family.lake.folder}}}\n"
         )
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, code: int = DONE) -> str:
         self.out.readouterr()
-        assert main(["lineage", "--config", str(self.config), *arguments]) == DONE
+        assert main(["lineage", "--config", str(self.config), *arguments]) == code
         return self.out.readouterr().out
 
 
@@ -37,7 +37,7 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shown:
 def test_a_record_is_found_with_its_run_its_file_and_the_snapshots(shown: Shown):
     path = Path(shown.family.path_with(LEFT, 37))
     text = shown("--sequence", "37")
-    assert "landed: shardId-000000000002 after 35 up to 38 (snapshot " in text
+    assert "landed: orders/shardId-000000000002 after 35 up to 38 (snapshot " in text
     assert "run run-1)" in text
     assert f"{path.name}, which snapshot " in text
     assert "added (as it landed); 1 row, arrived 2026-01-31 12:00:00Z" in text
@@ -52,20 +52,26 @@ def test_a_record_is_found_in_the_file_into_which_it_was_compacted(shown: Shown)
 def test_the_ranges_of_all_shards_are_searched_unless_a_shard_is_named(shown: Shown):
     shown.family.land((LEFT, 60))
     text = shown("--sequence", "57")
-    assert text.count("landed: ") == 3
+    assert text.count("landed: ") == 2
     assert text.count("; 1 row") == 2
     assert shown("--sequence", "57", "--shard", LEFT.shard_id).count("landed: ") == 1
 
 
 def test_a_record_that_is_missing_in_its_range_and_one_in_no_range_are_told_apart(shown: Shown):
     shown.family.change_rows(FIRST, 8, lambda _: [])
-    assert "no row of the table has the number 8 in this range" in shown("--sequence", "8")
-    assert "no range has the sequence number 999" in shown("--sequence", "999")
+    missing = shown("--sequence", "8", code=1)
+    assert "the ranges of orders/shardId-000000000000, orders/shardId-000000000001, " in missing
+    assert "span it, and no row of the table has it" in missing
+    assert "no range has the sequence number 999: such a record has not landed" in shown(
+        "--sequence", "999", code=1
+    )
 
 
 def test_a_record_in_a_gap_is_told_as_such(shown: Shown):
     shown.family.move(LEFT, 45, Kind.SKIPPED)
-    assert "the range has no records in the table: the test's reason" in shown("--sequence", "41")
+    assert "the range has no records in the table: the test's reason" in shown(
+        "--sequence", "41", "--shard", LEFT.shard_id
+    )
 
 
 def test_an_aggregate_of_which_another_program_read_the_first_user_records_is_found(shown: Shown):
@@ -77,9 +83,9 @@ def test_an_aggregate_of_which_another_program_read_the_first_user_records_is_fo
     rest = Range(Kind.LANDED, LEFT, inside, whole, run="r", claim="r", rows=1, files=(Path(file.path).name,))
     family.lake.handle().commit(Proposal((foreign,)))
     assert not family.lake.handle().commit(Proposal((rest,), (file,))).landing.refused
-    text = shown("--sequence", "41")
-    assert "foreign: shardId-000000000002 after 38 up to 41/2" in text
-    assert "landed: shardId-000000000002 after 41/2 up to 41/5" in text
+    text = shown("--sequence", "41", "--shard", LEFT.shard_id)
+    assert "foreign: orders/shardId-000000000002 after 38 up to 41/2" in text
+    assert "landed: orders/shardId-000000000002 after 41/2 up to 41/5" in text
     assert "(as it landed); 1 row" in text
 
 
@@ -90,6 +96,11 @@ def test_an_aggregate_of_which_another_program_read_the_first_user_records_is_fo
         ("--family", "--csv"),
         ("--rebuild", "--shard", "shardId-000000000000"),
         ("--sequence", "37", "--csv"),
+        ("--sequence", "37", "--limit", "1"),
+        ("--sequence", "37", "--from", "2026-01-31"),
+        ("--gaps", "--json"),
+        ("--family", "--limit", "1"),
+        ("--gaps", "--to", "2026-01-31"),
     ],
 )
 def test_options_that_a_view_has_no_use_for_are_refused(
@@ -102,7 +113,9 @@ def test_options_that_a_view_has_no_use_for_are_refused(
 def test_gaps_are_listed(shown: Shown):
     assert shown("--gaps").startswith("no gap: ")
     shown.family.move(LEFT, 45, Kind.SKIPPED)
-    assert "records are missing by a recorded gap: shardId-000000000002 after 38 up to 45" in shown("--gaps")
+    assert "records are missing by a recorded gap: orders/shardId-000000000002 after 38 up to 45" in shown(
+        "--gaps"
+    )
 
 
 def test_the_family_is_a_picture_with_states(shown: Shown):

@@ -1,5 +1,6 @@
 """`headrace parse` on a real Spark, with the settings of a user."""
 
+import json
 import re
 from pathlib import Path
 from uuid import uuid4
@@ -70,16 +71,62 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
         r",1,1,,1,\d+,\"json of headrace \S+, code [0-9a-f]{12}, schema [0-9a-f]{12}\"$", lines[1]
     )
     _tells_what_became_of_each(capsys)
+    record = json.loads(told(capsys, "lineage", "--sequence", "2", "--json"))
+    ((found,),) = [each["found_in"] for each in record["parsed"]]
+    assert (found["table"], found["rows"]) == ("lake.orders_quarantine", 1)
+    assert found["reasons"] == ["the payload isn't one JSON object that fits the schema"]
+    ledger = json.loads(told(capsys, "lineage", "--target", "orders", "--limit", "1", "--json"))
+    assert (ledger["table"], ledger["left_out"]) == ("lake.orders", 1)
+    assert [(each["stream"], each["parsed"], each["quarantined"]) for each in ledger["ranges"]] == [
+        ("orders", 1, 0)
+    ]
+    assert json.loads(told(capsys, "parse", "--infer", "--json", "orders"))["targets"] == [
+        {"target": "orders", "records": 2, "schema": "id BIGINT, name STRING"}
+    ]
     assert main(["parse", "orders", "--infer"]) == 0
     assert capsys.readouterr().out == "id BIGINT, name STRING\n"
     assert main(["upkeep"]) == 0
     bed.check()
 
 
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command prints as its answer."""
+    capsys.readouterr()
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_waves_are_limited_and_told_as_json(bed: Bed, capsys: pytest.CaptureFixture[str]):
+    child = A.__class__(A.stream, "shardId-000000000002")
+    bed.land(A, {1: good(1), 2: BAD}, ended=[child.shard_id])
+    bed.land(child, {5: good(5)}, parents=[A.shard_id])
+    target = {"target": "orders", "table": "lake.orders", "quarantine": "lake.orders_quarantine"}
+    first = json.loads(told(capsys, "parse", "orders", "--limit", "1", "--json"))
+    counts = {"waves": 1, "parsed": 1, "set_aside": 1, "dropped": {}, "is_behind": True, "notes": []}
+    assert first == {"format": 1, "targets": [{**target, **counts}]}
+    (rest,) = json.loads(told(capsys, "parse", "orders", "--json"))["targets"]
+    assert (rest["waves"], rest["parsed"], rest["set_aside"], rest["is_behind"]) == (1, 1, 0, False)
+    (nothing,) = json.loads(told(capsys, "parse", "orders", "--json"))["targets"]
+    assert (nothing["waves"], nothing["parsed"], nothing["is_behind"]) == (0, 0, False)
+    (again,) = json.loads(
+        told(capsys, "redrive", "--target", "orders", "--dry-run", "--json", "--reason", "one JSON")
+    )["targets"]
+    assert again == {
+        **target,
+        "portions": 1,
+        "parsed_again": 1,
+        "mended": 0,
+        "still_set_aside": 1,
+        "dropped": {},
+    }
+    assert main(["parse", "--infer", "--limit", "1"]) == STOPPED
+    bed.check()
+
+
 def _tells_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     told = {}
     for number in "123":
-        assert main(["lineage", "--sequence", number, "--shard", A.shard_id]) == 0
+        assert main(["lineage", "--sequence", number, "--shard", A.shard_id]) == (1 if number == "3" else 0)
         told[number] = capsys.readouterr().out.splitlines()[-1]
     assert re.fullmatch(r"  now in lake\.orders: 1 row, in \S+\.parquet, which snapshot \d+ added", told["1"])
     assert told["2"].startswith("  now in lake.orders_quarantine: 1 row, in ")
@@ -90,6 +137,64 @@ def _tells_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
         told["3"]
         == "no range of shardId-000000000000 has the sequence number 3: such a record has not landed, and no gap names it"
     )
+
+
+def test_settings_that_can_be_used_are_told_without_spark_and_nothing_is_made(
+    bed: Bed, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["parse", "--check"]) == 0
+    told = "the schema and the code can be used; nothing was read or written"
+    assert capsys.readouterr().out.splitlines() == [f"orders: {told}", f"others: {told}"]
+    assert not bed.typed().exists()
+
+
+def test_a_check_and_the_settings_of_a_schema_in_avro_make_no_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    record = """'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'"""
+    text = SETTINGS.format(home=tmp_path / "home").replace('"id BIGINT"', f"{record}\n    format: avro")
+    (tmp_path / "headrace.yaml").write_text(text)
+    assert main(["parse", "--check"]) == main(["config"]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["headrace.yaml"]
+    (tmp_path / "headrace.yaml").write_text(text.replace('"a"', '"Shard_Id"'))
+    capsys.readouterr()
+    assert main(["parse", "--check"]) == main(["config"]) == STOPPED
+    said = capsys.readouterr()
+    assert said.out.startswith("orders: the schema and the code can be used")
+    assert (
+        said.err.count(
+            "others has a column Shard_Id: Headrace itself gives a column of this name to the table"
+        )
+        == 2
+    )
+
+
+_NO_RECORD = """schema: '{"type": "int"}'\n    format: avro"""
+_NO_MODULE = "schema: id INT\n    format: callable\n    callable: own:rows"
+
+
+@pytest.mark.parametrize("how", [["--check"], []])
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("schema: id BIGINTT", r"headrace\.yaml:9: .* at 'BIGINTT'"),
+        (_NO_RECORD, "the outermost type isn't a record"),
+        (_NO_MODULE, r"No module named 'own'.*headrace\.yaml:11"),
+    ],
+)
+def test_a_schema_that_cant_be_used_is_told_with_nothing_to_parse_and_no_table_is_made(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: list[str], lines: str, why: str
+):
+    config = tmp_path / "headrace.yaml"
+    config.write_text(config.read_text().replace('schema: "id BIGINT, name STRING"', lines))
+    assert main(["parse", "orders", *how]) == STOPPED
+    assert re.search(why, capsys.readouterr().err)
+    assert not bed.typed().exists()
+    assert not bed.quarantine().exists()
+    # The code of the user isn't run where settings are only shown.
+    assert main(["config"]) == (0 if lines == _NO_MODULE else STOPPED)
 
 
 @pytest.mark.slow

@@ -61,7 +61,16 @@ def test_each_change_is_printed_with_what_happens_to_the_lease(
 ):
     assert kind_of(planned) == kind
     said = document([planned])["changes"]
-    assert said == [{"kind": kind, "lease": planned.key, "from": before, "to": after, "why": planned.why}]
+    assert said == [
+        {
+            "kind": kind,
+            "lease": planned.key,
+            "name": planned.key,
+            "from": before,
+            "to": after,
+            "why": planned.why,
+        }
+    ]
 
 
 def test_each_line_has_its_reason_and_the_last_line_the_sum():

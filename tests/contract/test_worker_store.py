@@ -151,6 +151,24 @@ def test_an_ask_makes_no_row(store: WorkerStore):
     assert store.get("w1") is None
 
 
+def test_a_notice_stays_until_it_is_removed_and_moves_no_beat(store: WorkerStore):
+    store.beat("w1", "dagster-a", found=None)
+    before = store.get("w1")
+    assert before is not None
+    store.set_notice("w1", "another application lands")
+    assert store.beat("w1", "dagster-a", found="dagster-a") == replace(
+        before, beat=2, notice="another application lands"
+    )
+    store.set_notice("w1", None)
+    store.set_notice("w1", None)
+    assert store.get("w1") == replace(before, beat=2)
+
+
+def test_the_removal_of_a_notice_makes_no_row(store: WorkerStore):
+    store.set_notice("w1", None)
+    assert store.get("w1") is None
+
+
 def test_forget_runs_removes_the_named_beats_and_no_others(store: WorkerStore):
     claims = [f"run-{i}/a" for i in range(130)]
     for claim in claims:

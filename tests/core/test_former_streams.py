@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.core.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.former_streams import (
-    is_of_form,
     newest_lives,
     plan_forget,
     stream_of,
     watch_former,
 )
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lease_form import is_of_form
 from headrace.pipeline.core.order import a_family
 from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shard import Shard

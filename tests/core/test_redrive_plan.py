@@ -24,6 +24,7 @@ from headrace.pipeline.core.redrive_plan import (
     account_redrive,
     plan_look,
     plan_redrive,
+    reason_meant,
     worth_parsing,
 )
 from headrace.pipeline.core.stream import ShardKey
@@ -131,3 +132,34 @@ def test_rows_that_are_dropped_by_a_filter_are_counted():
 def test_rows_that_the_copy_lost_or_doubled_are_refused(copied: Parsed):
     with pytest.raises(WrongShape, match="have 3 rows beside those"):
         accounts(copied=copied)
+
+
+REASONS = {"a value doesn't fit its column: id": 3, "a value doesn't fit its column: amount": 7, "no JSON": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("no JSON", "no JSON"),
+        ("JSON", "no JSON"),
+        ("column: id", "a value doesn't fit its column: id"),
+        ("no Avro", None),
+        ("no json", None),
+    ],
+)
+def test_a_reason_is_meant_by_a_part_that_no_other_reason_has(text: str, reason: str | None):
+    assert reason_meant(text, REASONS) == reason
+
+
+def test_the_whole_text_of_a_reason_means_it_even_inside_of_another():
+    assert reason_meant("no JSON", {**REASONS, "no JSON at all": 1}) == "no JSON"
+
+
+def test_a_part_that_several_reasons_have_is_refused_with_the_reasons_the_most_frequent_first():
+    with pytest.raises(Unknown, match="2 reasons have the text 'a value'") as refused:
+        reason_meant("a value", REASONS)
+    assert str(refused.value).endswith(
+        "one that you mean: a value doesn't fit its column: amount (7 rows); a value doesn't fit its column: id (3 rows)"
+    )
+    with pytest.raises(Unknown, match=r"; and 15 more$"):
+        reason_meant("r", {f"r{n}": 1 for n in range(20)})

@@ -25,6 +25,18 @@ _NAMES = (f"file-{number}" for number in range(1000))
 
 def make_table(folder: Path) -> IcebergTable:
     """Two landings, on 30 and on 31 January, when numbers get a digit more. The lineage is recorded."""
+    table = make_first_day(folder)
+    land(
+        table,
+        {LEFT: [(99, NOON - timedelta(minutes=1)), (100, NOON)], RIGHT: [(7, NOON), (8, NOON)]},
+        proven=True,
+    )
+    IcebergLineage(table).record()
+    return table
+
+
+def make_first_day(folder: Path) -> IcebergTable:
+    """One landing, after which the run has recorded the ledgers."""
     home = folder / HOME
     table = IcebergTable(
         embedded_catalog(home), "lake.orders", state=str(home / "state"), clock=StandingClock()
@@ -32,11 +44,6 @@ def make_table(folder: Path) -> IcebergTable:
     table.ensure(create=True)
     table.commit(ORIGIN)
     land(table, {LEFT: [(98, EVENING)]})
-    land(
-        table,
-        {LEFT: [(99, NOON - timedelta(minutes=1)), (100, NOON)], RIGHT: [(7, NOON), (8, NOON)]},
-        proven=True,
-    )
     IcebergLineage(table).record()
     return table
 

@@ -6,16 +6,15 @@ The SQL blocks need Spark 4.1: tests/engines/test_reading_by_spark.py runs them.
 import contextlib
 import io
 import re
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.pipeline.lake.session import spark_session
-from headrace.pipeline.settings.model import SparkSettings
 from tests.docs.pages import ROOT
-from tests.docs.reading_table import make_table
+from tests.docs.reading_table import make_first_day, make_table
 
 PAGE = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -28,20 +27,35 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def names(home: Path, joined_spark: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names that the page takes for given: a Spark session."""
+@pytest.mark.usefixtures("joined_spark")
+def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(home)
-    return {"spark": spark_session(SparkSettings(remote="local[2,2]"), "headrace-tests")}
+    for number, (told, expected) in enumerate(told_by_blocks(), start=1):
+        assert told == expected, f"block {number}"
 
 
-def test_each_block_runs_after_those_before_it_and_prints_what_the_page_says(names: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("joined_spark")
+def test_each_block_runs_on_a_table_into_which_one_run_has_landed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the first day nothing is stated yet about up to when the table is complete."""
+    make_first_day(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = "".join(told for told, _ in told_by_blocks())
+    assert "None\n30 January is complete: False\n31 January is complete: False\n" in text
+
+
+def told_by_blocks() -> Iterator[tuple[str, str]]:
+    """What each block of the page prints after those before it, and what the page says."""
     assert len(BLOCKS) > 5
+    names: dict[str, Any] = {}
     for number, (code, expected) in enumerate(BLOCKS, start=1):
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             exec(compile(code, f"docs/reading.md, block {number}", "exec"), names)
-        assert told.getvalue() == expected, f"block {number}:\n{code}"
+        yield told.getvalue(), expected
 
 
 def test_the_page_names_the_version_of_duckdb_that_runs_its_block() -> None:

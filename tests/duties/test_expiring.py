@@ -51,6 +51,7 @@ class Place:
     def __post_init__(self) -> None:
         self.world.settle()
         self.ledgers = Ledgers(self.world.table)
+        MemoryLineage.record(self.ledgers)  # as after the first landing of all
         self.expiring = self.an_expiring(FEW)
 
     def an_expiring(self, settings: UpkeepSettings) -> Expiring:
@@ -92,6 +93,40 @@ class Place:
 @pytest.fixture
 def place() -> Place:
     return Place()
+
+
+# --- recording without an expiry --------------------------------------------------------------------------------
+
+
+def test_the_first_landing_of_all_is_recorded_before_the_next_wave(place: Place):
+    """A reader finds the lineage table on the first day."""
+    place.ledgers = Ledgers(place.world.table)
+    place.wave()
+    assert place.ledgers.recorded().snapshot == place.world.table.load().snapshot
+    place.wave("second")
+    assert (place.ledgers.calls, place.heard) == (1, [])
+
+
+def test_a_sensors_run_records_at_its_end_what_it_has_landed(place: Place):
+    place.world.produce(0, 3)
+    place.a_run("run").all_that_is_due()
+    assert place.ledgers.recorded().snapshot == place.world.table.load().snapshot
+    assert (place.ledgers.calls, place.known() < 25) == (1, True)
+    place.a_run("idle").all_that_is_due()
+    assert place.ledgers.calls == 1
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), ZeroDivisionError()])
+def test_a_recording_that_fails_is_a_sentence_and_no_failure_of_the_run(place: Place, error: Exception):
+    def fail() -> None:
+        raise error
+
+    place.ledgers.before = fail
+    place.world.produce(0, 3)
+    place.a_run("run").all_that_is_due()
+    (said,) = place.heard
+    assert said.startswith("the ledgers of the lake table couldn't be recorded now: ")
+    assert place.reports[0].rows == 3
 
 
 # --- between two waves ------------------------------------------------------------------------------------------

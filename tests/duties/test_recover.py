@@ -374,8 +374,24 @@ def test_a_shard_is_found_by_its_id_and_the_error_for_an_unknown_one_names_simil
     assert row is not None
     life.leases = type(life.leases)([replace(row, key=f"1:orders:7:{row.key}", shard=row.key)])
     assert recovery(life).find(row.key) == f"1:orders:7:{row.key}"
-    with pytest.raises(Unknown, match=r"similar names: 1:orders:7:shardId-000000000001"):
+    with pytest.raises(
+        Unknown, match=r"no shard '1:orders:7:shardId-000000000009' \(similar names: orders@1:7/1\)"
+    ):
         recovery(life).find("1:orders:7:shardId-000000000009")
+
+
+def test_a_shard_is_found_by_its_name_in_dagster_and_by_a_shorter_one_that_means_no_other() -> None:
+    life = Life(shards=3)
+    life.sync()
+    row = life.row(1)
+    assert row is not None
+    lives = [replace(row, key=f"1:orders:{epoch}:{row.key}", shard=row.key) for epoch in (7, 8)]
+    life.leases = type(life.leases)(lives)
+    assert recovery(life).find("orders@1:8/1") == f"1:orders:8:{row.key}"
+    with pytest.raises(Unknown, match=r"several shards are called 'orders/1' \(orders@1:7/1, orders@1:8/1\)"):
+        recovery(life).find("orders/1")
+    life.leases = type(life.leases)(lives[:1])
+    assert recovery(life).find("orders/1") == f"1:orders:7:{row.key}"
 
 
 def test_no_decision_is_made_about_a_row_of_another_life() -> None:

@@ -182,17 +182,18 @@ def test_a_round_of_syncs_that_reaches_the_deadline_goes_on_in_the_next_tick() -
 
 def test_rows_with_the_key_form_of_single_mode_are_left_alone_and_reported() -> None:
     world = two_streams()
+    world.settle()
     single = Lease("shardId-000000000000", stream_epoch=1)
     twisted = Lease(
-        f"{world.stream.serialized}:shardId-000000000000",
+        f"{world.stream.serialized}:shardId-000000000009",
         stream=world.stream_now(RETURNS).serialized,
-        shard="shardId-000000000000",
+        shard="shardId-000000000009",
         stream_epoch=1,
     )
     for row in (single, twisted):
         assert isinstance(world.leases.apply(create(row, "by hand")), Applied)
-    said = str(world.lead())
-    assert "2 rows not understood" in said
+    world.clock.advance(world.settings.times.shard_sync)
+    assert "2 rows not understood" in str(world.lead())
     world.settle()
     assert world.leases.get(single.key) == single
     assert world.leases.get(twisted.key) == twisted

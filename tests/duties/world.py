@@ -133,7 +133,7 @@ class World:
             settings=self.settings,
             policy=self.policy,
             tables=self.tables,
-            leases=self.leases,
+            leases=wiring_of(self).leases(),
             workers=self.rows,
             lock=self.lock,
             source=self.source,
@@ -158,7 +158,7 @@ class World:
         duty = WorkerDuty(
             worker_id=worker,
             instance=instance,
-            leases=self.leases,
+            leases=wiring_of(self).leases(),
             workers=self.rows,
             source=self.source,
             runs=self.runs,

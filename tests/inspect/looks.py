@@ -12,7 +12,8 @@ from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.core.worker import Worker
 from headrace.pipeline.inspect.compare import observation_of
-from headrace.pipeline.inspect.findings import Finding, findings_of
+from headrace.pipeline.inspect.finding import Finding
+from headrace.pipeline.inspect.findings import findings_of
 from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
 from headrace.pipeline.inspect.observation import Observation, TablesRead
 

@@ -32,8 +32,8 @@ class Lake(Protocol):
     table: LakeTable
     clock: StandingClock
 
-    def handle(self) -> LakeTable:
-        """Open the same table as another process does."""
+    def handle(self, application: str = "") -> LakeTable:
+        """Open the same table as another process does, of this application."""
         ...
 
     def lose(self, way: Way, *, times: int = 1) -> None:
@@ -86,7 +86,8 @@ class MemoryLake:
         self.memory.rows_of = rows_in_file
         self.table: LakeTable = self.memory
 
-    def handle(self) -> LakeTable:
+    def handle(self, application: str = "") -> LakeTable:
+        self.memory.application = application
         return self.table
 
     def lose(self, way: Way, *, times: int = 1) -> None:
@@ -156,8 +157,14 @@ class IcebergLake:
         self.iceberg.ensure(create=True)
         self.table: LakeTable = self.iceberg
 
-    def handle(self) -> IcebergTable:
-        return IcebergTable(self.properties, self.name, state=str(self.folder / "state"), clock=self.clock)
+    def handle(self, application: str = "") -> IcebergTable:
+        return IcebergTable(
+            self.properties,
+            self.name,
+            state=str(self.folder / "state"),
+            clock=self.clock,
+            application=application,
+        )
 
     def lose(self, way: Way, *, times: int = 1) -> None:
         lose(self.iceberg.catalog, way, times=times)

@@ -22,6 +22,7 @@ from headrace.pipeline.lake import read
 from headrace.pipeline.lake.catalog import embedded_catalog
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.schema import PROPERTIES, SCHEMA
+from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_file, a_key, a_landing, a_range, with_origin
 from tests.lake.tables import IcebergLake
 from tests.lake.written import write_files
@@ -136,7 +137,7 @@ def test_the_error_for_a_dropped_table_names_it(lake: IcebergLake):
         lake.iceberg.load()
 
 
-def test_the_staging_spec_can_be_pickled_and_holds_no_credentials(tmp_path: Path):
+def test_the_staging_spec_can_be_pickled_and_holds_keys_only_where_files_are_in_s3(tmp_path: Path):
     properties = embedded_catalog(tmp_path) | {
         "s3.endpoint": "http://127.0.0.1:9",
         "s3.region": "eu-west-1",
@@ -145,10 +146,14 @@ def test_the_staging_spec_can_be_pickled_and_holds_no_credentials(tmp_path: Path
     }
     table = IcebergTable(properties, "lake.records", state=str(tmp_path / "state"), clock=StandingClock())
     table.ensure(create=True)
-    spec = pickle.loads(pickle.dumps(table.staging_spec()))
-    assert dict(spec.options) == {"endpoint": "http://127.0.0.1:9", "region": "eu-west-1"}
+    travelled = pickle.dumps(table.staging_spec())
+    spec = pickle.loads(travelled)
     assert dict(spec.field_ids) == {field.name: field.field_id for field in SCHEMA.fields}
-    assert "canary" not in repr(spec)
+    assert b"canary" not in travelled
+    beside = pickle.loads(pickle.dumps(table.spec_reaching("s3://lake/others")))
+    assert dict(beside.options) == {"endpoint": "http://127.0.0.1:9", "region": "eu-west-1"}
+    assert beside.identity == TaskIdentity(keys=AwsKeys("AKIA", "canary"))
+    assert "canary" not in f"{beside!r} {beside}"
 
 
 # --- files that a commit may name

@@ -48,14 +48,14 @@ def test_a_missing_row_is_found_with_its_range_and_its_file(family: Family):
     file = family.change_rows(FIRST, 8, lambda _: [])
     assert family.wrong() == [
         f"{file} has 9 rows, and the table's metadata states 10",
-        f"shardId-000000000000 after the start up to 10 (snapshot {_snapshot(family, 1)}, run run-1): the ledger states 5 rows, and 4 are in the table (4 in {file}; landed in {file})",
+        f"orders/shardId-000000000000 after the start up to 10 (snapshot {_snapshot(family, 1)}, run run-1): the ledger states 5 rows, and 4 are in the table (4 in {file}; landed in {file})",
     ]
 
 
 def test_a_doubled_row_is_found_although_the_number_of_rows_is_right(family: Family):
     family.change_rows(FIRST, 9, lambda row: [{**row, "sequence_number": "8"}])
     (wrong,) = family.wrong()
-    assert wrong.startswith("shardId-000000000000 8 is there 2 times, in ")
+    assert wrong.startswith("orders/shardId-000000000000 8 is there 2 times, in ")
 
 
 def test_a_row_that_is_in_two_files_is_found_although_the_number_of_rows_is_right(family: Family):
@@ -79,7 +79,7 @@ def test_a_row_of_another_shard_is_found(family: Family):
 
 def test_a_row_beyond_the_ranges_is_found(family: Family):
     file = family.change_rows(LEFT, 38, lambda row: [{**row, "sequence_number": "39"}])
-    assert f"1 row in {file} in no range of the ledger: shardId-000000000002 39" in family.wrong()
+    assert f"1 row in {file} in no range of the ledger: orders/shardId-000000000002 39" in family.wrong()
 
 
 def test_a_row_without_a_sequence_number_is_found(family: Family):
@@ -116,7 +116,10 @@ def test_a_file_that_is_damaged_is_found(family: Family):
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (Kind.SKIPPED, "records are missing by a recorded gap: shardId-000000000002 after 38 up to 45"),
+        (
+            Kind.SKIPPED,
+            "records are missing by a recorded gap: orders/shardId-000000000002 after 38 up to 45",
+        ),
         (Kind.FOREIGN, "1 range read by a worker that isn't Headrace's"),
     ],
 )
@@ -133,7 +136,7 @@ def test_a_row_in_a_gap_is_found(family: Family):
     family.move(LEFT, 45, Kind.SKIPPED)
     family.land((LEFT, 47))
     family.change_rows(LEFT, 47, lambda row: [row, {**row, "sequence_number": "41"}])
-    assert any("in no range of the ledger: shardId-000000000002 41" in text for text in family.wrong())
+    assert any("in no range of the ledger: orders/shardId-000000000002 41" in text for text in family.wrong())
 
 
 def test_records_that_landed_twice_because_a_person_moved_the_position_back_are_told(family: Family):

@@ -39,7 +39,7 @@ def test_a_compaction_that_changed_a_proved_record_is_found_and_named(family: Fa
     family.change_rows(LEFT, 37, lambda row: [{**row, "sequence_number": "36"}])
     family.compact()
     (wrong,) = family.wrong()
-    assert wrong.startswith("shardId-000000000002 36 is there 2 times")
+    assert wrong.startswith("orders/shardId-000000000002 36 is there 2 times")
 
 
 def test_a_proved_file_that_is_gone_or_has_another_size_is_found(family: Family):

@@ -26,7 +26,9 @@ def test_a_missing_range_is_found_with_its_rows(family: Family):
     one = ranges_of(SECOND, 110)
     family.change_ledgers(lambda row: [] if one(row) else [row])
     wrong = family.wrong()
-    assert wrong[0].startswith("a range is missing before shardId-000000000001 after 110 up to 120, ended")
+    assert wrong[0].startswith(
+        "a range is missing before orders/shardId-000000000001 after 110 up to 120, ended"
+    )
     assert any("5 rows in" in text and "shardId-000000000001 106" in text for text in wrong)
     assert len(wrong) == 2
 
@@ -36,7 +38,7 @@ def test_an_overlapping_range_is_found(family: Family):
     earlier = {"sequence_number": "103", "sort_key": "003:103:0000000000000000000:0"}
     family.change_ledgers(lambda row: [{**row, "after": {**row["after"], **earlier}} if one(row) else row])
     (wrong,) = family.wrong()
-    assert wrong.startswith("ranges overlap at shardId-000000000001 after 103 up to 110")
+    assert wrong.startswith("ranges overlap at orders/shardId-000000000001 after 103 up to 110")
 
 
 def test_a_range_after_the_end_of_its_shard_is_found(family: Family):
@@ -49,7 +51,8 @@ def test_a_range_after_the_end_of_its_shard_is_found(family: Family):
         )
     )
     assert any(
-        "ranges overlap at shardId-000000000000" in text or "goes on" in text for text in family.wrong()
+        "ranges overlap at orders/shardId-000000000000" in text or "goes on" in text
+        for text in family.wrong()
     )
 
 
@@ -107,7 +110,9 @@ def test_hash_keys_that_no_shard_has_are_found(family: Family):
     hole = f"{left.hash_range.end - 9} to {left.hash_range.end}"
     wrong = family.wrong()
     assert f"{STREAM}: no shard in the ledger has the hash keys {hole}" in wrong
-    assert any("the children of shardId-000000000000 don't have its hash keys" in text for text in wrong)
+    assert any(
+        "the children of orders/shardId-000000000000 don't have its hash keys" in text for text in wrong
+    )
 
 
 def test_hash_keys_that_two_shards_have_are_found(family: Family):
@@ -141,7 +146,10 @@ def test_an_open_shard_that_was_never_read_is_not_proved(family: Family):
 def test_positions_that_the_ledgers_do_not_lead_to_are_found(family: Family):
     one = ranges_of(LEFT, 38)
     family.change_ledgers(lambda row: [] if one(row) else [row])
-    assert "the table's position of shardId-000000000002 is 38, and its last range is" in family.wrong()[0]
+    assert (
+        "the table's position of orders/shardId-000000000002 is 38, and its last range is"
+        in family.wrong()[0]
+    )
 
 
 def _ledger_rows(family: Family) -> list[dict[str, object]]:

@@ -110,7 +110,7 @@ def test_redrives_before_and_after_a_replacement_are_proved(bed: ReplaceBed):
     check(bed, "7 rows parsed, 1 in quarantine, 0 dropped")
     with changed(bed.quarantine(), 11, beside(2, A.shard_id)):
         named = wrong(prove(bed, anew=True))
-    assert any(text.startswith(f"{A.shard_id} 2: both in lake.orders and in") for text in named)
+    assert any(text.startswith(f"{A} 2: both in lake.orders and in") for text in named)
     with removed(bed.typed(), 3):
         assert any(
             "the ledger states 6 rows in the typed table" in text for text in wrong(prove(bed, anew=True))
@@ -146,23 +146,23 @@ def test_an_older_row_beside_the_new_one_is_named_with_its_replacement(cut: Repl
     with changed(cut.typed(), 2, lambda row: [row, {**row, "id": 102}]):
         named = wrong(prove(cut, anew=True))
     assert named[-1].startswith(
-        f"{A.shard_id} 2: 2 times in lake.orders; this range was replaced by snapshot {newest(cut)}, snapshot "
+        f"{A} 2: 2 times in lake.orders; this range was replaced by snapshot {newest(cut)}, snapshot "
     )
     with changed(cut.quarantine(), 5, beside(3)):
         named = wrong(prove(cut, anew=True))
     assert named[-1].startswith(
-        f"{A.shard_id} 3: both in lake.orders and in lake.orders_quarantine; this range was replaced by"
+        f"{A} 3: both in lake.orders and in lake.orders_quarantine; this range was replaced by"
     )
 
 
 def test_a_new_row_that_is_missing_is_named(cut: ReplaceBed):
     with removed(cut.typed(), 4):
         named = wrong(prove(cut, anew=True))[-1]
-    assert named.startswith(f"{A.shard_id} after the start up to 3 ")
+    assert named.startswith(f"{A} after the start up to 3 ")
     assert f"and 1 range beside it, with rows replaced by snapshot {newest(cut)}, snapshot " in named
     assert named.endswith(
         "the ledger states 5 rows and 1 set aside, and 4 are in lake.orders and 1 in lake.orders_quarantine; in no table: "
-        f"{A.shard_id} 4"
+        f"{A} 4"
     )
 
 

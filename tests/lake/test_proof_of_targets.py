@@ -123,7 +123,7 @@ def test_after_a_redrive_the_rows_are_in_the_typed_table_and_no_more_in_quaranti
     assert told.rows == 18
     with changed(bed.quarantine(), 12, beside(2, A.shard_id)):
         named = wrong(prove(bed, anew=True))
-    assert f"{A.shard_id} 2: both in lake.orders and in lake.orders_quarantine" in named
+    assert f"{A} 2: both in lake.orders and in lake.orders_quarantine" in named
     assert any(
         text.endswith(
             "the ledger states 3 rows in the typed table and 0 in quarantine, and 3 and 1 are there"
@@ -182,21 +182,21 @@ def found(bed: Bed, damage: AbstractContextManager[object]) -> list[str]:
 
 def test_a_missing_row_is_named(whole: Bed):
     named = found(whole, removed(whole.typed(), 11))
-    assert named[-1].startswith(f"{B.shard_id} after the start up to 11 ")
+    assert named[-1].startswith(f"{B} after the start up to 11 ")
     assert named[-1].endswith(
         "the ledger states 2 rows and 0 set aside, and 1 is in lake.orders and 0 in lake.orders_quarantine; in no table: "
-        f"{B.shard_id} 11"
+        f"{B} 11"
     )
 
 
 def test_a_doubled_row_is_named(whole: Bed):
     named = found(whole, changed(whole.typed(), 11, lambda row: [row, row]))
-    assert named[-1] == f"{B.shard_id} 11: 2 times in lake.orders"
+    assert named[-1] == f"{B} 11: 2 times in lake.orders"
 
 
 def test_a_row_that_is_in_both_tables_is_named(whole: Bed):
     named = found(whole, changed(whole.quarantine(), 12, beside(13)))
-    assert named[-1] == f"{B.shard_id} 13: both in lake.orders and in lake.orders_quarantine"
+    assert named[-1] == f"{B} 13: both in lake.orders and in lake.orders_quarantine"
 
 
 def test_a_row_that_was_moved_to_the_quarantine_is_found_although_it_is_there_once(whole: Bed):
@@ -209,12 +209,12 @@ def test_a_row_that_was_moved_to_the_quarantine_is_found_although_it_is_there_on
 
 def test_a_row_in_place_of_another_is_found_by_its_number(whole: Bed):
     (named,) = found(whole, changed(whole.typed(), 20, moved_to(25)))
-    assert named == f"{C.shard_id} 25: in lake.orders and not in the lake table"
+    assert named == f"{C} 25: in lake.orders and not in the lake table"
 
 
 def test_a_row_beyond_the_ranges_is_named(whole: Bed):
     named = found(whole, changed(whole.typed(), 13, beside(99)))
-    assert any(f"in no range of the ledger: {B.shard_id} 99" in text for text in named)
+    assert any(f"in no range of the ledger: {B} 99" in text for text in named)
 
 
 def test_a_row_that_left_the_lake_table_is_found(whole: Bed):
@@ -224,7 +224,7 @@ def test_a_row_that_left_the_lake_table_is_found(whole: Bed):
         short = UpkeepSettings(retention=-DAY)
         assert wrong(prove(whole, anew=True, settings=short)) == []
     assert "the lake table had 2 rows of this range when they were parsed, and has 1 now" in named[0]
-    assert named[1] == f"{B.shard_id} 11: in lake.orders and not in the lake table"
+    assert named[1] == f"{B} 11: in lake.orders and not in the lake table"
 
 
 # --- damage in the ledgers --------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ def test_a_row_that_left_the_lake_table_is_found(whole: Bed):
 def test_a_range_that_was_cut_out_of_the_ledger_is_found_with_its_rows(whole: Bed):
     cut = changed_ledgers(whole.typed(), lambda row: [] if is_range(row, B.shard_id, 11) else [row])
     named = found(whole, cut)
-    assert named[0].startswith(f"a range is missing before {B.shard_id} after 11 up to 13")
-    assert any(f"in no range of the ledger: {B.shard_id} 10; {B.shard_id} 11" in text for text in named)
+    assert named[0].startswith(f"a range is missing before {B} after 11 up to 13")
+    assert any(f"in no range of the ledger: {B} 10; {B} 11" in text for text in named)
 
 
 def test_a_count_that_was_changed_is_found(whole: Bed):
@@ -293,7 +293,7 @@ def test_where_something_new_is_wrong_all_rows_are_read(bed: Bed):
     with removed(bed.typed(), 30):
         told = prove(bed)
     assert told.rows == 21
-    assert any(text.endswith(f"in no table: {B.shard_id} 30") for text in wrong(told))
+    assert any(text.endswith(f"in no table: {B} 30") for text in wrong(told))
 
 
 def test_a_window_of_time_compares_only_its_ranges(bed: Bed):
@@ -325,11 +325,11 @@ def test_the_table_of_a_window_has_the_rows_of_its_ranges(windows: tuple[WindowB
     assert (wrong(told), unproved(told), told.counts) == ([], [], "3 rows copied")
     with removed(bed.table_of(window), 4):
         missing = wrong(proofs.prove(bed, ports, anew=True)[1])[-1]
-    assert missing.endswith(f"the ledger states 2 rows, and 1 is in {told.name}; in no table: {A.shard_id} 4")
+    assert missing.endswith(f"the ledger states 2 rows, and 1 is in {told.name}; in no table: {A} 4")
 
 
 def test_a_range_that_the_window_doesnt_have_is_found(windows: tuple[WindowBed, ReplayWindow]):
     bed, window = windows
     smaller = replace(window, ranges=tuple(each for each in window.ranges if each.key != B))
     named = wrong(proofs.prove(bed, partial(proofs.window_ports, bed, smaller))[1])
-    assert any(f"the window {window.id} doesn't have all of {B.shard_id}" in text for text in named)
+    assert any(f"the window {window.id} doesn't have all of {B}" in text for text in named)

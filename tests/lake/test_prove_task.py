@@ -176,7 +176,7 @@ def test_only_the_keys_of_an_overlap_are_compared(folder: Path):
     )
     how = spec(folder, spans("shardId-0", [(0, 0), (9, 0)], [1]))
     found = doubled_rows(Overlap(0, key(6, 0), key(8, 0), (file.path,)), how)
-    assert (found.count, found.rows) == (1, ("shardId-0 7 is there 2 times, in a.parquet",))
+    assert (found.count, found.rows) == (1, ("orders/shardId-0 7 is there 2 times, in a.parquet",))
 
 
 def test_a_count_that_failed_has_no_rows(folder: Path):

@@ -307,3 +307,20 @@ def test_nothing_happens_where_nothing_is_in_quarantine(tmp_path: Path):
     bed.land(A, {1: good(1)})
     bed.catch_up()
     assert redrive(bed) == []
+
+
+def test_a_part_of_a_reason_chooses_its_rows(bed: Bed):
+    """Here each row has one reason; a part that no row's reason has chooses none."""
+    (reason,) = {why for why, _ in aside(bed).values()}
+    mend(bed)
+    assert redrive(bed, Selection(reason="no such reason")) == []
+    assert redrive(bed, Selection(reason=reason[1:])) == [(5, 3)]
+    bed.check()
+
+
+@pytest.mark.parametrize("name", ["orders/1", "orders@123456789012:1769000000/1"])
+def test_a_shard_of_several_streams_is_named_with_its_stream(bed: Bed, name: str):
+    mend(bed)
+    assert redrive(bed, Selection(shard=name)) == [(3, 2)]
+    with pytest.raises(Unknown, match="has no shard returns/1"):
+        redrive(bed, Selection(shard="returns/1"))

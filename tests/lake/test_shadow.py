@@ -148,7 +148,7 @@ def test_a_table_of_the_same_catalog_is_compared(bed: Bed, tmp_path: Path):
     )
     catalog.create_table("lake.theirs", there.schema).append(there)
     (told,) = wrong(compared(bed, tmp_path, table="lake.theirs"))
-    assert told.startswith(f"{A.shard_id} 2: only here")
+    assert told.startswith(f"{A} 2: only here")
     with pytest.raises(BadSetting, match="has no such table"):
         compared(bed, tmp_path, table="lake.nowhere")
     with pytest.raises(BadSetting, match="has no such table"):
@@ -176,23 +176,21 @@ def test_payloads_may_be_digests_or_left_out(bed: Bed, tmp_path: Path):
 
 def test_a_record_that_is_only_here_is_named_with_its_range(bed: Bed, tmp_path: Path):
     (told,) = wrong(of_rows(bed, rows(but=[BIG]), tmp_path))
-    assert told == (
-        f"{A.shard_id} {BIG}: only here, in the range after 2 up to {BIG} with 1 row here and 0 there"
-    )
+    assert told == (f"{A} {BIG}: only here, in the range after 2 up to {BIG} with 1 row here and 0 there")
 
 
 def test_a_record_that_is_only_there_is_named(bed: Bed, tmp_path: Path):
     there = [*rows(), {**rows()[0], "sequence_number": 5}]
     shadow = of_rows(bed, there, tmp_path)
     (told,) = wrong(shadow)
-    assert told.startswith(f"{A.shard_id} 5: only there, in the range after 2 up to")
+    assert told.startswith(f"{A} 5: only there, in the range after 2 up to")
     assert str(shadow).startswith("NOT EQUAL: 1 difference; 6 records of 2 shards are the same")
 
 
 def test_a_record_that_is_twice_there_is_named_also_if_it_is_in_two_files(bed: Bed, tmp_path: Path):
     as_json(rows()[:1], tmp_path / "again.json")
     (told,) = wrong(of_rows(bed, rows(), tmp_path))
-    assert told.startswith(f"{A.shard_id} 1: more than once there")
+    assert told.startswith(f"{A} 1: more than once there")
 
 
 @pytest.mark.parametrize("data", [base64.b64encode(b"other").decode(), "no base64", None])
@@ -201,7 +199,7 @@ def test_other_bytes_are_named(bed: Bed, tmp_path: Path, data: str | None):
     there[4]["data"] = data
     (told,) = wrong(of_rows(bed, there, tmp_path))
     assert told.startswith(
-        f"{B.shard_id} 8: other bytes there, in the range after the start up to 8 with 2 rows here and 2 there"
+        f"{B} 8: other bytes there, in the range after the start up to 8 with 2 rows here and 2 there"
     )
 
 
@@ -212,7 +210,7 @@ def test_rows_in_no_landed_range_are_told_and_not_judged(bed: Bed, tmp_path: Pat
     assert shadow.is_equal
     (told,) = shadow.left_out
     assert "2 rows of" in told
-    assert f"{A.shard_id} {10 * BIG}" in told
+    assert f"{A} {10 * BIG}" in told
     assert "shardId-9 1 of orders" in told
     assert str(shadow).endswith("; NOT compared: 1 thing named above")
 

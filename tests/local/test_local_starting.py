@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from headrace.pipeline.local.__main__ import main
 from headrace.pipeline.local.clock import MovableClock
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.local.server import serve
+from tests.docs.pages import ROOT
 from tests.local.builders import a_stream, an_iterator, refuses
 
 COMMAND = [sys.executable, "-m", "headrace.pipeline.local", "--port", "0"]
@@ -76,8 +78,33 @@ def test_the_server_listens_on_loopback_only_and_a_port_in_use_is_an_error(capsy
         assert server.endpoint == f"http://127.0.0.1:{server.port}"
         with pytest.raises(OSError, match="did not start"):
             serve(server.port)
-        assert main(["--port", str(server.port)]) == 1
-        assert "headrace local: port" in capsys.readouterr().err
+        assert main(["--port", str(server.port)]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"headrace: port {server.port} of this machine can't be listened on (")
+        assert told.endswith("name a free port with --port; nothing was started\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--port", "http"),
+        ("--port", "65536"),
+        ("--port", "9" * 5000),
+        ("--port", "٣"),
+        ("--transition", "soon"),
+        ("--transition", "nan"),
+        ("--transition", "-1"),
+        ("--transition", "1e300"),
+        ("--region", "europe"),
+        ("--region", "x; rm -rf /"),
+        ("--seed", "0.5"),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_what_is_allowed(capsys, words):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--port", "0", *words])
+    assert stopped.value.code == 2
+    assert f"argument {words[0]}: " in capsys.readouterr().err
 
 
 def test_equal_seeds_give_streams_the_same_ids_and_different_seeds_others():
@@ -126,6 +153,20 @@ def test_boto3_understands_the_export_that_the_command_prints():
         )
         process.terminate()
     assert (found.stdout, found.stderr, found.returncode) == ("[]\n", "", 0)
+
+
+def test_the_region_that_the_command_prints_is_that_of_the_example_and_of_the_readme():
+    """A stream that a producer makes by the printed line is the one that Headrace reads by these settings."""
+    (example,) = re.findall(
+        r"AWS_DEFAULT_REGION=(\S+)", (ROOT / "examples/own-stream/README.md").read_text(encoding="utf-8")
+    )
+    assert f"  region: {example}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
+    for more, region in (((), example), (("--region", "us-east-1"), "us-east-1")):
+        with subprocess.Popen([*COMMAND, *more], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            process.terminate()
+        assert f" AWS_REGION={region} AWS_DEFAULT_REGION={region} " in line
 
 
 def test_the_command_can_be_told_to_end_with_its_parent_process():

@@ -1,0 +1,33 @@
+"""Answers as JSON, for scripts: each is one object with the number of its format.
+
+Names are never changed or removed, only added. A number that may have more digits than a script's numbers hold, such as a sequence number or
+the id of a snapshot, is text; a time is in ISO 8601; null says that something isn't known or isn't there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, _MutuallyExclusiveGroup
+    from collections.abc import Mapping
+    from datetime import datetime
+
+FORMAT = 1
+
+
+def add_json(parser: ArgumentParser | _MutuallyExclusiveGroup) -> None:
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+
+
+def print_json(answer: Mapping[str, Any]) -> None:
+    print(json.dumps({"format": FORMAT, **answer}, indent=2), flush=True)
+
+
+def time_json(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="milliseconds")
+
+
+def id_json(number: int | None) -> str | None:
+    return None if number is None else str(number)

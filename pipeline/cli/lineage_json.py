@@ -1,0 +1,93 @@
+"""What `headrace lineage --json` prints of ranges. docs/operations.md tells the form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.cli.json_output import id_json, time_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from headrace.pipeline.adapters import Adapters
+    from headrace.pipeline.core.lineage import LedgerEntry, Lost, Range
+    from headrace.pipeline.core.position import Position
+
+    Entry = LedgerEntry | Lost
+
+
+def document(
+    args: argparse.Namespace, adapters: Adapters, table: str, kept: list[Entry], left_out: int
+) -> dict[str, Any]:
+    from headrace.pipeline.core.lineage import Lost
+
+    parts = [entry for entry in kept if isinstance(entry, Lost)]
+    answer: dict[str, Any] = {
+        "table": table,
+        "ranges": [each for entry in kept for each in _ranges_json(entry, is_typed=args.target is not None)],
+        "left_out": left_out,
+        "lost": [{"snapshot": id_json(part.snapshot), "why": part.why} for part in parts],
+    }
+    if args.window is None and args.target is None:
+        state = adapters.table("lineage").load()
+        answer["valid_through"] = [
+            {"stream": each.name, "stream_epoch": each.epoch, "time": time_json(state.through.get(each))}
+            for each in sorted(state.positions.origins)
+        ]
+    return answer
+
+
+def _ranges_json(entry: Entry, *, is_typed: bool) -> Iterator[dict[str, Any]]:
+    from headrace.pipeline.core.lineage_cut import ranges_of
+
+    for each in ranges_of(entry):
+        answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(each)}
+        yield {**answer, **_account_json(each.why)} if is_typed else answer
+
+
+def range_json(each: Range) -> dict[str, Any]:
+    return {
+        "stream": each.key.stream.name,
+        "stream_epoch": each.key.stream.epoch,
+        "shard": each.key.shard_id,
+        "kind": each.kind.value,
+        "after": _position_json(each.after),
+        "upto": _position_json(each.upto),
+        "rows": each.rows,
+        "records": each.records,
+        "bytes": each.bytes,
+        "unpacked": each.unpacked,
+        "first_arrival": time_json(each.first_arrival),
+        "last_arrival": time_json(each.last_arrival),
+        "run": each.run,
+        "files": list(each.files),
+        "parents": [{"shard": parent.shard_id, "why": parent.why.value} for parent in each.parents],
+        "children": list(each.upto.children),
+        "why": each.why,
+    }
+
+
+def _position_json(position: Position | None) -> dict[str, Any] | None:
+    if position is None:
+        return None
+    return {
+        "sequence_number": id_json(position.sequence),
+        "sub_sequence_number": position.sub,
+        "ended": position.ended,
+    }
+
+
+def _account_json(why: str) -> dict[str, Any]:
+    from headrace.pipeline.core.accounting import Accounting, read_accounting
+
+    account = read_accounting(why) if why.startswith("{") else Accounting(0, 0)
+    return {
+        "parsed": account.parsed,
+        "quarantined": account.quarantined,
+        "dropped": dict(account.dropped),
+        "version": account.version,
+        "schema": account.schema,
+        "code": account.code,
+        "window": account.window or None,
+    }

@@ -1,0 +1,95 @@
+"""Two applications that land one stream in one table: seen in the commits of the lake table.
+
+    commits of main, oldest first   what it is
+    A A A A                         one application, however many deployments, workers and commands it has
+    A A B B                         the application got another name, or another one has taken over
+    A A B A                         ... and the first one has come back once
+    A B A B                         both are at work
+
+Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each record is read twice.
+Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other streams say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from headrace.pipeline.settings.model import Settings
+
+LOOKED_BACK: Final = timedelta(hours=1)
+"""How old the commits may be by which two applications are told to be at work."""
+MOST_COMMITS: Final = 200
+"""The most commits that one look goes by, the newest ones."""
+_ALTERNATIONS: Final = 4
+"""A B A B. A name that is changed and changed back makes three."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedBy:
+    """One commit of main that landed ranges."""
+
+    at: datetime
+    application: str
+    streams: frozenset[str] = field(default_factory=frozenset)
+    """The ARNs of the streams of its ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherApplication:
+    """An application beside this one, which lands a stream that this one lands."""
+
+    name: str
+    streams: tuple[str, ...]
+    """Their names."""
+    last: datetime
+    """The time of its newest commit."""
+
+
+def name_of(settings: Settings) -> str:
+    """What the commits of an application say of it. Two deployments of one application have one lease table."""
+    if settings.lease_table == settings.application:
+        return settings.application
+    return f"{settings.application} (lease table {settings.lease_table})"
+
+
+def others_at_work(commits: Iterable[LandedBy], me: str) -> tuple[OtherApplication, ...]:
+    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either end."""
+    known = [commit for commit in commits if commit.application]
+    names = sorted({commit.application for commit in known} - {me})
+    found = (_beside(known, me, name) for name in names)
+    return tuple(other for other in found if other is not None)
+
+
+def _beside(commits: list[LandedBy], me: str, name: str) -> OtherApplication | None:
+    both = [commit for commit in commits if commit.application in {me, name}]
+    shared = sorted(
+        arn for arn in {arn for commit in both for arn in commit.streams} if _takes_turns(both, arn)
+    )
+    if not shared:
+        return None
+    last = max(commit.at for commit in both if commit.application == name)
+    return OtherApplication(name, tuple(arn.rpartition("/")[2] for arn in shared), last)
+
+
+def _takes_turns(commits: list[LandedBy], arn: str) -> bool:
+    turns = groupby(commit.application for commit in commits if arn in commit.streams)
+    return sum(1 for _ in turns) >= _ALTERNATIONS
+
+
+def notice_of(others: Iterable[OtherApplication]) -> str | None:
+    """A sentence for people; None where no other application is at work."""
+    told = [
+        f"{other.name} ({', '.join(other.streams)}; last at {other.last:%Y-%m-%d %H:%M:%S}Z)"
+        for other in others
+    ]
+    if not told:
+        return None
+    more = "another application lands" if len(told) == 1 else "other applications land"
+    return (
+        f"{more} the same stream in this table: {'; '.join(told)}. No record is lost or doubled, but each is read twice, and waves are refused. "
+        'Stop one of the two, or give it a table of its own (landing.table): see "Two applications on one table" in docs/operations.md'
+    )
