@@ -27,6 +27,7 @@ from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, 
 from headrace.pipeline.core.lineage_filter import RangeFilter
 from headrace.pipeline.core.lineage_rows import Row, entries_of, rows_of
 from headrace.pipeline.core.position import Position, Positions
+from headrace.pipeline.core.proof_accepted import Accepted
 from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
 from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
 from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
@@ -162,6 +163,15 @@ class _Counted(ProofTable):
         return Proved(10**18 + self._commits - 1, 10 + self._commits - 1, files)
 
     def remember(self, proved: Proved) -> None: ...
+
+    def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
+        raise AssertionError(f"no engine has inserted rows: {snapshot}")
+
+    def accepted(self) -> tuple[Accepted, ...]:
+        return ()
+
+    def accept(self, accepted: Accepted) -> None:
+        raise AssertionError(f"nobody accepts rows: {accepted}")
 
 
 def _arrival(number: int) -> datetime:

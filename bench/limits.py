@@ -25,11 +25,13 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.core.batch import Batch
 from headrace.pipeline.core.pace import BYTES_A_SECOND
 from headrace.pipeline.core.position import TRIM
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
+from headrace.pipeline.task_identity import DriverIdentity
 
 LEAST = 0.9
 """The part of its share that the reader has to use."""
@@ -104,9 +106,9 @@ def measure(scene: Scene, seconds: float) -> float:
         with _reading(other, scene):
             began, read, took = time.monotonic(), 0, 0.0
             batch = Batch(key, None, TRIM, datetime.now(UTC), timedelta(days=1))
-            for page in KinesisPages(region=aws.region, endpoint=aws.endpoint, share=scene.share).pages(
-                batch
-            ):
+            for page in KinesisPages(
+                access=KinesisAccess(aws.region, aws.endpoint, DriverIdentity().now()), share=scene.share
+            ).pages(batch):
                 if not page.behind:
                     sys.exit("the backlog was too small for this measurement")
                 took = time.monotonic() - began

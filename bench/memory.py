@@ -8,6 +8,7 @@ process when it is asked for, and comes in small parts over a third of a second,
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -26,7 +27,7 @@ from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
 from headrace.pipeline.aws.pages import Host, KinesisPages
-from headrace.pipeline.aws.pages_client import tapped
+from headrace.pipeline.aws.pages_client import KinesisAccess, tapped
 from headrace.pipeline.aws.pages_decode import record_schema
 from headrace.pipeline.cbor import LIST, MAP, encoded, head
 from headrace.pipeline.core.batch import Batch, BatchLimits
@@ -40,6 +41,13 @@ from headrace.pipeline.lake_ports import StagingSpec
 _MOST = 512 * 1.048576
 """MB."""
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)
+_PLACE = json.dumps(
+    {
+        "ShardIterator": "iterator-0000",
+        "StreamDescriptionSummary": {"StreamARN": _STREAM.arn, "StreamCreationTimestamp": _STREAM.epoch},
+    }
+).encode()
+"""The body of each answer but those of GetRecords."""
 _SHARDS, _PAGES, _RECORDS, _PAYLOAD = 64, 4, 8_000, 1024
 _MARK = b"PAGE"
 _ITERATOR = re.compile(rb"iterator-(\d{4})")
@@ -95,7 +103,7 @@ def _client(page: list[bytes]) -> Any:
         headers["Date"] = formatdate(time.time(), usegmt=True)
         found = _ITERATOR.search(bytes(request.body))
         if found is None:
-            return AWSResponse(request.url, 200, headers, _Body([b'{"ShardIterator":"iterator-0000"}']))
+            return AWSResponse(request.url, 200, headers, _Body([_PLACE]))
         number = int(found[1])
         headers["Content-Type"] = "application/x-amz-cbor-1.1"
         changes = [(_MARK, f"{number + 1:04}".encode())]
@@ -114,7 +122,9 @@ def _no_pause(_seconds: float) -> None:
 def main() -> int:
     before = _peak()
     client = tapped(_client(_page()))
-    pages = KinesisPages(region="eu-west-1", host=Host(connect=lambda _place: client, sleep=_no_pause))
+    pages = KinesisPages(
+        access=KinesisAccess("eu-west-1"), host=Host(connect=lambda _place: client, sleep=_no_pause)
+    )
     now = datetime.now(UTC)
     batches = [
         Batch(ShardKey(_STREAM, f"shardId-{n:012}"), None, TRIM, now, timedelta(days=1))

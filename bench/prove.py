@@ -121,7 +121,7 @@ def rows_of(number: int) -> pa.Table:
 
 def a_staged_file(spec: StagingSpec, rows: pa.Table, own: Sequence[tuple[str, int]] = ()) -> StagedFile:
     """`own`: ids of columns that the spec doesn't name, because a typed table has them."""
-    rows = with_sort_key(rows, spec)
+    rows = with_sort_key(rows)
     ids = dict((*spec.field_ids, *own))
     schema = pa.schema(f.with_metadata({"PARQUET:field_id": str(ids[f.name])}) for f in rows.schema)
     path = f"{spec.location}/arrival_ts_day={NOON:%Y-%m-%d}/{uuid4().hex}.parquet"

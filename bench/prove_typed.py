@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, NestedField
 
 from bench._cpu import MARK
 from bench.prove import COLUMNS, EACH, KEYS, a_staged_file, land, rows_of, sequence, table_in
@@ -82,7 +82,7 @@ def fill(folder: Path, rows: int) -> None:
     for table, aside in targets.values():
         table.ensure(create=True)
         aside.ensure(create=True)
-        table.with_columns([("id", LongType())])
+        table.with_columns([NestedField(1, "id", LongType())])
     for number in range(rows // (len(KEYS) * EACH)):
         found = rows_of(number)
         land(lake, number, found)

@@ -35,7 +35,7 @@ from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
 from headrace.pipeline.aws.pages import Host, KinesisPages
-from headrace.pipeline.aws.pages_client import tapped
+from headrace.pipeline.aws.pages_client import KinesisAccess, tapped
 from headrace.pipeline.aws.pages_decode import decode_answer, decode_cbor_answer, record_schema
 from headrace.pipeline.cbor import LIST, MAP, encoded, head
 from headrace.pipeline.core.batch import Batch, BatchLimits
@@ -50,6 +50,13 @@ from headrace.pipeline.lake_ports import StagingSpec
 _LEAST = 10.0
 _ARN, _SHARD = "arn:aws:kinesis:eu-west-1:123456789012:stream/bench", "shardId-000000000000"
 _KEY = ShardKey(StreamId(_ARN, 1_769_000_000), _SHARD)
+_PLACE = json.dumps(
+    {
+        "ShardIterator": "first",
+        "StreamDescriptionSummary": {"StreamARN": _ARN, "StreamCreationTimestamp": _KEY.stream.epoch},
+    }
+).encode()
+"""The body of each answer but those of GetRecords."""
 _QUICK = ((200, 20), (1024, 60))
 _ALL = ((200, 80), (1024, 320), (20 * 1024, 320), (1024 * 1024, 320))
 """Bytes of a payload, and MB of payloads in one run."""
@@ -177,7 +184,7 @@ def _client(answers: Answers) -> Any:
         headers = HTTPHeaders()
         headers["Date"] = formatdate(time.time(), usegmt=True)
         headers["Content-Type"] = answers.kind
-        body = next(bodies) if records else b'{"ShardIterator":"first"}'
+        body = next(bodies) if records else _PLACE
         return AWSResponse(request.url, 200, headers, _Raw(body))
 
     client.meta.events.register("before-send.kinesis.*", send)
@@ -198,7 +205,9 @@ def _plain(client: Any, folder: str) -> int:
 def _headrace(client: Any, folder: str) -> int:
     """A staging task, as Spark runs it."""
     tapped(client)
-    pages = KinesisPages(region="eu-west-1", host=Host(connect=lambda _place: client, sleep=_no_pause))
+    pages = KinesisPages(
+        access=KinesisAccess("eu-west-1"), host=Host(connect=lambda _place: client, sleep=_no_pause)
+    )
     batch = Batch(_KEY, None, TRIM, datetime.now(UTC), timedelta(days=1))
     limits = BatchLimits(10**9, 10**12, 3600.0)
     manifest = stage_batches([batch], pages, spec=_spec(folder), limits=limits, threads=1, gauge=host_gauge())

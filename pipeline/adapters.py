@@ -11,6 +11,7 @@ Each port is made when it is first needed, and kept as long as the process uses 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -122,17 +123,16 @@ class Adapters:
         return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
 
     def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
+        from headrace.pipeline.aws.clients import kinesis_access
         from headrace.pipeline.aws.pages import KinesisPages
 
-        # Not kept: it holds no connection, and is pickled to Spark's executors.
-        settings = self.settings
+        access = self._made.get(lambda: kinesis_access(self.settings.aws), "kinesis access")
+        # Not kept: it is pickled to Spark's executors, with the keys of this moment.
         return KinesisPages(
-            region=self.kinesis().meta.region_name,
-            endpoint=settings.aws.endpoint,
-            profile=settings.aws.profile,
+            access=replace(access, identity=self.lake_tables.identity()),
             share=share,
             first_page=first_page,
-            wire=settings.wire,
+            wire=self.settings.wire,
         )
 
     # -- the lake --------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Adapters:
         return self.lake_tables.rewriter()
 
     def stage(self, worker_id: str) -> Stage:
-        return self.lake_tables.sessions.stage(worker_id, self.pages())
+        return self.lake_tables.sessions.stage(worker_id, self.pages)
 
     def close(self) -> None:
         """Stop the Spark session. Clients and tables hold nothing that outlives the process."""

@@ -14,6 +14,7 @@
        |  `- WrongSettings  all mistakes in the settings file and the environment, one on each line
        |- Unknown           there is no such shard, stream or worker; the message has similar names
        |- TablesMissing     the coordination tables don't exist
+       |- WrongStream       records, or a stream, aren't those that were asked for
        |- WrongShape        a table or row has another form than Headrace expects
        |- ChainBroken       the lake table's snapshots don't lead back to one that has positions
        |- MetadataLost      the metadata file of the lake table is gone or damaged
@@ -79,6 +80,10 @@ class Unknown(Terminal):
 
 
 class TablesMissing(Terminal):
+    pass
+
+
+class WrongStream(Terminal):
     pass
 
 

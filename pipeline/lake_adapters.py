@@ -12,6 +12,7 @@ from headrace.pipeline.made_once import MadeOnce
 from headrace.pipeline.ports import Clock, ShardSource
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,10 @@ class LakeAdapters:
         self._clock = clock
         self._source = source
         self._sessions: Sessions | None = None
+
+    def identity(self) -> TaskIdentity:
+        """Who a Spark task is to AWS that begins now."""
+        return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
 
     def table(self, writer: str) -> IcebergTable:
         from headrace.pipeline.lake.iceberg import IcebergTable
@@ -61,6 +66,7 @@ class LakeAdapters:
                 private=private,
                 kept=self.made.get(KeptStates, "state"),
                 aggregates=landing.aggregates,
+                identity=self.identity,
             )
 
         return self.made.get(make, "table", name, writer)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.shard import Child
     from headrace.pipeline.core.stream import StreamId
     from headrace.pipeline.core.valid_through import Through
+    from headrace.pipeline.task_identity import TaskIdentity
 
 
 # --- the lake table -------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """What a Spark worker has to know to write files that a commit can name. It can be pickled, and holds no credentials."""
+    """What a Spark worker has to know to write files that a commit can name. It can be pickled."""
 
     location: str
     """Folder of the data files, as a URI or a local path."""
@@ -61,7 +62,9 @@ class StagingSpec:
     """Column name -> field id in the table's schema."""
     # Iceberg finds a file's columns by these ids, so staged and landed files stay readable after a column was renamed.
     options: tuple[tuple[str, str], ...] = ()
-    """Region, endpoint and the name of a profile, for the file system."""
+    """Region and endpoint, for the file system."""
+    identity: TaskIdentity | None = None
+    """Who reads and writes files in S3; None where the files are elsewhere, or where S3 is asked without a signature."""
     compression: str = "zstd"
     private: bool = True
     """Local files and folders are readable only by the user who runs Spark's workers. It has no effect on remote files."""

@@ -76,16 +76,18 @@ class ProofAdapters:
 
         session = self.lake.session
         lake = self.lake.table("shadow")
+        # Where the files of that table lie isn't known yet: it may be S3.
+        spec = partial(lake.spec_reaching, "s3://" if table is not None else files or "")
 
         def paths() -> tuple[str, ...]:
             if table is not None:
                 return files_of_table(lake.catalog, table)
-            return files_at(files or "", lake.staging_spec())
+            return files_at(files or "", spec())
 
         return OtherFiles(
             table or files or "",
             paths,
-            lake.staging_spec,
+            spec,
             rows,
             run=on_spark(session),
             shuffle=shuffled_on_spark(session),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from headrace.pipeline.core.proof_accepted import Accepted, Strangers
     from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
     from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
     from headrace.pipeline.core.row_patterns import Comparing, Pattern
@@ -40,6 +41,8 @@ class Proved:
     apart: int | None = None
     """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
     read its rows since, and they have all followed."""
+    strange: Mapping[str, Strangers] = field(default_factory=dict)
+    """Path -> rows of the file that no ledger claims, which a person has accepted."""
 
 
 class ProofTable(Protocol):
@@ -64,6 +67,17 @@ class ProofTable(Protocol):
         ...
 
     def remember(self, proved: Proved) -> None: ...
+
+    def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
+        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to it any more, and WrongShape where it
+        isn't an insert by another engine."""
+        ...
+
+    def accepted(self) -> tuple[Accepted, ...]:
+        """What a person has accepted of rows that no ledger claims."""
+        ...
+
+    def accept(self, accepted: Accepted) -> None: ...
 
 
 class Comparer(Protocol):

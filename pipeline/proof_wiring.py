@@ -1,6 +1,7 @@
 """The duties that compare tables with what they have to hold, put together from settings and ports.
 
     Wiring.proofs ──► proving      for `headrace prove`, its job and the demo
+                  ├─► accepting    for `headrace prove --accept-foreign`
                   └─► shadowing    for `headrace shadow`
 
 Importing this module imports neither Dagster nor boto3, pyiceberg or Spark.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.pipeline.core.shadow import ConsumerRows, OtherColumns
+from headrace.pipeline.duties.accepting import Accepting
 from headrace.pipeline.duties.proving import Proving
 from headrace.pipeline.duties.shadowing import Shadowing
 from headrace.pipeline.ports import Ports
@@ -33,6 +35,10 @@ class ProofWiring:
             clock=ports.clock,
             made=ports.proved_tables,
         )
+
+    def accepting(self, by: str) -> Accepting:
+        """Notes rows of other engines that a person accepts. `by`: that person."""
+        return Accepting(table=self.ports.proof(), by=by)
 
     def shadowing(
         self, columns: OtherColumns, *, stream: str | None, files: str | None, table: str | None

@@ -35,7 +35,6 @@ class TargetAdapters:
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         from headrace.pipeline.core.batch_context import BatchContext
         from headrace.pipeline.lake.lineage_table import IcebergLineage
-        from headrace.pipeline.lake.parse_code import code_of
         from headrace.pipeline.lake.parse_frame import Frames
         from headrace.pipeline.lake.parse_source import IcebergSource
         from headrace.pipeline.lake.redrive import SparkRedriver
@@ -50,7 +49,7 @@ class TargetAdapters:
         )
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
-            session=partial(self.lake.sessions.for_user_code, worker.id),
+            session=partial(self.lake.sessions.for_user_code, worker.id, lambda: frames.code.user),
             frames=frames,
             source=lake,
             table=table,
@@ -67,7 +66,8 @@ class TargetAdapters:
             set_aside=IcebergSource(quarantine),
             redriver=replace(parser, source=quarantine),
             inferrer=parser if target.format is ParseFormat.JSON else None,
-            code=lambda: code_of(target),
+            code=frames.code.text,
+            check=frames.check,
             typed=Thinned(
                 table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),
@@ -146,4 +146,4 @@ class TargetAdapters:
         lake = self.lake
         worker = lake.settings.workers[0].id
         # Kept, because it remembers where it has stopped in shards with many empty pages.
-        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages()), "window stage")
+        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages), "window stage")

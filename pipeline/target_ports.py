@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.parse_values import (
         Bound,
         Parsed,
-        Piece,
         SourceFile,
+        Survey,
         SurveyOrder,
         WavePlan,
         Wishes,
@@ -45,8 +45,12 @@ class SourceLook:
     files: tuple[SourceFile, ...]
     at: datetime
     """When the look began."""
-    obstacle: str = ""
-    """Why no file can be read: a sentence for people."""
+    snapshot: int | None = None
+    """The snapshot; None where the table has none."""
+    sequence: int = 0
+    """The snapshot's sequence number. It grows with each commit, and that of each file tells which commit has added the file."""
+    leads_to: Callable[[int, int], bool] = lambda _snapshot, _sequence: False
+    """Whether the snapshot, or an ancestor of it, is the one with this id and sequence number. False where nothing tells any more."""
 
 
 class SourceTable(Protocol):
@@ -54,6 +58,11 @@ class SourceTable(Protocol):
 
     def look(self) -> SourceLook:
         """Load the lake table anew."""
+        ...
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        """The newest commit of another engine that may have removed rows (else: that may have added some), as a sentence, among the snapshots
+        from this sequence number on that the table's metadata still has; empty where there is none."""
         ...
 
 
@@ -86,8 +95,9 @@ class QuarantineTable(ParsedTable, Protocol):
 
 
 class Surveyor(Protocol):
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        """Which wanted rows are in these files. Only columns without payloads are read."""
+    def survey(self, order: SurveyOrder) -> Survey:
+        """Which wanted rows are in these files, and which rows at all. Only columns without payloads are read, unless only aggregates are wanted:
+        then it isn't told which rows the files have."""
         ...
 
 
@@ -152,7 +162,7 @@ class ParsePorts:
     quarantine: QuarantineTable
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     set_aside: SourceTable
     """The quarantine table, as a redrive reads it."""
     redriver: Redriver
@@ -164,6 +174,8 @@ class ParsePorts:
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
 

@@ -15,6 +15,7 @@ from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.duties.deduplicating import Deduplicating
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.inferring import Inferring
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
@@ -29,8 +30,9 @@ class TargetWiring:
     settings: Settings
     ports: Ports
 
-    def parsing(self, target: ParseSettings, run_id: str) -> Parsing:
-        """The parsing of one target. `run_id`: the run that parses, for the ledger."""
+    def parsing(self, target: ParseSettings, run_id: str, *, accepts_missing: bool = False) -> Parsing:
+        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_missing`: whether a person has said that rows which
+        landed and aren't there any more were removed on purpose."""
         parts, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
@@ -39,12 +41,23 @@ class TargetWiring:
             settling=Settling(table=parts.table, quarantine=parts.quarantine, run=run_id),
             parser=parts.parser,
             dropped_as=parts.dropped_as,
+            checking=ParseChecking(
+                name=target.name,
+                source=parts.source,
+                table=parts.table,
+                landings=self.ports.lineage("parse"),
+                lineage=parts.lineage,
+                retention=self.settings.upkeep.retention,
+                clock=self.ports.clock,
+                accepts_missing=accepts_missing,
+            ),
             deduplicating=_deduplicating(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),
             clock=self.ports.clock,
             expiring=tuple(map(self.expiring_of, parts.kept)),
             run=run_id,
             code=parts.code,
+            check=parts.check,
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
@@ -71,6 +84,7 @@ class TargetWiring:
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
             code=parts.code,
+            check=parts.check,
         )
 
     def expiring_of(self, kept: KeptTable) -> Expiring:

@@ -17,7 +17,7 @@ from headrace.pipeline.duties.deleting import Deleting
 from headrace.pipeline.duties.expiring import Expiring
 from headrace.pipeline.duties.settling import Settling
 from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport, together
-from headrace.pipeline.duties.upkeep_of_targets import run_upkeep_of_target
+from headrace.pipeline.duties.upkeep_of_targets import failed, run_upkeep_of, run_upkeep_of_target
 from headrace.pipeline.ports import Ports
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -32,11 +32,19 @@ class UpkeepWiring:
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
         """The upkeep of the lake table, and then that of the typed tables and their quarantine tables."""
-        reports = [(self.settings.landing.table, self.of_lake_table().run(dry_run=dry_run))]
+        lake = self.settings.landing.table
+        reports = [(lake, run_upkeep_of(lake, self.of_lake_table(), dry_run=dry_run))]
         for target in self.settings.parse:
-            parsing = self.targets.parsing(target, "upkeep")
-            reports += run_upkeep_of_target(parsing, self._upkeeps(target, parsing.settling), dry_run=dry_run)
+            reports += self._of_target(target, dry_run=dry_run)
         return together(reports)
+
+    def _of_target(self, target: ParseSettings, *, dry_run: bool) -> list[tuple[str, UpkeepReport]]:
+        try:
+            parsing = self.targets.parsing(target, "upkeep")
+            upkeeps = self._upkeeps(target, parsing.settling)
+            return list(run_upkeep_of_target(parsing, upkeeps, dry_run=dry_run))
+        except Exception as error:  # noqa: BLE001 - the upkeep of other targets goes on, and the report has the error
+            return [(target.table, failed(target.table, error))]
 
     def of_lake_table(self) -> Upkeep:
         """The upkeep of the lake table alone."""
@@ -95,8 +103,13 @@ class UpkeepWiring:
                     ),
                     expiring=self.targets.expiring_of(each),
                     compacting=Compacting(
-                        table=each.live, rewriter=each.rewriter, settings=settings, clock=clock
+                        table=each.live,
+                        rewriter=each.rewriter,
+                        settings=settings,
+                        clock=clock,
+                        name=each.name,
                     ),
                     settings=settings,
+                    name=each.name,
                 ),
             )

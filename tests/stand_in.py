@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.model import AwsSettings
+from headrace.pipeline.task_identity import DriverIdentity
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -41,6 +43,11 @@ def aws() -> Iterator[LocalAws]:
     """
     with local_aws("--transition", "0") as served:
         yield served
+
+
+def access_to(aws: LocalAws, profile: str | None = None) -> KinesisAccess:
+    """The access of a Spark task to a stand-in, with the identity of this process or with a profile."""
+    return KinesisAccess(aws.region, aws.endpoint, DriverIdentity(profile).now())
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
+from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.aws.plain_answers import with_plain_answers
 from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
 from headrace.pipeline.settings.model import AwsSettings
@@ -56,7 +57,30 @@ def kinesis_client(settings: AwsSettings) -> KinesisClient:
     return client
 
 
-def _client(service: str, settings: AwsSettings) -> Any:
+def kinesis_access(settings: AwsSettings) -> KinesisAccess:
+    """Where this process's Kinesis client asks, for tasks that ask there too. Their identity isn't in it."""
+    client = kinesis_client(settings)
+    session = Session(profile=settings.profile)
+    endpoint = settings.endpoint
+    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(settings):
+        # From the environment or from a profile: AWS_ENDPOINT_URL_KINESIS, AWS_ENDPOINT_URL, endpoint_url.
+        endpoint = client.meta.endpoint_url
+    # AWS's own endpoint isn't handed over: botocore uses one for each account, by the ARN of the stream.
+    return KinesisAccess(
+        client.meta.region_name,
+        endpoint,
+        fips=bool(session.get_config_variable("use_fips_endpoint")),
+        dualstack=bool(session.get_config_variable("use_dualstack_endpoint")),
+        certificates=session.get_config_variable("ca_bundle"),
+    )
+
+
+def _endpoint_of_aws(settings: AwsSettings) -> str:
+    own = _client("kinesis", settings, ignore_configured_endpoint_urls=True)
+    return str(own.meta.endpoint_url)
+
+
+def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
     """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
     if settings.endpoint is not None and "@" in urlsplit(settings.endpoint).netloc:
         raise BadSetting(
@@ -70,6 +94,7 @@ def _client(service: str, settings: AwsSettings) -> Any:
         user_agent_extra="headrace",
         # A wave writes 16 rows at once, and its beat needs connections at the same time. boto3's default is 10.
         max_pool_connections=32,
+        **more,
     )
     try:
         # boto3 itself only reads AWS_DEFAULT_REGION.

@@ -19,7 +19,7 @@ from headrace.pipeline.aws.pages_check import Absurd, check_range
 from headrace.pipeline.aws.pages_client import request_id_of
 from headrace.pipeline.aws.quick_peek import QuickPeek
 from headrace.pipeline.core.position import Start
-from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.shard import NumberRange, Shard
 from headrace.pipeline.core.stream import ShardKey, StreamId, arn_of_serialized, is_stream_arn
 from headrace.pipeline.errors import BadAnswer, HeadraceError, Unknown, Unreachable, WrongShape
 from headrace.pipeline.ports import StreamFacts
@@ -277,4 +277,14 @@ def _shard(found: Any) -> Shard:
         tuple(parent for parent in parents if parent),
         check_range(found["ShardId"], hashes["StartingHashKey"], hashes["EndingHashKey"]),
         closed="EndingSequenceNumber" in found["SequenceNumberRange"],
+        numbers=_numbers(found["SequenceNumberRange"]),
     )
+
+
+def _numbers(found: Any) -> NumberRange | None:
+    """Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts as unknown."""
+    first, last = found.get("StartingSequenceNumber", ""), found.get("EndingSequenceNumber", "")
+    if not (first.isascii() and first.isdigit()):
+        return None
+    is_known = last.isascii() and last.isdigit() and int(last) >= int(first)
+    return NumberRange(int(first), int(last) if is_known else None)

@@ -6,8 +6,10 @@
                     ^                                   |                                     iterator: the shard's end
                     +-- expired: after the last record -+
 
-Spark pickles this object and sends it to its workers with the task. So it holds only a region, an endpoint and the
-name of a profile, and no credentials or connection: each reading process makes its own.
+Before its first request, a reading proves that it has found the driver's stream (`headrace.pipeline.aws.pages_proof`).
+
+Spark pickles this object and sends it to its workers with the task. So it says where Kinesis is and who asks (`KinesisAccess`), and holds no
+connection: each reading process makes its own.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ProfileNotFound
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    ProfileNotFound,
+)
 
 from headrace.pipeline.aws.pages_check import Absurd, check_after
 from headrace.pipeline.aws.pages_client import (
@@ -32,11 +40,13 @@ from headrace.pipeline.aws.pages_client import (
 )
 from headrace.pipeline.aws.pages_decode import PageAnswer, decode_answer, decode_cbor_answer, size_of
 from headrace.pipeline.aws.pages_gate import GATE
+from headrace.pipeline.aws.pages_proof import PROOFS, not_found
 from headrace.pipeline.aws.pages_wire import WireChoice, is_cbor
 from headrace.pipeline.aws.quick_records import EXPIRED, THROTTLES
 from headrace.pipeline.cbor import NotCborError
 from headrace.pipeline.clock import dice
 from headrace.pipeline.core.batch import Batch
+from headrace.pipeline.core.belonging import why_outside, why_too_early
 from headrace.pipeline.core.pace import MOST_RECORDS, Pace
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import (
@@ -48,6 +58,7 @@ from headrace.pipeline.errors import (
     Throttled,
     Transient,
     Unreachable,
+    WrongStream,
 )
 from headrace.pipeline.lake_ports import RecordPage
 from headrace.pipeline.settings.choices import WireFormat
@@ -83,10 +94,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisPages:
-    region: str
-    endpoint: str | None = None
-    profile: str | None = None
-    """The setting aws.profile: the reading process finds it in the AWS configuration files of its own host."""
+    access: KinesisAccess
     patience: float = 20.0
     """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
     share: float = 1.0
@@ -96,10 +104,6 @@ class KinesisPages:
     wire: WireFormat = WireFormat.AUTO
     """The format of requests and answers: the setting `wire`."""
     host: Host = Host()
-
-    @property
-    def place(self) -> KinesisAccess:
-        return KinesisAccess(self.region, self.endpoint, self.profile)
 
     def pages(self, batch: Batch) -> Iterator[RecordPage]:
         reading = _Reading(self, batch)
@@ -129,6 +133,8 @@ class _Reading:
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
         """Bytes of the last answer."""
+        self._is_proved = False
+        """Whether the stream is the one that the driver means."""
         self.ended = False
 
     def next_page(self) -> RecordPage:
@@ -159,6 +165,8 @@ class _Reading:
         )
 
     def _ask(self) -> tuple[PageAnswer, datetime]:
+        if not self._is_proved:
+            self._prove()
         if self._iterator is None:
             self._iterator = self._new_iterator()
         # Before a retry too: a shard's limits hold over all its readers (I28).
@@ -168,6 +176,16 @@ class _Reading:
             # Within, because a request may have waited for its room.
             self._pace.note_call(self._host.monotonic())
             return self._answer(self._iterator)
+
+    def _prove(self) -> None:
+        stream = self._key.stream
+        PROOFS.require(
+            stream,
+            (self._host.connect, self._source.access),
+            lambda: self._call("describe_stream_summary", StreamARN=stream.arn),
+            now=self._host.monotonic,
+        )
+        self._is_proved = True
 
     def _keep_pace(self) -> None:
         if wait := self._pace.wait(self._host.monotonic()):
@@ -193,6 +211,13 @@ class _Reading:
                 f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}). Records "
                 "read before it are safe, and the request is sent again"
             ) from None
+        if why := why_too_early(self._key.stream, answer.earliest) or why_outside(
+            self._batch.numbers, answer.first_sequence, answer.last_sequence
+        ):
+            raise WrongStream(
+                f"an answer for {self._key} has records that can't be its own: {why} (Kinesis in {self._source.access}; AWS's request id: "
+                f"{request_id_of(raw)}). Nothing of the answer was used. Look for a proxy or an endpoint that answers for another stream"
+            )
         if answer.next_iterator is None and not answer.children:
             # An END is never taken back once it is committed. So it counts only if the same answer names the child shards.
             raise Unreachable(
@@ -244,11 +269,14 @@ class _Reading:
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
             # Made inside the task, on the executor: a boto3 client can't be pickled.
-            client = self._host.connect(self._source.place)
+            client = self._host.connect(self._source.access)
             return getattr(client, operation)(**arguments)
         except ClientError as error:
             if _is_about_keys(_code_of(error)):
                 forget_clients()
+                PROOFS.forget()
+            if operation == "describe_stream_summary" and _code_of(error) == "ResourceNotFoundException":
+                raise WrongStream(not_found(self._key.stream, self._source.access)) from error
             named = _named(error, self._key)
             raise (self._wire.softened(named) if operation == "get_records" else named) from error
         except HTTPClientError as error:
@@ -257,7 +285,9 @@ class _Reading:
                 "again"
             ) from error
         except ProfileNotFound as error:
-            raise BadSetting(_no_profile(self._source.profile, self._key)) from error
+            raise BadSetting(_no_profile(self._source.access.identity.profile, self._key)) from error
+        except NoCredentialsError as error:
+            raise BadSetting(_no_role(self._key)) from error
         except BotoCoreError as error:
             raise BadSetting(
                 f"{self._key} can't be read with this worker's AWS configuration: {error}"
@@ -285,18 +315,19 @@ class _Reading:
                 wait = min(wait * 2, _LONGEST_THROTTLED if isinstance(trouble, Throttled) else _LONGEST_WAIT)
 
 
-def _no_profile(setting: str | None, key: ShardKey) -> str:
-    place = "aws.profile in the settings" if setting is not None else "AWS_PROFILE in its environment"
-    named = "" if setting is None else f" ({setting!r})"
-    remedy = (
-        "add the profile to ~/.aws/config there; or remove aws.profile, so that Spark's tasks use their hosts' own role or environment, "
-        "and give Headrace itself the profile by AWS_PROFILE"
-        if setting is not None
-        else "add the profile to ~/.aws/config there, or remove the variable"
-    )
+def _no_profile(profile: str | None, key: ShardKey) -> str:
     return (
-        f"the host of the Spark task that reads {key} doesn't have the AWS profile that {place} names{named}; nothing was read, and landed "
-        f"records are safe; {remedy}"
+        f"the host of the Spark task that reads {key} doesn't have the AWS profile that aws.profile in the settings names ({profile!r}); nothing "
+        "was read, and landed records are safe; add the profile to ~/.aws/config there; or remove aws.profile, and give Headrace itself the "
+        "profile by AWS_PROFILE: then its keys go with each task"
+    )
+
+
+def _no_role(key: ShardKey) -> str:
+    return (
+        f"the host of the Spark task that reads {key} has no role, and Headrace itself works by the role of its own host, so that there are no "
+        "keys to hand over; nothing was read, and landed records are safe; give that host a role; or name a profile by aws.profile, or run Headrace "
+        "with AWS_PROFILE or keys. The environment of the task's host doesn't count"
     )
 
 
@@ -340,7 +371,7 @@ def _refused(error: ClientError, key: ShardKey, code: str) -> Terminal:
     if _is_about_keys(code):
         return BadSetting(
             f"AWS doesn't let this worker read {key} ({code}). Nothing was read. The worker's role needs "
-            "kinesis:GetShardIterator and kinesis:GetRecords on the stream, and kms:Decrypt on its key"
+            "kinesis:DescribeStreamSummary, kinesis:GetShardIterator and kinesis:GetRecords on the stream, and kms:Decrypt on its key"
         )
     return Terminal(
         f"Kinesis refuses to give records of {key} ({code}: {error.response['Error'].get('Message', '')})"

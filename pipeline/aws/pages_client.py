@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.aws.pages_wire import with_wire
 from headrace.pipeline.aws.quick_records import HELD_BODY, QuickRecords
 from headrace.pipeline.cbor import Body
+from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, TaskIdentity
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
@@ -32,29 +34,39 @@ _making = Lock()
 
 @dataclass(frozen=True, slots=True)
 class KinesisAccess:
-    """Where Kinesis is, and which credentials the reading process uses. It holds the name of a profile, never its keys."""
+    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading process doesn't count."""
 
     region: str
     endpoint: str | None = None
-    profile: str | None = None
-    """None: the credentials come from the process's environment or role."""
+    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint in its AWS files."""
+    identity: TaskIdentity = ROLE_OF_THE_HOST
+    fips: bool = False
+    dualstack: bool = False
+    certificates: str | None = None
+    """The driver's file of certificates (AWS_CA_BUNDLE). A host that has no such file uses its own ones."""
+
+    def __str__(self) -> str:
+        return f"{self.region} at {self.endpoint or 'AWS'}"
 
 
-def reader_client(place: KinesisAccess) -> QuickRecords:
+def reader_client(access: KinesisAccess) -> QuickRecords:
     """This process's client."""
     # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
     with _making:
-        return _client(place)
+        return _client(access)
 
 
 # A task reads from one place; the bound only keeps a long-lived process, such as a test run, from collecting clients.
 @lru_cache(maxsize=8)
-def _client(place: KinesisAccess) -> QuickRecords:
+def _client(access: KinesisAccess) -> QuickRecords:
     # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
     from botocore.config import Config
-    from botocore.session import Session
 
     config = Config(
+        # False and not left out: then the environment of the reading process would count.
+        use_fips_endpoint=access.fips,
+        use_dualstack_endpoint=access.dualstack,
+        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
@@ -64,9 +76,9 @@ def _client(place: KinesisAccess) -> QuickRecords:
         # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
     )
-    session = Session(profile=place.profile)
-    made: Any = session.create_client(
-        "kinesis", region_name=place.region, endpoint_url=place.endpoint, config=config
+    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
+    made: Any = access.identity.session().create_client(
+        "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
     )
     return QuickRecords(tapped(made))
 

@@ -90,6 +90,8 @@ class PageAnswer:
     last_sequence: int | None
     first_arrival: datetime | None
     last_arrival: datetime | None
+    earliest: datetime | None = None
+    """The earliest arrival, which needn't be the first record's."""
 
 
 @lru_cache(maxsize=1)
@@ -186,6 +188,7 @@ def _checked(answer: _Answer, columns: Columns | None, key: ShardKey, answered: 
         last_sequence=last,
         first_arrival=_moment(millis[0]),
         last_arrival=_moment(millis[-1]),
+        earliest=_moment(millis.min()),
     )
 
 

@@ -60,6 +60,10 @@ class QuickRecords:
         client.meta.events.register("provide-client-params.kinesis.GetRecords", self._keep_stream)
         client.meta.events.register("before-call.kinesis.GetRecords", self._note_url)
 
+    def describe_stream_summary(self, **arguments: Any) -> Mapping[str, Any]:
+        facts: Mapping[str, Any] = self.client.describe_stream_summary(**arguments)
+        return facts
+
     def get_shard_iterator(self, **arguments: Any) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.client.get_shard_iterator(**arguments)
         return found

@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
         _document(args.doc)
         return 0
     loaded = load(args)
+    _check_schemas(loaded)
     if args.json:
         print(json.dumps(as_json(loaded), indent=2))
     else:
@@ -44,8 +45,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_schemas(loaded: "Loaded") -> None:
+    """Of formats whose schema needs a library of its own. Raises BadSetting. One in DDL was judged when the settings were read."""
+    from headrace.pipeline.settings.schema_rules import DDL_FORMATS
+
+    targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
+    if targets:
+        from headrace.pipeline.lake.parse_frame import check_target
+
+        for target in targets:
+            check_target(target)
+
+
 def as_lines(loaded: "Loaded") -> Iterator[str]:
-    rows = [(key, text, str(loaded.origins[key])) for key, _, text in _shown(loaded)]
+    # A schema or a filter from a file of its own may have many lines.
+    rows = [(key, " ".join(text.split()), str(loaded.origins[key])) for key, _, text in _shown(loaded)]
     width, room = max(len(key) for key, *_ in rows), max(len(text) for _, text, _ in rows)
     for key, text, source in rows:
         yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import counted
-from headrace.pipeline.errors import Unknown
+from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -23,10 +23,21 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--check",
+        action="store_true",
+        help="look whether the schema, the filter's file and the function of each target can be used, without Spark, and read and write nothing else",
+    )
+    how.add_argument(
         "--infer",
         action="store_true",
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
+    )
+    parser.add_argument(
+        "--accept-missing",
+        action="store_true",
+        help="go on where rows that landed aren't in the lake table any more, because they were removed on purpose",
     )
 
 
@@ -36,6 +47,9 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
+    if args.check:
+        _check(targets)
+        return 0
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
@@ -48,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
                 tell(inferred.ddl)
                 continue
             aside = 0
-            for wave in wiring.targets.parsing(target, f"headrace parse {wiring.ports.ids.fresh()}").waves():
+            run_id = f"headrace parse {wiring.ports.ids.fresh()}"
+            for wave in wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing).waves():
                 tell(f"{target.name}: {wave}")
                 tell_aside(*(f"{target.name}: {note}" for note in wave.notes))
                 aside += wave.quarantined
@@ -60,6 +75,20 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
     return 0
+
+
+def _check(targets: "tuple[ParseSettings, ...]") -> None:
+    from headrace.pipeline.lake.parse_frame import check_target
+
+    wrong: list[str] = []
+    for target in targets:
+        try:
+            check_target(target)
+            tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("\n".join(wrong))
 
 
 def targets_of(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, add_window, load, window_of
 from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -23,6 +24,14 @@ def add(subparsers: "Subparsers") -> None:
         "--all", action="store_true", help="read all rows, also those that an earlier proof has read"
     )
     add_window(parser)
+    parser.add_argument(
+        "--accept-foreign",
+        type=int,
+        metavar="SNAPSHOT",
+        help="note that the rows which another engine has inserted by this snapshot may stay, though no ledger claims them, and prove nothing. "
+        "From then on a proof names them as not proved. Needs --why",
+    )
+    parser.add_argument("--why", metavar="TEXT", help="with --accept-foreign: the reason, which is kept")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,10 +39,17 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.wiring import wire
 
     window = window_of(args)
+    if (args.accept_foreign is None) != (args.why is None):
+        raise BadSetting("--accept-foreign and --why go together; nothing was changed")
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
     try:
+        if args.accept_foreign is not None:
+            from headrace.pipeline.cli.person import person
+
+            tell(wiring.proofs.accepting(person()).accept(args.accept_foreign, why=args.why))
+            return 0
         proof = wiring.proofs.proving().run(window, anew=args.all)
     finally:
         wiring.ports.close()

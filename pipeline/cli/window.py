@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load, moment
+from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.window_views import as_json, costs, done_of, listed, shown
 
@@ -167,7 +168,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
                 f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
             )
         stream = stream or target.stream
-    window = windows.windowing(_me()).create(
+    window = windows.windowing(person()).create(
         asked,
         how=how,
         stream=stream,
@@ -201,7 +202,7 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
 
 
 def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    kept = windows.windowing(_me()).windows.all()
+    kept = windows.windowing(person()).windows.all()
     if args.json:
         print(json.dumps([as_json(each, windows) for each in kept], indent=2))
     else:
@@ -209,7 +210,7 @@ def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
 
 
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    found = windows.windowing(_me()).find(args.id)
+    found = windows.windowing(person()).find(args.id)
     if args.json:
         print(json.dumps({**as_json(found, windows), "done": done_of(found.window, windows)}, indent=2))
     else:
@@ -219,7 +220,7 @@ def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
 def _cancel(window: str, windows: "WindowWiring") -> None:
     from headrace.pipeline.core.window import Word
 
-    windowing = windows.windowing(_me())
+    windowing = windows.windowing(person())
     found = windowing.find(window)
     windowing.say(window, Word.CANCELLED)
     if not found.is_done:
@@ -241,7 +242,7 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.core.window import Word
 
-    windowing = windows.windowing(_me())
+    windowing = windows.windowing(person())
     window = windowing.find(args.id).window
     if args.resume:
         windowing.say(args.id, Word.RESUMED)
@@ -296,14 +297,3 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         )
     bounds = [f"{word} {at.isoformat()}" for word, at in (("from", args.since), ("to", args.until)) if at]
     return Arrivals(args.since, args.until), f"ranges{of} with records that arrived {' '.join(bounds)}"
-
-
-def _me() -> str:
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        user = "somebody"
-    return f"{user} on {socket.gethostname()}"

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.lineage import ParentReason
 from headrace.pipeline.core.position import Position, Start
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.shard import HashRange, NumberRange
 from headrace.pipeline.core.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
@@ -39,6 +39,8 @@ class Batch:
     """A shard iterator just after `after`, where the last wave left one: it saves a request. It may have expired."""
     hash_range: HashRange | None = None
     """The shard's hash keys, where its lease row has them: user records of an aggregate may lie outside."""
+    numbers: NumberRange | None = None
+    """The shard's sequence numbers, where Kinesis's list of shards has them: a record with another number is another shard's."""
     until: Position | None = None
     """Of a window: the position at which reading ends, also where later records are there. None: reading goes on to the newest record."""
 

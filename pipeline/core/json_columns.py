@@ -18,6 +18,8 @@ Kind: TypeAlias = "str | Struct | Items"
 @dataclass(frozen=True, slots=True)
 class Struct:
     fields: Mapping[str, Kind] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    """Names of the fields that are NOT NULL."""
 
     @property
     def size(self) -> int:

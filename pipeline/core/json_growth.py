@@ -74,7 +74,8 @@ def _put(
     if step not in fields and why_no_name(step, fields, limits if at == 0 else None):
         return None
     inner = _put(fields.get(step), path, at + 1, kinds, limits)
-    return None if inner is None else Struct({**fields, step: inner})
+    required = kind.required if isinstance(kind, Struct) else frozenset[str]()
+    return None if inner is None else Struct({**fields, step: inner}, required)
 
 
 @dataclass(frozen=True, slots=True)

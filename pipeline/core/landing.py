@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from headrace.pipeline.core.batch import StagedFile, TakenFile
-from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.belonging import READ_FROM_STREAMS, why_too_early, why_too_late
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, ParentIs, ParentReason, Range
 from headrace.pipeline.core.order import children_of_ends, strangers
 from headrace.pipeline.core.position import Origin, Position, Positions, is_forward, reaches
 from headrace.pipeline.core.redrive_chain import chain_of
@@ -44,6 +46,8 @@ class Proposal:
     compared: Positions | None = None
     """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a position since, the table
     may have further rows, and nothing lands."""
+    looked: Looked | None = None
+    """Of a typed table: which files of the lake table have nothing left for it, once all of the proposal has landed."""
     gone: tuple[str, ...] = ()
     """Paths of data files that the commit removes from the table. Where the table lacks one of them, or another engine has deleted rows of
     one by a delete file, nothing lands."""
@@ -92,8 +96,12 @@ class Landing:
 _UNSTATED: Through = {}
 
 
-def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTATED) -> Landing:
-    """Accept or refuse each range of the proposal, given the positions of the base and what the base states (`valid-through`)."""
+def decide_landing(
+    base: Positions, proposal: Proposal, stated: Through = _UNSTATED, now: datetime | None = None
+) -> Landing:
+    """Accept or refuse each range of the proposal, given the positions of the base and what the base states (`valid-through`).
+
+    `now`: the clock of the commit; None where arrivals aren't compared with it."""
     _check_proposal(proposal)
     refused: dict[ShardKey, RangeRefused] = {}
     # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a life that is
@@ -106,6 +114,7 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
     new = {stream: strangers(stream, known, base) for stream, known in proposal.known.items()}
     for each in proposal.ranges:
         why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below, new)
+        why = why or _why_of_another(each, now)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
     if why := _why_compare_anew(base, proposal.compared):
@@ -125,7 +134,8 @@ def decide_landing(base: Positions, proposal: Proposal, stated: Through = _UNSTA
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
     dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k, proposal.begun))
     positions = base.with_origins(decided).with_shards(moved, dropped)
-    page = LedgerPage(landed, tuple(sorted(decided.items())), dropped)
+    looked = None if refused else proposal.looked
+    page = LedgerPage(landed, tuple(sorted(decided.items())), dropped, looked)
     through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
     proves = not through.keys() <= stated.keys()
     return Landing(page, files, tuple(refused.values()), positions, through, proves)
@@ -231,6 +241,14 @@ def _why_passed(
             "descendant wasn't known when the range was read"
         )
     return None
+
+
+def _why_of_another(each: Range, now: datetime | None) -> str | None:
+    """Why records that were read from the stream can't be its own (I43 of docs/protocol.md)."""
+    if each.kind not in READ_FROM_STREAMS or not each.rows:
+        return None
+    late = None if now is None else why_too_late(each.last_arrival, now)
+    return why_too_early(each.key.stream, each.first_arrival) or late
 
 
 def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, ParentIs, ParentReason, Range
 from headrace.pipeline.core.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.state_delta import Delta
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -120,7 +120,7 @@ def write_ledger(page: LedgerPage) -> str:
     runs = sorted({(r.run, r.claim) for r in page.ranges})
     files = sorted({f for r in page.ranges for f in r.files})
     place = {name: i for i, name in enumerate(files)}
-    body = {
+    body: dict[str, Json] = {
         "streams": [[s.arn, s.epoch] for s in streams],
         "runs": [list(pair) for pair in runs],
         "files": files,
@@ -128,6 +128,14 @@ def write_ledger(page: LedgerPage) -> str:
         "origins": [[streams.index(s), _origin_out(o)] for s, o in page.origins],
         "dropped": [[streams.index(k.stream), _shard_out(k.shard_id)] for k in page.dropped],
     }
+    if (looked := page.looked) is not None:
+        body["looked"] = [
+            looked.snapshot,
+            looked.sequence,
+            looked.upto,
+            looked.stream,
+            sorted(looked.still),
+        ]
     return _pack(body)
 
 
@@ -139,7 +147,15 @@ def read_ledger(text: str) -> LedgerPage:
             tuple(_range_in(row, streams, body["runs"], body["files"]) for row in body["ranges"]),
             tuple((streams[i], _origin_in(o)) for i, o in body["origins"]),
             tuple(ShardKey(streams[i], _shard_in(s)) for i, s in body["dropped"]),
+            _looked_in(body.get("looked")),
         )
+
+
+def _looked_in(row: Json) -> Looked | None:
+    if row is None:
+        return None
+    snapshot, sequence, upto, stream, still = row
+    return Looked(int(snapshot), int(sequence), int(upto), stream, frozenset(map(str, still)))
 
 
 def _range_out(

@@ -111,6 +111,22 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """In the ledger of a typed table: which files of the lake table have nothing left for it (`headrace.pipeline.core.looked`)."""
+
+    snapshot: int
+    """That of the lake table in which the files were found."""
+    sequence: int
+    """Its sequence number."""
+    upto: int
+    """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in `still`."""
+    stream: str | None = None
+    """This is said only of rows of the stream with this name. None: of all streams."""
+    still: frozenset[str] = frozenset()
+    """The names, without folders, of the files that may have something left."""
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerPage:
     """The ledger of one commit."""
 
@@ -119,6 +135,8 @@ class LedgerPage:
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
+    looked: Looked | None = None
+    """In a typed table: what the next wave needn't look into."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.pipeline.core.accounting import Accounting
-from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, WavePlan
+from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, Survey, WavePlan
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import WrongShape
 
 DUPLICATE = "duplicate"
 """Why a row is in neither table: the typed table has the same event."""
+FILTER = "filter"
+"""Why a row is in neither table: the target's filter leaves it out."""
 
 
 def joined(parts: Iterable[Parsed]) -> Parsed:
@@ -33,10 +35,17 @@ def joined(parts: Iterable[Parsed]) -> Parsed:
     )
 
 
+def whole_survey(parts: Iterable[Survey]) -> Survey:
+    """The surveys of all tasks as one."""
+    parts = tuple(parts)
+    files = {path: told for part in parts for path, told in part.files.items()}
+    return Survey(tuple(piece for part in parts for piece in part.pieces), files)
+
+
 def account(
     plan: WavePlan, parsed: Parsed, *, dropped_as: str, version: str, schema: int
 ) -> dict[ShardKey, Accounting]:
-    """What became of each row of the wave. `dropped_as`: why rows may be in neither table; empty where none may be missing.
+    """What became of each row of the wave. `dropped_as`: why rows may not come back; empty where none may be missing.
 
     Raises WrongShape where rows came twice, came from elsewhere, or are missing without a reason.
     """
@@ -52,9 +61,11 @@ def account(
             raise _wrong(
                 f"of {each.key} {counted(each.rows, 'row')} went in, {count.parsed:,} were parsed and {count.aside:,} set aside"
             )
-        dropped = {dropped_as: missing} if missing else {}
-        if count.duplicates:
-            dropped[DUPLICATE] = count.duplicates
+        reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
+        dropped: dict[str, int] = {}
+        for why, rows in reasons:
+            if rows:
+                dropped[why] = dropped.get(why, 0) + rows
         names = tuple(aside_name(file.path) for file in parsed.aside if each.key in file.shards)
         told = Accounting(each.rows, count.parsed, count.aside, dropped, version, schema, names)
         if not told.is_complete:

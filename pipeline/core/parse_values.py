@@ -7,13 +7,21 @@ before their children.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.lineage import ParentReason
 from headrace.pipeline.core.position import Origin, Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
+
+ShardName = tuple[str, int, str]
+"""How rows name their shard: the stream's name and epoch, and the shard's id."""
+
+
+def name_of(key: ShardKey) -> ShardName:
+    return key.stream.name, key.stream.epoch, key.shard_id
 
 
 def key_of(position: Position | None) -> str:
@@ -58,6 +66,25 @@ def position_at(key: str, arrival: datetime | None) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePart:
+    """The rows of one shard in a data file. Files never change, so that this is true for ever."""
+
+    stream: str
+    """The stream's name."""
+    epoch: int
+    shard_id: str
+    first: str
+    """The lowest sort key."""
+    last: str
+    """The highest sort key."""
+    rows: int
+
+    @property
+    def name(self) -> ShardName:
+        return self.stream, self.epoch, self.shard_id
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """A data file of the lake table."""
 
@@ -77,6 +104,10 @@ class SourceFile:
     """Whether another engine has deleted rows of the file by a delete file."""
     day: str | None = None
     """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
+    added: int | None = None
+    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that isn't known."""
+    parts: tuple[FilePart, ...] | None = None
+    """All its rows that have a shard and a sequence number, where a survey has looked at the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +203,16 @@ class Piece:
     newest: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a survey has found."""
+
+    pieces: tuple[Piece, ...] = ()
+    """The wanted rows."""
+    files: Mapping[str, tuple[FilePart, ...]] = field(default_factory=dict)
+    """By the path of each file that was looked at as a whole: all of its rows."""
+
+
 # --- what a wave does -------------------------------------------------------------------------------------------
 
 
@@ -235,11 +276,13 @@ class ShardCount:
     """Rows for the quarantine table."""
     duplicates: int = 0
     """Rows that were left out because the typed table has, or gets, the same event."""
+    filtered: int = 0
+    """Rows that the target's filter leaves out."""
 
     @property
     def told(self) -> int:
         """The rows of which a task told what became of them."""
-        return self.parsed + self.aside + self.duplicates
+        return self.parsed + self.aside + self.duplicates + self.filtered
 
     def plus(self, other: ShardCount) -> ShardCount:
         return ShardCount(
@@ -247,6 +290,7 @@ class ShardCount:
             self.parsed + other.parsed,
             self.aside + other.aside,
             self.duplicates + other.duplicates,
+            self.filtered + other.filtered,
         )
 
 
@@ -274,6 +318,6 @@ class Parsed:
     """Those of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
-    """The numbers of the rows that were written to either table, and of the duplicates: the first of a run, and the run's length."""
+    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run, and the run's length."""
     apart: tuple[ApartCount, ...] = ()
     """Of tasks that take aggregates of the lake table apart."""

@@ -1,15 +1,14 @@
 """Which rows of the lake table a wave of a typed table parses. Pure functions on values.
 
-    positions of both tables ─► plan_wishes ─► plan_portion ─► (Spark surveys) ─► plan_wave ─► (Spark parses)
+    positions of both tables ─► plan_wishes ─► (headrace.pipeline.core.portion: which files) ─► (Spark surveys) ─► plan_wave ─► (Spark parses)
 
 What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table change nothing.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from headrace.pipeline.core.lineage import ParentIs, ParentReason
@@ -18,7 +17,6 @@ from headrace.pipeline.core.parse_values import (
     Piece,
     PlannedRange,
     ReadUnit,
-    SourceFile,
     Wanted,
     WaveLimits,
     WavePlan,
@@ -144,56 +142,6 @@ def _floor(key: ShardKey, parents: Mapping[str, Iterable[str]], target: Position
         return key_of(at)
     above = [target.of(ShardKey(key.stream, parent)) for parent in parents.get(key.shard_id, ())]
     return min((key_of(each) for each in above), default="")
-
-
-# --- which files are looked at ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Portion:
-    files: tuple[SourceFile, ...]
-    ceiling: str | None
-    """Files that aren't in the portion have no row with a lower sort key. None where no file is left out."""
-
-
-def plan_portion(files: Iterable[SourceFile], wishes: Wishes, *, rows: int) -> Portion:
-    """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at in portions, so that a wave
-    costs by what it parses and not by what is left."""
-    needed = sorted((each for each in files if _is_needed(each, wishes)), key=lambda f: (f.low, f.path))
-    open_ones: list[tuple[str, int]] = []
-    covered = 0
-    for number, each in enumerate(needed[:-1]):
-        ceiling = record_in(needed[number + 1].low)
-        if each.high is not None:
-            heapq.heappush(open_ones, (each.high, each.rows))
-        while open_ones and open_ones[0][0] < ceiling:
-            covered += heapq.heappop(open_ones)[1]
-        if covered >= rows:
-            return Portion(tuple(needed[: number + 1]), ceiling)
-    return Portion(tuple(needed), None)
-
-
-def _is_needed(file: SourceFile, wishes: Wishes) -> bool:
-    # Files are told apart by their bounds of the sort key, never by those of sequence numbers, which sort wrongly as texts.
-    return any(
-        (file.high is None or file.high > each.floor)
-        and ((high := _highest(each)) is None or file.low < high)
-        and (file.shards is None or _may_have(file.shards, each))
-        for each in wishes.wanted
-    )
-
-
-def _highest(wanted: Wanted) -> str | None:
-    """A sort key above all rows that are looked for because of this shard; None where there is no such key."""
-    # A shard that ended without a record has no sort key by which to tell what came before it.
-    has_record = wanted.upto is not None and wanted.upto.sequence is not None
-    return None if wanted.is_new and not has_record else wanted.high
-
-
-def _may_have(shards: tuple[str, str], wanted: Wanted) -> bool:
-    # A shard without a position may have had children that came and went unseen, and a new one may have had such ancestors: their rows are
-    # looked for as well.
-    return wanted.upto is None or wanted.is_new or shards[0] <= wanted.key.shard_id <= shards[1]
 
 
 # --- what the wave takes ----------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from headrace.pipeline.core.words import counted
@@ -17,6 +17,14 @@ class Wrong:
     """Something that contradicts what Headrace promises."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extra(Wrong):
+    """Rows that no ledger claims."""
+
+    shards: Mapping[str, int] = field(default_factory=dict)
+    """How many of which shard (`headrace.pipeline.core.proof_accepted`)."""
 
 
 @dataclass(frozen=True, slots=True)

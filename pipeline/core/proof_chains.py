@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.position import Position, Positions, is_forward
@@ -24,6 +25,8 @@ class Step:
     snapshot: int
     sequence: int
     range: Range
+    at: datetime | None = None
+    """The snapshot's time."""
 
     def __str__(self) -> str:
         after = "the start" if self.range.after is None else f"{self.range.after}"
@@ -94,7 +97,7 @@ def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
             dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
         for each in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
             to = derived if isinstance(entry, Lost) else steps if each.moves else replays
-            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each))
+            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each, entry.at))
     return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
 
 

@@ -8,6 +8,8 @@ from datetime import date
 
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
+from headrace.pipeline.core.proof_accepted import Accepted, Strangers, by_acceptance
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
@@ -29,8 +31,10 @@ from headrace.pipeline.core.proof_rows import (
     FileCount,
     may_be_dropped,
 )
+from headrace.pipeline.core.proof_through import wrong_through
 from headrace.pipeline.core.rewriting import LiveFiles
 from headrace.pipeline.core.stream import StreamId
+from headrace.pipeline.core.valid_through import Through
 from headrace.pipeline.core.words import counted
 
 
@@ -58,8 +62,14 @@ class ProofEvidence:
     unlisted: Mapping[StreamId, str] = field(default_factory=dict)
     """Streams whose shards Kinesis doesn't list, and why."""
     window: Window = ALL
+    through: Through = field(default_factory=dict)
+    """Up to when the table states that it has all records."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
+    accepted: tuple[Accepted, ...] = ()
+    """Rows of other engines that a person has accepted."""
+    known: tuple[Strangers, ...] = ()
+    """What an earlier proof has found of such rows in files that this one doesn't read."""
 
 
 def proof_of(seen: ProofEvidence) -> Proof:
@@ -101,15 +111,31 @@ def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
         counted(len(seen.counts) + len(seen.unchanged), "file"),
         (*wrong_files((*seen.counts, *seen.unchanged)), *hidden_rows(seen.live)),
     )
+    miscounts = (*seen.miscounts, *wrong_counts(seen.plan, seen.counts))
+    strangers = tuple(strange_rows(seen.counts, has_lost=bool(story.lost)))
+    extras = (*miscounts, *strangers)
     yield checked(
         "each range has as many rows as its ledger states",
         counted(seen.compared + len(seen.plan.clusters), "range"),
-        (*seen.miscounts, *wrong_counts(seen.plan, seen.counts), *_dropped(dropped)),
+        (*by_acceptance(miscounts, extras, seen.known, seen.accepted), *_dropped(dropped)),
     )
     yield checked(
-        "no row is outside of the ranges", rows, strange_rows(seen.counts, has_lost=bool(story.lost))
+        "no row is outside of the ranges",
+        rows,
+        by_acceptance(strangers, extras, seen.known, seen.accepted),
     )
     yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
+    yield checked(
+        "no record is another stream's or shard's, by its arrival and its number",
+        judged(story, seen.listed),
+        strange_ranges(story, seen.listed),
+    )
+    if seen.through:
+        yield checked(
+            "the table states no later time for its completeness than its positions show",
+            counted(len(seen.through), "statement"),
+            wrong_through(seen.through, seen.positions),
+        )
 
 
 def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:

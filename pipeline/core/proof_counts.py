@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from headrace.pipeline.core.proof import Told, Unproved, Wrong
+from headrace.pipeline.core.proof import Extra, Told, Unproved, Wrong
+from headrace.pipeline.core.proof_accepted import shard_text
 from headrace.pipeline.core.proof_rows import Cluster, CountPlan, Digest, FileCount, Overlap
 from headrace.pipeline.core.words import counted
 
@@ -52,7 +53,11 @@ def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tup
     for cluster in plan.clusters:
         there = [place for span in cluster.spans for place in places.get((cluster.shard, span), ())]
         rows = sum(number for _, number in there)
-        if rows > cluster.rows or (rows < cluster.rows and not cluster.is_dropped):
+        if rows > cluster.rows:
+            of = plan.spans[cluster.shard]
+            shard = shard_text(of.stream, of.epoch, of.shard_id)
+            yield cluster, Extra(_miscount(cluster, rows, there), {shard: rows - cluster.rows})
+        elif rows < cluster.rows and not cluster.is_dropped:
             yield cluster, Wrong(_miscount(cluster, rows, there))
 
 
@@ -82,7 +87,10 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
         told = (
             f"{rows} in {name_of(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
         )
-        yield Unproved(f"{told}. Ledgers are lost that may have had these rows") if has_lost else Wrong(told)
+        if has_lost:
+            yield Unproved(f"{told}. Ledgers are lost that may have had these rows")
+        else:
+            yield Extra(told, dict(count.strange))
 
 
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:

@@ -92,6 +92,8 @@ class FileCount:
     strangers: tuple[str, ...] = ()
     """Rows in no range, as texts: the first of them."""
     strangers_count: int = 0
+    strange: tuple[tuple[str, int], ...] = ()
+    """How many of them are of which shard (`headrace.pipeline.core.proof_accepted.shard_text`)."""
     error: str = ""
     """Why the file can't be read."""
 

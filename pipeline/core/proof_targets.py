@@ -12,8 +12,11 @@ from collections.abc import Iterator
 
 from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.proof import Check, TableProof, checked
+from headrace.pipeline.core.proof_belonging import judged, strange_ranges
 from headrace.pipeline.core.proof_checks import hidden_rows
 from headrace.pipeline.core.proof_counts import strange_rows, wrong_files
+from headrace.pipeline.core.proof_families import early_children
+from headrace.pipeline.core.proof_never_parsed import never_parsed
 from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
 from headrace.pipeline.core.proof_target_ledgers import (
     ranges_behind,
@@ -24,6 +27,7 @@ from headrace.pipeline.core.proof_target_ledgers import (
     wrong_settlings,
 )
 from headrace.pipeline.core.proof_target_rows import stated_numbers, wrong_numbers, wrong_rows
+from headrace.pipeline.core.redrive_chain import is_chain
 from headrace.pipeline.core.words import counted
 
 
@@ -75,13 +79,31 @@ def _checks(seen: TargetEvidence) -> Iterator[Check]:
             *(() if seen.aside is None else ranges_behind(seen.table, seen.aside)),
         ),
     )
+    if seen.aside is not None:
+        shards = sum(not is_chain(key) for key in story.steps)
+        yield checked(
+            f"{of}: no shard began before its parents had ended",
+            counted(shards, "shard"),
+            early_children(story, {}),
+        )
     yield checked(
         f"{of}: each range's rows are parsed, set aside, or dropped for a reason, by its ledger"
         if seen.aside
         else f"{of}: each range has a ledger",
         counted(story.ranges, "range"),
-        (*wrong_accounts(story), *wrong_replacements(story), *wrong_settlings(seen)),
+        (
+            *wrong_accounts(story),
+            *wrong_replacements(story),
+            *wrong_settlings(seen),
+            *never_parsed(seen),
+        ),
     )
+    if seen.window is not None:
+        yield checked(
+            f"{of}: no record that was read from a stream is another stream's, by its arrival",
+            judged(story, None),
+            strange_ranges(story, {}),
+        )
     yield checked(
         f"{of}: each data file is there, with the rows that the table's metadata states",
         files,

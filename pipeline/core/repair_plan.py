@@ -1,7 +1,8 @@
 """Rebuilds the positions of a lake table whose chain of snapshots is broken, from all that the table still has.
 
     only cherry-picks broke it   The positions below the cherry-picks count, with the cherry-picked ranges landed on top. A range
-                                 that doesn't begin at its shard's position stops the repair: rows between are missing.
+                                 that doesn't begin at its shard's position stops the repair: rows between are missing, or rows are
+                                 there twice. Then only a rollback to before the cherry-pick helps (`headrace.pipeline.core.picked_trouble`).
     older metadata is lost       A shard with rows gets the position of its last row; it has ended if a descendant has rows.
                                  A shard without rows gets its position from the newest known snapshot of Headrace that wasn't
                                  rolled back. A shard with neither gets no position, even if a descendant has rows, because it
@@ -21,6 +22,7 @@ from datetime import datetime
 from headrace.pipeline.core.landing import Landing, Proposal, decide_landing
 from headrace.pipeline.core.lineage import Kind, LedgerPage, Range
 from headrace.pipeline.core.order import Family
+from headrace.pipeline.core.picked_trouble import picked_trouble, way_back
 from headrace.pipeline.core.position import Origin, Position, Positions, is_forward
 from headrace.pipeline.core.start_of_reading import Stop
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -43,6 +45,8 @@ class Picked:
     snapshot: int
     page: LedgerPage | None
     """The ledger of the snapshot that was cherry-picked; None where no metadata file describes that snapshot any more."""
+    before: int | None = None
+    """The snapshot below it on main; None where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +102,10 @@ def plan_repair(
     """`origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards that Kinesis
     has forgotten."""
     if evidence.reached is None and evidence.picked:
+        first = evidence.picked[0]
         return Stop(
-            f"snapshot {evidence.picked[0].snapshot} is a cherry-pick, and the snapshots below it aren't known any more, so nothing "
-            "tells whether rows between them are missing. Nothing was changed; delete the cherry-picked rows, or roll back to "
-            "before the cherry-pick, then repair again"
+            f"snapshot {first.snapshot} is a cherry-pick, and the snapshots below it aren't known any more, so nothing tells whether rows between "
+            f"them are missing, or are there twice. Nothing was changed. {way_back(first.before)}; then repair again"
         )
     rows, known = evidence.rows, _newest(evidence.known).shards
     # Shards that Kinesis has forgotten can't be read again, so they need no position.
@@ -181,21 +185,14 @@ def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positio
     for pick in evidence.picked:
         if pick.page is None:
             return Stop(
-                f"snapshot {pick.snapshot} is a cherry-pick of a snapshot that isn't known any more, so nothing tells which records "
-                "it brought. Nothing was changed; delete the cherry-picked rows (or roll back to before the cherry-pick), then "
-                "repair again"
+                f"snapshot {pick.snapshot} is a cherry-pick of a snapshot that isn't known any more, so nothing tells which records it brought. "
+                f"Nothing was changed. {way_back(pick.before)}; then landing goes on by itself"
             )
         # A cherry-pick brings the rows of a snapshot and not its summary, so only its source tells which ranges these are.
         moves = tuple(each for each in pick.page.ranges if each.moves)
         landing = decide_landing(positions, Proposal(moves, origins=pick.page.origins))
         if landing.refused:
-            bad = landing.refused[0]
-            return Stop(
-                f"snapshot {pick.snapshot} is a cherry-pick that brought rows of {bad.range.key} from after "
-                f"{bad.range.after or 'its start'} up to {bad.range.upto}, but the table's position is {bad.found or 'none'}: "
-                "the records between are missing. Nothing was changed; delete these rows (or roll back to before the "
-                "cherry-pick), then repair again"
-            )
+            return Stop(picked_trouble(pick.snapshot, landing.refused[0], before=pick.before))
         positions = landing.positions
     # Another engine may have inserted rows of Headrace's streams. Reading on from the positions would land them twice.
     for key, last in sorted(evidence.rows.items()):
@@ -203,8 +200,10 @@ def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positio
         stands = Position(last.sequence, last.sub)
         if at is not None and not is_forward(stands, replace(at, ended=False)):
             return Stop(
-                f"the table holds rows of {key} up to {stands}, but its position is {at}: "
-                "reading on would land these rows twice. Nothing was changed; delete the rows after the position, then repair again"
+                f"the table holds rows of {key} up to {stands}, but its position is {at}: reading on would land these rows twice. Nothing was "
+                "changed. No ledger tells who wrote the rows after the position: roll main back to before the snapshot of another engine that "
+                "brought them. Or delete them, if the stream still has their records (`headrace status` tells how long it keeps them), so that "
+                "they are read again; then repair again"
             )
     return positions
 

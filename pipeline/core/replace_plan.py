@@ -24,7 +24,7 @@ from headrace.pipeline.core.parse_values import (
     Wishes,
     key_of,
 )
-from headrace.pipeline.core.parsing_plan import plan_portion
+from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import Position, Positions, reaches
 from headrace.pipeline.core.proof_chains import Story
 from headrace.pipeline.core.redrive_chain import is_chain

@@ -22,6 +22,21 @@ class HashRange:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberRange:
+    """The sequence numbers that records of a shard may have. Both ends belong to it."""
+
+    first: int
+    last: int | None = None
+    """None: the shard is open, or its end isn't known."""
+
+    def has(self, number: int) -> bool:
+        return self.first <= number and (self.last is None or number <= self.last)
+
+    def __str__(self) -> str:
+        return f"{self.first} and later" if self.last is None else f"{self.first} to {self.last}"
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     shard_id: str
     parents: tuple[str, ...] = ()
@@ -29,6 +44,8 @@ class Shard:
     hash_range: HashRange | None = None
     closed: bool = False
     """True once the listing shows an ending sequence number: no new record can come."""
+    numbers: NumberRange | None = None
+    """None where the listing doesn't tell them."""
 
 
 @dataclass(frozen=True, slots=True)

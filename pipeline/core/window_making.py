@@ -97,7 +97,7 @@ def make_window(
             else _of_ranges(key, came, asked, lacks, reach)
         )
         if found is not None:
-            inside = [step for step in steps if _has_part_of(found, step)]
+            inside = [step for step in steps if has_part_of(found, step)]
             its = {step: stretch_in(found, step, came, reach) for step in inside if step in lacks}
             stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
             copied = [step for step in inside if step not in stretches]
@@ -132,14 +132,14 @@ def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
 
 def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
     with_rows = [step for step in steps if step.range.rows]
-    inside = [step.range for step in with_rows if _has_part_of(each, step)]
+    inside = [step.range for step in with_rows if has_part_of(each, step)]
     # Rows that came since the window was made, because aggregates were taken apart, count as well.
     is_apart = any(r.kind is Kind.UNPACKED for r in inside)
     if not inside or (each.is_whole and not is_apart):
         return each
     after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
     found = replace(each, after=after, upto=upto)
-    if len(inside) < sum(1 for step in with_rows if _has_part_of(found, step)):
+    if len(inside) < sum(1 for step in with_rows if has_part_of(found, step)):
         # The range of aggregates that were taken apart may begin or end within a landing.
         return _grown(found, steps)
     return replace(found, rows=sum(r.rows for r in inside), is_whole=True)
@@ -218,7 +218,8 @@ def _later(low: Position | None, after: Position) -> Position | None:
     return low if text_of(low) >= order_text(after) else after
 
 
-def _has_part_of(found: WindowRange, step: Step) -> bool:
+def has_part_of(found: WindowRange, step: Step) -> bool:
+    """Whether the window has records of a range of the ledgers."""
     return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
         found.after
     )

@@ -21,6 +21,7 @@ from headrace.pipeline.duties.chain import Claimed, WavePorts
 from headrace.pipeline.duties.claims import Claims
 from headrace.pipeline.duties.kept import KeptClaims
 from headrace.pipeline.duties.lake_table import ensure_table
+from headrace.pipeline.duties.listed_numbers import ListedNumbers
 from headrace.pipeline.duties.load_report import LoadReport
 from headrace.pipeline.duties.planning import Planning
 from headrace.pipeline.duties.policy import Policy
@@ -62,6 +63,7 @@ class Attempt:
     """Lease keys of shards that failed lately, and that this run doesn't read."""
     failed: dict[str, str] = field(default_factory=dict)
     """Lease keys of shards that failed in this run, each with the reason. The run doesn't read them again."""
+    numbers: ListedNumbers = field(default_factory=ListedNumbers)
     kept: KeptClaims = field(init=False)
 
     def __post_init__(self) -> None:
@@ -253,7 +255,12 @@ class Attempt:
     @property
     def _staging(self) -> Staging:
         return Staging(
-            run_id=self.run_id, settings=self.settings, ports=self.ports, load=self.load, ends=self._ends
+            run_id=self.run_id,
+            settings=self.settings,
+            ports=self.ports,
+            load=self.load,
+            ends=self._ends,
+            numbers=self.numbers,
         )
 
     @property

@@ -22,6 +22,7 @@ from headrace.pipeline.core.rewriting import (
 )
 from headrace.pipeline.core.window import KeptWindow, kept_days
 from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.upkeep_parts import foreseen
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.lake_ports import LiveTable, Rewriter
 from headrace.pipeline.ports import Clock
@@ -102,6 +103,8 @@ class Compacting:
     """Called once there is something to rewrite: most looks need no Spark."""
     settings: UpkeepSettings
     clock: Clock
+    name: str = "the lake table"
+    """The table, for people."""
     needed: Callable[[date], str] = lambda _: ""
     """The typed tables that may still need rows from before a day, for people; empty where none does."""
     windows: Callable[[], tuple[KeptWindow, ...]] = tuple
@@ -127,8 +130,8 @@ class Compacting:
                 replaced = self.table.replace(self.rewriter().rewrite(groups))
                 done += replaced.done
                 left += replaced.left
-        except HeadraceError as error:
-            trouble = error
+        except Exception as error:  # noqa: BLE001 - what is done is told, and the upkeep fails with this error at its end
+            trouble = foreseen(error, f"the compaction of {self.name}")
         files = [each.file for each in done if each.file is not None]
         return Compacted(
             tuple(each.group for each in done),

@@ -24,12 +24,9 @@ class Deduplicating:
         if found is None:
             return None
         deleted = next((file.path for file in found.files if file.deletes), None)
-        if found.files and (look.obstacle or deleted):
+        if deleted:
             # A row that was deleted there would still count, and a new row of the same event would be left out for it.
-            why = (
-                look.obstacle
-                or f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
-            )
+            why = f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
             raise WrongShape(
                 f"new rows can't be compared with those of {self.name}: {why}. Nothing was committed, and no position moved; let that "
                 "engine run its rewrite_data_files"

@@ -9,6 +9,7 @@ from headrace.pipeline.core.json_columns import Struct
 from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.core.parsing_plan import plan_wishes
 from headrace.pipeline.core.position import Positions
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -45,5 +46,5 @@ class Inferring:
         wishes = plan_wishes(
             look.positions, Positions(), takes=lambda stream: self.settings.stream in (None, stream.name)
         )
-        plan = plan_next(wishes, look, surveyor=self.inferrer, limits=self.limits)
+        plan = plan_next(wishes, look.files, surveyor=self.inferrer, limits=self.limits, known=KnownFiles())
         return Inferred(self.inferrer.infer(plan), plan.rows)

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
-from headrace.pipeline.core.parse_values import Bound, SurveyOrder, WaveLimits, WavePlan, Wishes
-from headrace.pipeline.core.parsing_plan import Portion, plan_portion, plan_wave
+from collections.abc import Iterable
+
+from headrace.pipeline.core.parse_values import (
+    Bound,
+    SourceFile,
+    Survey,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+)
+from headrace.pipeline.core.parsing_plan import plan_wave
+from headrace.pipeline.core.portion import Portion, plan_portion
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.target_ports import SourceLook, Surveyor
+from headrace.pipeline.target_ports import Surveyor
 
 _GROWS = 4
 """How many times as many rows are looked at where a look found none that are wanted."""
+_MANY = 64
+"""Files of which nothing is known. Where more of them may have wanted rows, it is found out first which rows they have: then the wave looks for
+the wanted rows in few of them."""
 
 
 def plan_next(
     wishes: Wishes,
-    look: SourceLook,
+    files: Iterable[SourceFile],
     *,
     surveyor: Surveyor,
     limits: WaveLimits,
+    known: KnownFiles,
     others: bool = True,
     aggregates: bool = False,
 ) -> WavePlan:
     """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well. `aggregates`: whether only
-    aggregates that came whole are wanted."""
-    rows = limits.records
+    aggregates that came whole are wanted. `known`: gets what is found in the files."""
+    files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
-        portion = plan_portion(look.files, wishes, rows=rows)
-        _check(portion, look)
-        order = SurveyOrder(
+        portion = plan_portion(known.told(files), wishes, rows=rows, others=others)
+        unknown = [each for each in portion.files if each.parts is None]
+        if len(unknown) > _MANY and not has_looked:
+            has_looked = True
+            known.look_through(unknown, surveyor)
+            continue
+        survey = _surveyed(portion, wishes, surveyor, others=others, aggregates=aggregates)
+        known.learn(survey)
+        plan = plan_wave(wishes, survey.pieces, ceiling=portion.ceiling, limits=limits)
+        if plan.ranges or portion.ceiling is None:
+            _check(plan, portion)
+            return plan
+        rows *= _GROWS
+
+
+def _surveyed(
+    portion: Portion, wishes: Wishes, surveyor: Surveyor, *, others: bool, aggregates: bool
+) -> Survey:
+    if not portion.files:
+        return Survey()
+    return surveyor.survey(
+        SurveyOrder(
             tuple(file.path for file in portion.files),
             tuple(Bound(each.key, each.low, each.high) for each in wishes.wanted),
             wishes.closed,
@@ -35,21 +70,15 @@ def plan_next(
             others=others,
             aggregates=aggregates,
         )
-        pieces = surveyor.survey(order) if order.files else ()
-        plan = plan_wave(wishes, pieces, ceiling=portion.ceiling, limits=limits)
-        if plan.ranges or portion.ceiling is None:
-            return plan
-        rows *= _GROWS
+    )
 
 
-def _check(portion: Portion, look: SourceLook) -> None:
-    deleted = next((file.path for file in portion.files if file.deletes), None)
-    if portion.files and (look.obstacle or deleted):
-        why = (
-            look.obstacle
-            or f"another engine has deleted rows of {deleted} by a delete file, which Headrace can't apply"
-        )
+def _check(plan: WavePlan, portion: Portion) -> None:
+    """Whether all rows that the wave takes can be read."""
+    read = {each.path for each in plan.units}
+    deleted = next((file.path for file in portion.files if file.deletes and file.path in read), None)
+    if deleted is not None:
         raise WrongShape(
-            f"records of the lake table can't be read now: {why}. Nothing was committed, and no position moved; let that engine run its "
-            "rewrite_data_files"
+            f"records of the lake table can't be read now: another engine has deleted rows of {deleted} by a delete file, which Headrace can't "
+            "apply. Nothing was committed, and no position moved; let that engine run its rewrite_data_files"
         )

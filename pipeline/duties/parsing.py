@@ -3,6 +3,8 @@
     settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
                                                               (decides)                    (carries out: headrace.pipeline.duties.settling)
 
+A wave looks only into files that may have something for the typed table (`headrace.pipeline.core.looked`).
+
 The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
 then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
 """
@@ -10,15 +12,18 @@ then nothing of the wave lands. So each record is parsed into one row, set aside
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from itertools import count
 
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
+from headrace.pipeline.core.lineage import Kind, Looked, Range
+from headrace.pipeline.core.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.core.parse_account import account, why_stop
-from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.core.parse_values import Parsed, SourceFile, WaveLimits, WavePlan, Wishes
 from headrace.pipeline.core.parsing_plan import plan_wishes
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -26,14 +31,18 @@ from headrace.pipeline.core.valid_through import APPROXIMATE
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.deduplicating import Deduplicating
 from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
+from headrace.pipeline.duties.parse_checking import Changed, ParseChecking
 from headrace.pipeline.duties.settling import Settling
-from headrace.pipeline.errors import Overtaken, WrongShape
+from headrace.pipeline.errors import ChainBroken, Overtaken, WrongShape
 from headrace.pipeline.ports import Clock
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsedTable, Parser, SourceTable
+from headrace.pipeline.target_ports import ParsedTable, Parser, SourceLook, SourceTable
 
 _NO_LAKE_TABLE = "there is no lake table yet; `headrace dev`, or another deployment, makes it before the first records land"
+_LOOKS = 3
+"""Looks at the lake table in one wave, where its ledgers state other rows than were found."""
 _TRIES = 5
 """Waves in a row that other runs overtake, before a run gives up."""
 
@@ -60,6 +69,22 @@ class ParsedWave:
         return f"{counted(self.parsed, 'row')} parsed, {self.quarantined:,} set aside{dropped}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What a wave is built on: one look at the lake table, and what the wave takes of it."""
+
+    look: SourceLook
+    target: Positions
+    """The typed table's."""
+    looked: Looked | None
+    files: tuple[SourceFile, ...]
+    """Those that may have something left."""
+    wishes: Wishes
+    plan: WavePlan
+    notes: tuple[str, ...]
+    """Sentences for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsing:
     settings: ParseSettings
@@ -68,16 +93,22 @@ class Parsing:
     settling: Settling
     parser: Parser
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     clock: Clock
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    checking: ParseChecking | None = None
+    """Compares what is found with what the ledgers of the lake table state."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no wave could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
     """Of the typed table, and of the quarantine table."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
 
@@ -133,6 +164,8 @@ class Parsing:
                 yield sentence
 
     def wave(self) -> ParsedWave:
+        # First: settings that can't be used make no table, and are told of also where there is nothing to parse.
+        self.check()
         if not self.source.exists():
             return ParsedWave(notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.
@@ -140,11 +173,11 @@ class Parsing:
         self.settling.quarantine.ensure(create=not self.settling.quarantine.exists())
         # Also what a killed run, or an older version of the code, has decided and not carried out.
         settled = self.settling.settle()
-        look = self.source.look()
-        wishes = self._wishes(look.positions)
-        plan = plan_next(wishes, look, surveyor=self.parser, limits=self.limits)
+        basis = self._basis()
+        plan, wishes = basis.plan, basis.wishes
         if not plan.ranges:
-            return ParsedWave(settled=settled, notes=wishes.notes)
+            return ParsedWave(settled=settled, notes=basis.notes)
+        self.known.look_through_some(basis.files, self.parser)
         self.on_arrow("planned")
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
@@ -157,13 +190,50 @@ class Parsing:
                 f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
                 "the parser, or raise stop_above of this target, and run it again"
             )
-        snapshot = self._commit(plan, wishes, parsed, accounts, comparison)
+        looked = looked_after(
+            self.known.told(basis.files),
+            after(plan, basis.target),
+            snapshot=basis.look.snapshot,
+            sequence=basis.look.sequence,
+            stream=self.settings.stream,
+            before=basis.looked,
+        )
+        snapshot = self._commit(plan, wishes, parsed, accounts, comparison, looked)
         self.on_arrow("committed")
         self.settling.settle()
-        return _told(accounts, snapshot, plan, wishes, settled)
+        return _told(accounts, snapshot, plan, basis.notes, settled)
+
+    def _basis(self) -> _Basis:
+        """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks once more: another commit
+        may have come between the look and the reading of the ledgers."""
+        for looks in count(1):
+            basis = self._look()
+            if self.checking is None or not basis.plan.ranges:
+                return basis
+            with suppress(Changed):
+                notes = self.checking.check(basis.plan, is_last=looks == _LOOKS)
+                return replace(basis, notes=(*basis.notes, *notes))
+        raise AssertionError("the last look ends in a plan or in an error")
+
+    def _look(self) -> _Basis:
+        look = self.source.look()
+        target = self.table.load().positions
+        wishes = plan_wishes(look.positions, target, takes=self._takes)
+        looked = self._looked(look)
+        files = tuple(file for file in look.files if looked is None or not covers(looked, file))
+        plan = plan_next(wishes, files, surveyor=self.parser, limits=self.limits, known=self.known)
+        return _Basis(look, target, looked, files, wishes, plan, wishes.notes)
 
     def _wishes(self, source: Positions) -> Wishes:
         return plan_wishes(source, self.table.load().positions, takes=self._takes)
+
+    def _looked(self, look: SourceLook) -> Looked | None:
+        """Which files of the lake table have nothing left for the typed table."""
+        try:
+            return looked_in(self.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
+        except ChainBroken:
+            # Another engine has cut the typed table's history. Then each file is looked into once more.
+            return None
 
     def _takes(self, stream: StreamId) -> bool:
         return self.settings.stream in (None, stream.name)
@@ -175,6 +245,7 @@ class Parsing:
         parsed: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
+        looked: Looked | None,
     ) -> int | None:
         code = self.code()
         ranges = tuple(
@@ -204,6 +275,7 @@ class Parsing:
                 whole=True,
                 also=parsed.aside,
                 compared=comparison.positions if comparison else None,
+                looked=looked,
             )
         )
         if refused := committed.landing.refused:
@@ -218,7 +290,7 @@ def _told(
     accounts: Mapping[ShardKey, Accounting],
     snapshot: int | None,
     plan: WavePlan,
-    wishes: Wishes,
+    notes: tuple[str, ...],
     settled: int,
 ) -> ParsedWave:
     dropped: dict[str, int] = {}
@@ -232,5 +304,5 @@ def _told(
         snapshot,
         settled,
         plan.is_last,
-        wishes.notes,
+        notes,
     )

@@ -69,10 +69,13 @@ def proved_now(
     that this one didn't read."""
     if newest is None:
         return None
+    counts = tuple(counts)
     digests = {each.path: (each.day, each.all) for each in counts}
     known = {} if before is None else before.files
     files = {each.path: digests.get(each.path) or known[each.path] for each in live.files}
-    return Proved(newest.snapshot, newest.sequence, files, kept_from, apart)
+    strange = {each.path: dict(each.strange) for each in counts if each.strange}
+    earlier = {} if before is None else {path: its for path, its in before.strange.items() if path in files}
+    return Proved(newest.snapshot, newest.sequence, files, kept_from, apart, {**earlier, **strange})
 
 
 def files_of_days(plan: CountPlan, live: LiveFiles) -> list[LiveFile]:

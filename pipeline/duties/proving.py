@@ -114,7 +114,9 @@ class Proving:
             listed=listed,
             unlisted=unlisted,
             window=window,
+            through=look.state.through,
             kept_from=kept_from,
+            accepted=self.table.accepted(),
         )
 
     def _rows_of(self, seen: ProofEvidence, story: Story) -> ProofEvidence:
@@ -137,8 +139,15 @@ class Proving:
         if changed_days(before.files, counts, live=live, kept_from=seen.kept_from):
             return None
         unchanged = self.table.look_again([each for each in files if each.path in before.files])
+        known = tuple(its for path, its in before.strange.items() if path in live)
         return replace(
-            seen, story=ledgers.story, plan=plan, counts=counts, unchanged=unchanged, since=before.snapshot
+            seen,
+            story=ledgers.story,
+            plan=plan,
+            counts=counts,
+            unchanged=unchanged,
+            since=before.snapshot,
+            known=known,
         )
 
     def _listed(self, look: ProofLook) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:

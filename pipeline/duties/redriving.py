@@ -71,11 +71,13 @@ class Redriving:
     """The quarantine table."""
     redriver: Redriver
     dropped_as: str
-    """Why rows may be in neither table; empty where none may be missing."""
+    """Why rows may not come back from the parser; empty where each comes back."""
     limits: WaveLimits
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    check: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no portion could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -83,13 +85,14 @@ class Redriving:
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed again."""
+        self.check()
         if not (self.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:
             self.settling.settle()
         look = self._look()
         order = plan_look(look.files, look.positions, selection)
-        pieces = worth_parsing(self.redriver.survey(order)) if order.files and order.bounds else ()
+        pieces = worth_parsing(self.redriver.survey(order).pieces) if order.files and order.bounds else ()
         limits, tries = self.limits, _TRIES
         while pieces:
             plan = plan_redrive(look.files, pieces, limits=limits, reason=selection.reason)
@@ -113,10 +116,9 @@ class Redriving:
     def _look(self) -> SourceLook:
         look = self.source.look()
         deleted = next((file.path for file in look.files if file.deletes), None)
-        if look.obstacle or deleted:
-            why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
+        if deleted:
             raise WrongShape(
-                f"records in {self.settings.quarantine} can't be parsed again now: {why}. Nothing was changed; let that engine run its "
+                f"records in {self.settings.quarantine} can't be parsed again now: another engine has deleted rows of {deleted} by a delete file. Nothing was changed; let that engine run its "
                 "rewrite_data_files"
             )
         return look

@@ -43,9 +43,11 @@ from headrace.pipeline.core.replace_plan import (
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.valid_through_text import time_text
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_making import grown
 from headrace.pipeline.core.window_plan import wishes_of
 from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.settling import Settling
 from headrace.pipeline.duties.windowing import note_done, to_work_on
@@ -104,6 +106,8 @@ class Replacing:
     run: str
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplacedWave]:
         """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one wave."""
@@ -130,20 +134,28 @@ class Replacing:
         done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
-        check_once(window, story_of(self.landings.entries(RangeFilter.of_window(window))))
+        story = story_of(self.landings.entries(RangeFilter.of_window(window)))
+        check_once(window, story)
+        days = days_of(window, story)
         self._check(window, look.positions, typed_look.positions)
         if not is_carried_out(window, typed_look.positions, aside_look.positions):
             raise self._too_late("the quarantine table is still to follow it")
         plan = plan_next(
-            wishes_of(window, done), look, surveyor=ports.parser, limits=self.limits, others=False
+            wishes_of(window, done),
+            within(look.files, days),
+            surveyor=ports.parser,
+            limits=self.limits,
+            known=self.known,
+            others=False,
         )
         if not plan.ranges:
             return ReplacedWave()
         order = [(each.key, each.after, each.upto) for each in plan.ranges]
-        typed = self._leaving(
-            ports.typed.leaver, typed_look, order_of(order, typed_look.files, window.streams)
+        # A row of each of the tables tells when its record arrived.
+        typed, aside = (
+            self._leaving(leaver, at, order_of(order, within(at.files, days), window.streams))
+            for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
-        aside = self._leaving(ports.redriver, aside_look, order_of(order, aside_look.files, window.streams))
         check_covered(plan, typed, aside)
         self.on_arrow("planned")
         parsed, schema = ports.parser.parse(plan, Wishes(streams=window.streams))
@@ -219,9 +231,9 @@ class Replacing:
         look, story = self._look_with_ledgers(window)
         check_once(window, story)
         window = grown(window, story)
-        order = whole_order(window, look.files)
+        order = whole_order(window, within(look.files, days_of(window, story)))
         self._check_deletes("the lake table", look, order)
-        check_whole(window, ports.parser.survey(order) if order.files else ())
+        check_whole(window, ports.parser.survey(order).pieces if order.files else ())
 
     def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
         """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
@@ -244,15 +256,14 @@ class Replacing:
 
     def _leaving(self, leaver: Leaver, look: SourceLook, order: SurveyOrder) -> Leaving:
         self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
-        return leaving_of(look.files, leaver.survey(order) if order.files else ())
+        return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
 
     def _check_deletes(self, where: str, look: SourceLook, order: SurveyOrder) -> None:
         asked = set(order.files)
         deleted = next((file.path for file in look.files if file.deletes and file.path in asked), None)
-        if asked and (look.obstacle or deleted):
-            why = look.obstacle or f"another engine has deleted rows of {deleted} by a delete file"
+        if deleted:
             raise WrongShape(
-                f"rows of {where} can't be read now: {why}. Nothing of this wave was replaced; let that engine run its rewrite_data_files"
+                f"rows of {where} can't be read now: another engine has deleted rows of {deleted} by a delete file. Nothing of this wave was replaced; let that engine run its rewrite_data_files"
             )
 
     def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, at: Positions) -> Parsed:

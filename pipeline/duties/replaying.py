@@ -10,7 +10,7 @@ commit ended, the second of two runs at once is refused, and a window that was c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.landing import Proposal
@@ -20,7 +20,9 @@ from headrace.pipeline.core.parse_account import account
 from headrace.pipeline.core.parse_values import Parsed, WaveLimits, WavePlan
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof_chains import Story, story_of
+from headrace.pipeline.core.proof_rows import Days
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_plan import (
     beginnings,
     is_done,
@@ -30,6 +32,7 @@ from headrace.pipeline.core.window_plan import (
     wishes_of,
 )
 from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.window_reading import WindowReading, ranges_of
 from headrace.pipeline.duties.windowing import note_done, to_work_on
@@ -68,6 +71,10 @@ class Replaying:
     run: str
     on_arrow: Callable[[str], None] = lambda _: None
     """For tests: called between the steps of a wave."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
+    days: dict[str, Days] = field(default_factory=dict)
+    """What earlier waves of this process have found about the window's days."""
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
         """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
@@ -95,7 +102,14 @@ class Replaying:
         # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
         at = table.load().positions
         wishes = wishes_of(window, at)
-        plan = plan_next(wishes, look, surveyor=self.ports.copier, limits=self.limits, others=False)
+        plan = plan_next(
+            wishes,
+            within(look.files, self._days(window)) if wishes.wanted else (),
+            surveyor=self.ports.copier,
+            limits=self.limits,
+            known=self.known,
+            others=False,
+        )
         self.on_arrow("planned")
         if not plan.ranges:
             return self._read(window, at)
@@ -106,6 +120,14 @@ class Replaying:
         snapshot = self._commit(plan, parsed)
         self.on_arrow("committed")
         return ReplayedWave(plan.rows, snapshot, plan.is_last)
+
+    def _days(self, window: ReplayWindow) -> Days:
+        """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards takes a while."""
+        if self.id not in self.days:
+            self.days[self.id] = days_of(
+                window, story_of(self.ports.landed.entries(RangeFilter.of_window(window)))
+            )
+        return self.days[self.id]
 
     def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
         """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from headrace.pipeline.core.batch import BatchLimits, Manifest
 from headrace.pipeline.duties.chain import Claimed, Planned, Reads, StagedWave, WavePorts
 from headrace.pipeline.duties.gaps import record_gaps
+from headrace.pipeline.duties.listed_numbers import ListedNumbers
 from headrace.pipeline.duties.load_report import LoadReport
 from headrace.pipeline.duties.shard_ends import ShardEnds
 from headrace.pipeline.duties.wave import Problem
@@ -22,11 +23,13 @@ class Staging:
     ports: WavePorts
     load: LoadReport
     ends: ShardEnds
+    numbers: ListedNumbers
 
     def stage(self, planned: Planned, *, on_staged: Callable[[], None]) -> StagedWave | None:
         """Stage the planned reads; None where nothing of them may be committed. `on_staged` is called once the Spark job has
         ended."""
         claimed = planned.claimed
+        planned = self._with_numbers(planned)
         manifest = self.ports.stage.stage(
             [read.batch for read in planned.reads.values()], self.ports.table.staging_spec(), self._limits
         )
@@ -45,6 +48,15 @@ class Staging:
                 row = claimed.claims.held[staged.key]
                 claimed.log.problems.append(Problem(row.key, staged.error, fatal=True))
         return StagedWave(claimed, reads, manifest)
+
+    def _with_numbers(self, planned: Planned) -> Planned:
+        """The reads with the sequence numbers that Kinesis's list gives to their shards."""
+        self.numbers.look_up(planned.reads, self.ports.source, planned.claimed.log)
+        reads = {
+            key: replace(read, batch=replace(read.batch, numbers=self.numbers.of(key)))
+            for key, read in planned.reads.items()
+        }
+        return replace(planned, reads=reads)
 
     @property
     def _limits(self) -> BatchLimits:

@@ -34,8 +34,10 @@ from headrace.pipeline.core.unpack_plan import (
 )
 from headrace.pipeline.core.valid_through import APPROXIMATE
 from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.core.window_days import days_of, within
 from headrace.pipeline.core.window_making import twice_in
 from headrace.pipeline.core.words import counted
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.windowing import note_done, to_work_on
 from headrace.pipeline.errors import Transient, Unknown, WrongShape
@@ -134,7 +136,13 @@ class Unpacking:
         if not wishes.wanted:
             return UnpackedWave()
         plan = plan_next(
-            wishes, look, surveyor=ports.unpacker, limits=self.limits, others=False, aggregates=True
+            wishes,
+            within(look.files, days_of(window, story)),
+            surveyor=ports.unpacker,
+            limits=self.limits,
+            known=KnownFiles(),
+            others=False,
+            aggregates=True,
         )
         looked.upto.update({each.key: each.upto for each in plan.ranges})
         if not plan.rows:

@@ -5,14 +5,13 @@
 
 The positions are carried on where other engines' snapshots lie above them: nothing else does so for a typed table at rest.
 
-Each of these goes on where another one has failed; the report has what failed. `pipeline/duties/deleting.py` has the last one.
+Each of these goes on where another one has failed, foreseen or not; the report has what failed. `pipeline/duties/deleting.py` has the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from headrace.pipeline.core.deletion_plan import StoredFile
 from headrace.pipeline.core.expiry_plan import Shape
@@ -21,12 +20,12 @@ from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.compacting import Compacted, Compacting, Dropped
 from headrace.pipeline.duties.deleting import Deleted, Deleting
 from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.upkeep_parts import Parts
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake_ports import LakeTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
-T = TypeVar("T")
-
+_COMPACTION, _DELETION = "the compaction", "the deletion of files"
 _MOST_STEPS = 100
 """Steps of expiry in one upkeep, each of a few seconds: enough for a hundred thousand snapshots."""
 
@@ -67,6 +66,8 @@ class Upkeep:
     expiring: Expiring
     compacting: Compacting
     settings: UpkeepSettings
+    name: str = "the lake table"
+    """The table, for people."""
 
     def run(self, *, dry_run: bool = False) -> UpkeepReport:
         """`dry_run`: change nothing, and report what would be done."""
@@ -78,17 +79,19 @@ class Upkeep:
         return self._look() if dry_run else self._work(state.shape)
 
     def _look(self) -> UpkeepReport:
-        parts = _Parts()
-        plan = parts.have(self.compacting.plan) if self.settings.compact else None
-        looks = [parts.have(each.look) for each in self.deleting]
+        parts = Parts(self.name)
+        plan = parts.have(_COMPACTION, self.compacting.plan) if self.settings.compact else None
+        looks = [parts.have(_DELETION, each.look) for each in self.deleting]
         notes = tuple(_planned(plan.groups, plan.left)) if plan else ()
         return UpkeepReport(notes=notes, files=_together(looks), troubles=tuple(parts.troubles))
 
     def _work(self, shape: Shape) -> UpkeepReport:
-        parts = _Parts()
-        carried = parts.have(lambda: self._carry(shape)) or ()
-        dropped = parts.have(self.compacting.expired_rows) or Dropped()
-        compacted = (parts.have(self.compacting.run) if self.settings.compact else None) or Compacted()
+        parts = Parts(self.name)
+        carried = parts.have("the commit of the positions", lambda: self._carry(shape)) or ()
+        dropped = parts.have("the retention", self.compacting.expired_rows) or Dropped()
+        compacted = (
+            parts.have(_COMPACTION, self.compacting.run) if self.settings.compact else None
+        ) or Compacted()
         if compacted.trouble is not None:
             parts.troubles.append(compacted.trouble)
         expired = tuple(self._expire(shape))
@@ -98,7 +101,7 @@ class Upkeep:
             notes=(*carried, *dropped.sentences(), *compacted.sentences(), *expired),
             compacted=compacted,
             dropped=dropped.files,
-            files=_together([parts.have(each.run) for each in self.deleting]),
+            files=_together([parts.have(_DELETION, each.run) for each in self.deleting]),
             troubles=tuple(parts.troubles),
         )
 
@@ -131,21 +134,6 @@ def together(reports: Sequence[tuple[str, UpkeepReport]]) -> UpkeepReport:
         files=_together(report.files for _, report in reports),
         troubles=tuple(trouble for _, report in reports for trouble in report.troubles),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The parts of one upkeep. A part that fails keeps no other part from being done."""
-
-    troubles: list[HeadraceError] = field(default_factory=list)
-
-    def have(self, act: Callable[[], T]) -> T | None:
-        """What the part returns; None where it has failed."""
-        try:
-            return act()
-        except HeadraceError as error:
-            self.troubles.append(error)
-            return None
 
 
 def _planned(groups: tuple[FileGroup, ...], left: tuple[str, ...]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The upkeep of a typed table and its quarantine table.
+"""The upkeep of a typed table and its quarantine table, and of each table beside the others.
 
 What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until then.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from headrace.pipeline.duties.deleting import Deleted
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
-from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.duties.upkeep_parts import foreseen
 
 
 def run_upkeep_of_target(
@@ -21,11 +22,21 @@ def run_upkeep_of_target(
             return
         if not dry_run:
             settling.settle()
-    except HeadraceError as error:
-        yield parsing.settings.table, UpkeepReport(troubles=(error,))
+    except Exception as error:  # noqa: BLE001 - the upkeep of other tables goes on, and the report has the error
+        yield parsing.settings.table, failed(parsing.settings.table, error)
         return
     for name, upkeep in upkeeps:
-        try:
-            yield name, upkeep.run(dry_run=dry_run)
-        except HeadraceError as error:
-            yield name, UpkeepReport(troubles=(error,))
+        yield name, run_upkeep_of(name, upkeep, dry_run=dry_run)
+
+
+def run_upkeep_of(name: str, upkeep: Upkeep, *, dry_run: bool) -> UpkeepReport:
+    """The upkeep of one table. It never raises: that of other tables goes on."""
+    try:
+        return upkeep.run(dry_run=dry_run)
+    except Exception as error:  # noqa: BLE001 - see above
+        return failed(name, error)
+
+
+def failed(name: str, error: Exception) -> UpkeepReport:
+    why = Deleted(why_none=f"the upkeep of {name} failed")
+    return UpkeepReport(files=why, troubles=(foreseen(error, f"the upkeep of {name}"),))

@@ -125,5 +125,6 @@ def _batch(
         retention=facts.retention,
         goes_on=True,
         hash_range=None if shard is None else shard.hash_range,
+        numbers=None if shard is None else shard.numbers,
         until=stretch.upto,
     )

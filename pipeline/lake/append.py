@@ -8,11 +8,11 @@ that no snapshot names are orphans, which `headrace upkeep` deletes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
@@ -84,6 +84,17 @@ class _Exchange(_OverwriteFiles, Merging):
     """A commit that removes files of main and adds others."""
 
     shown_as = Operation.OVERWRITE
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        """An evaluator for each manifest. pyiceberg's keeps the bounds of the manifest that it looks at, and pyiceberg shares it between threads:
+        then a manifest may be judged by the bounds of another one, and the files to remove aren't found in it.
+        """
+        make = super()._build_manifest_evaluator
+
+        def judge(manifest: ManifestFile) -> bool:
+            return make(spec_id)(manifest)
+
+        return judge
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
         # pyiceberg counts the files of an overwrite, and refuses to count those of a replacement in the same way.

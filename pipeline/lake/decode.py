@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.pipeline.lake.parse_write import own_columns
+from headrace.pipeline.lake.not_null import has_required
+from headrace.pipeline.lake.parse_write import IS_LEFT_OUT, own_columns
 from headrace.pipeline.lake.value_limit import BYTES_AT_ONCE, TooManyValues, too_many
 
 _ROWS = 1000
@@ -44,14 +46,15 @@ class Decoder(Protocol):
 def decoded(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """`columns`: those of the typed table's files."""
+    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded."""
     decode = decoder.reading()
-    row_type = pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)])
+    own = own_columns(columns)
+    row_type, keeps = pa.struct([pa.field(each.name, each.type) for each in own]), has_required(own)
     for batch in batches:
         start = 0
         # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
         for rows, reasons in _parts(batch, decode, decoder.most_values):
-            yield _with_rows(batch.slice(start, len(reasons)), rows, reasons, row_type)
+            yield _with_rows(batch.slice(start, len(reasons)), rows, reasons, row_type, keeps_payloads=keeps)
             start += len(reasons)
             del rows
 
@@ -65,8 +68,12 @@ def _parts(batch: pa.RecordBatch, decode: Decode, most: int) -> Iterator[tuple[_
     share = 0.0
     rows: _Rows = []
     reasons: _Reasons = []
-    for payload, error in zip(_payloads(batch), batch["decode_error"].to_pylist(), strict=True):
-        row, reason, its = (None, error, 0.0) if error is not None else _tried(decode, payload, most)
+    is_filtered = IS_LEFT_OUT in batch.schema.names
+    left_out = batch[IS_LEFT_OUT].to_pylist() if is_filtered else [False] * batch.num_rows
+    errors = batch["decode_error"].to_pylist()
+    for payload, error, is_out in zip(_payloads(batch), errors, left_out, strict=True):
+        is_judged = is_out or error is not None
+        row, reason, its = (None, error, 0.0) if is_judged else _tried(decode, payload, most)
         rows.append(row)
         reasons.append(reason)
         share += its
@@ -84,14 +91,29 @@ def _payloads(batch: pa.RecordBatch) -> Iterator[bytes | None]:
 
 
 def _with_rows(
-    batch: pa.RecordBatch, rows: _Rows, reasons: _Reasons, row_type: pa.StructType
+    batch: pa.RecordBatch,
+    rows: _Rows,
+    reasons: _Reasons,
+    row_type: pa.StructType,
+    *,
+    keeps_payloads: bool,
 ) -> pa.RecordBatch:
+    """`keeps_payloads`: `data` has the payloads of rows without a reason, too; some may get a reason afterwards."""
     array = _array(rows, reasons, row_type)
-    aside = [None if reason is None else _as_landed(batch, place) for place, reason in enumerate(reasons)]
-    return pa.RecordBatch.from_arrays(
-        [batch["record"], array, pa.array(reasons, pa.string()), pa.array(aside, pa.binary())],
-        names=["record", "row", "reason", "data"],
-    )
+    aside: Any
+    if keeps_payloads:
+        aside = pc.coalesce(batch["landed"], batch["data"])
+    else:
+        told = enumerate(reasons)
+        aside = pa.array(
+            [None if why is None else _as_landed(batch, place) for place, why in told], pa.binary()
+        )
+    columns = [batch["record"], array, pa.array(reasons, pa.string()), aside]
+    names = ["record", "row", "reason", "data"]
+    if IS_LEFT_OUT in batch.schema.names:
+        columns.append(batch[IS_LEFT_OUT])
+        names.append(IS_LEFT_OUT)
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _as_landed(batch: pa.RecordBatch, place: int) -> bytes | None:

@@ -134,14 +134,14 @@ class RegistryAvroDecoder:
         return decode
 
 
-def schemas_in(folder: str, target: str) -> dict[str, str]:
-    """The schemas of a registry, each from a file that is named for its id."""
+def schemas_in(folder: str, target: str, setting: str = "`schemas`") -> dict[str, str]:
+    """The schemas of a registry, each from a file that is named for its id. `setting`: what messages call the setting that names the folder."""
     try:
         files = sorted(Path(folder).glob("*.avsc"))
         found = {file.stem.lower(): file.read_text(encoding="utf-8") for file in files}
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the folder `schemas` of the target {target} can't be read ({error}). Nothing was parsed; correct the files, or parse.N.schemas"
+            f"the folder `schemas` of the target {target} can't be read ({error}). Nothing was parsed; correct the files, or {setting}"
         ) from error
     if not found:
         raise BadSetting(

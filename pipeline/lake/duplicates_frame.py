@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.pipeline.lake.duplicates_task import ARRIVAL, FRESH, key_names, small_columns
 from headrace.pipeline.lake.parse_read import RECORD_FIELDS
-from headrace.pipeline.lake.parse_write import own_columns
+from headrace.pipeline.lake.parse_write import IS_LEFT_OUT, own_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,8 +30,8 @@ def keys_type(columns: pa.Schema) -> StructType:
     return made
 
 
-def rows_type(columns: pa.Schema) -> StructType:
-    """The columns of rows that a Python task has decoded, in types that Spark takes."""
+def rows_type(columns: pa.Schema, *, filtered: bool) -> StructType:
+    """The columns of rows that a Python task has decoded, in types that Spark takes. `filtered`: whether the target has a filter."""
     from pyspark.sql.types import StructType
 
     row = _spark_type(pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)]))
@@ -40,7 +40,8 @@ def rows_type(columns: pa.Schema) -> StructType:
     for name, kind in RECORD_FIELDS:
         record = record.add(name, kind)
     made = StructType().add("record", record).add("row", row)
-    return made.add("reason", "string").add("data", "binary")
+    made = made.add("reason", "string").add("data", "binary")
+    return made.add(IS_LEFT_OUT, "boolean") if filtered else made
 
 
 def _spark_type(kind: pa.DataType) -> DataType:
@@ -59,8 +60,8 @@ def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, task
         F.col("row").getField(name).cast(earlier.schema[key].dataType)
         for name, key in zip(by, names, strict=True)
     ]
-    # A row without an arrival, or with a null in its key, is compared with none.
-    is_whole = at.isNotNull()
+    # A row without an arrival, or with a null in its key, is compared with none; nor is one that goes to quarantine.
+    is_whole = at.isNotNull() & F.col("reason").isNull()
     for key in keys:
         is_whole = is_whole & key.isNotNull()
     fresh = rows.select(
@@ -68,6 +69,7 @@ def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, task
         "row",
         "reason",
         "data",
+        *([IS_LEFT_OUT] if IS_LEFT_OUT in rows.columns else []),
         *(F.when(is_whole, key).alias(name) for name, key in zip(names, keys, strict=True)),
         at.alias(ARRIVAL),
         F.lit(True).alias(FRESH),

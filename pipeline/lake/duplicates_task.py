@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.pipeline.core.duplicates import KeptOfKey
 from headrace.pipeline.lake.file_rows import id_of, names_in, opened, rows_of
-from headrace.pipeline.lake.parse_write import IS_DUPLICATE
+from headrace.pipeline.lake.parse_write import IS_DUPLICATE, IS_LEFT_OUT
 from headrace.pipeline.lake.stage_place import StagePlace, file_system
 from headrace.pipeline.lake_ports import StagingSpec
 
@@ -110,8 +110,9 @@ def marked(batches: Iterable[pa.RecordBatch], *, keys: int, within: timedelta) -
                 kept = KeptOfKey(kept.within)
             _mark(kept, start, fresh[start:end], arrivals[start:end], duplicate)
         before = batch.slice(batch.num_rows - 1)
+        handed = [*_MARKED, *([IS_LEFT_OUT] if IS_LEFT_OUT in batch.schema.names else [])]
         told = pa.RecordBatch.from_arrays(
-            [*(batch[name] for name in _MARKED), pa.array(duplicate)], names=[*_MARKED, IS_DUPLICATE]
+            [*(batch[name] for name in handed), pa.array(duplicate)], names=[*handed, IS_DUPLICATE]
         )
         yield told.filter(batch[FRESH])
 

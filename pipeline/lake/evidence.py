@@ -73,7 +73,7 @@ def _over_picks(remains: Remains) -> tuple[Positions | None, tuple[Picked, ...],
     try:
         for link in ancestors(remains.head, remains.known, iter(())):
             if link.picked:
-                picked.append(Picked(link.snapshot, _page_of_source(remains, link)))
+                picked.append(Picked(link.snapshot, _page_of_source(remains, link), link.parent))
             elif link.ours:
                 return positions_in(link.summary, remains.states), tuple(reversed(picked)), False
     except ChainBroken:

@@ -11,6 +11,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from headrace.pipeline.lake.aws_access import SMALL_FILES, keys_of, profile_of_s3
 from headrace.pipeline.lake.private_files import PrivateFiles
+from headrace.pipeline.task_identity import named
 
 _PRIVATE = "headrace.private-files"
 
@@ -27,7 +28,7 @@ class HeadraceFileIO(PyArrowFileIO):
         # of the first.
         _, (options,) = cast("tuple[Any, tuple[dict[str, Any]]]", files.__reduce__())
         profile = profile_of_s3(self.properties)
-        return S3FileSystem(**{**options, **SMALL_FILES, **(keys_of(profile) if profile else {})})
+        return S3FileSystem(**{**options, **SMALL_FILES, **(keys_of(named(profile)) if profile else {})})
 
 
 def with_own_io(properties: Mapping[str, str], location: str, *, private: bool) -> dict[str, str]:

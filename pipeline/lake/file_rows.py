@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.not_null import fitted, has_required
 from headrace.pipeline.lake.stage_place import StagePlace
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -43,12 +44,15 @@ def rows_of(file: pq.ParquetFile, wanted: pa.Schema, group: int | None = None) -
     return pa.table(columns, schema=wanted)
 
 
-def _fitted(values: Any, kind: pa.DataType, wanted: pa.DataType) -> Any:
+def _fitted(values: Any, kind: pa.DataType, wanted: Any) -> Any:
     """`kind`: the type of the values, with the field ids of its parts."""
     if not pa.types.is_nested(kind):
         return values.cast(wanted)
     # Arrow finds the fields of a struct by their names, and makes those null that it doesn't find.
-    return _viewed(_viewed(values, _by_id(kind)).cast(_by_id(wanted)), wanted)
+    found = _viewed(values, _by_id(kind)).cast(_by_id(wanted))
+    if not has_required([pa.field("", wanted)]):
+        return _viewed(found, wanted)
+    return pa.chunked_array([fitted(each, wanted) for each in found.chunks], wanted)
 
 
 def _viewed(values: Any, kind: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -39,7 +39,7 @@ from headrace.pipeline.errors import (
     Unreachable,
 )
 from headrace.pipeline.lake.append import PreparedCommit, landing_marks, prepare
-from headrace.pipeline.lake.aws_access import options_of_s3
+from headrace.pipeline.lake.aws_access import identity_of_s3, options_of_s3
 from headrace.pipeline.lake.catalog import asking, open_catalog
 from headrace.pipeline.lake.commit_files import CommitFiles
 from headrace.pipeline.lake.create_table import create_table
@@ -68,6 +68,7 @@ from headrace.pipeline.lake.tries import MOST_TRIES, Tries, Try, send_once
 from headrace.pipeline.lake_ports import Committed, LakeTable, StagingSpec, TableState
 from headrace.pipeline.ports import Clock
 from headrace.pipeline.settings.choices import Aggregates
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 
 _CLOCK_LEEWAY = timedelta(seconds=30)
 """Other engines refuse a table whose snapshots go back in time by more than 60 s: two hosts may each be off by half of it."""
@@ -95,16 +96,18 @@ class IcebergTable(LakeTable):
         private: bool = True,
         kept: KeptStates | None = None,
         aggregates: Aggregates = Aggregates.AUTO,
+        identity: Callable[[], TaskIdentity] | None = None,
     ) -> None:
         """`state`: folder (path or URI) outside the table's location, for large positions. `date_of_aws`: AWS's time now, if
         known. `private`: only this user may read local files that the table creates. `kept`: shared by all that open the table
-        in one process. `aggregates`: the setting.
+        in one process. `aggregates`: the setting. `identity`: who Spark's tasks are to AWS; without it, who this process is.
         """
         self.identifier = identifier
         own_io = with_own_io(catalog, _place(state), private=private)
         self.states = StateFiles(state, own_io, kept or KeptStates(), self.remedy)
         self._private = private
         self._aggregates = aggregates
+        self._identity = identity or DriverIdentity().now
         self._properties = with_own_io(catalog, catalog.get("warehouse", ""), private=private)
         self.clock = clock
         self._by = Committer(writer, application)
@@ -165,16 +168,26 @@ class IcebergTable(LakeTable):
         return main_of(self.open(), self.remedy)
 
     def staging_spec(self) -> StagingSpec:
+        return self.spec_reaching("")
+
+    def spec_reaching(self, place: str) -> StagingSpec:
+        """The staging spec, by which a Spark task also reaches files at that address."""
         table = self.open()
         ids = ids_of(table.schema())
         return StagingSpec(
             location=f"{table.location().rstrip('/')}/data",
             field_ids=tuple((column, ids[column]) for column, _, _ in self.layout.columns if column in ids),
-            # No credentials: the spec travels to Spark's executors, which have their own, or those of the named profile.
-            options=options_of_s3(self._properties),
+            **self._access(table, place),
             private=self._private,
             unpack=unpacks(table, self._aggregates),
         )
+
+    def _access(self, table: Table, place: str) -> Mapping[str, Any]:
+        """What Spark's tasks need to reach the files of the table, and those at an address. Nothing is handed over that they don't need."""
+        if not any(each.startswith("s3") for each in (table.location(), place)):
+            return {}
+        properties = {**self._properties, **table.io.properties}
+        return {"options": options_of_s3(properties), "identity": identity_of_s3(properties, self._identity)}
 
     def commit(self, proposal: Proposal) -> Committed:
         began = self.clock.monotonic()
@@ -206,7 +219,7 @@ class IcebergTable(LakeTable):
             # Decided anew on each base (D9): a range is accepted only if it begins at the position in this very snapshot, to
             # which the catalog's compare-and-swap then ties the commit. So each record lands once (I1), and the ranges of a shard
             # form one chain (I4).
-            landing = decide_landing(base.state.positions, proposal, base.state.through)
+            landing = decide_landing(base.state.positions, proposal, base.state.through, self.clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base.state)
             replaced = found_in(base.table, proposal.gone)

@@ -5,7 +5,7 @@ CPU than a second look by Spark.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -24,8 +24,22 @@ _whole = msgspec.json.Decoder(msgspec.Raw)
 """Walks through a value, and makes no Python object of its parts."""
 
 
+class PayloadRules(Protocol):
+    """What payloads are judged by. It can be pickled."""
+
+    def why_not(self, payload: Any) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
-class JsonRules:
+class OnlyJson(PayloadRules):
+    """For formats whose filter looks for JSON: whether a payload is JSON at all."""
+
+    def why_not(self, payload: Any) -> str | None:
+        return why_no_json(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRules(PayloadRules):
     """What JSON payloads are judged by. It can be pickled."""
 
     values: JsonValues
@@ -54,7 +68,7 @@ class JsonRules:
         return NO_OBJECT if content is None else self.judge.why_not(content)
 
 
-def with_json_errors(rows: pa.Table, rules: JsonRules) -> pa.Table:
+def with_json_errors(rows: pa.Table, rules: PayloadRules) -> pa.Table:
     """The rows with a column that tells why `data` isn't JSON, or why it may not become a row; null where nothing is wrong."""
     reasons = [
         rules.why_not(payload)

@@ -101,7 +101,7 @@ class LineageDecoder:
             self._shared(batch["why"]),
             _values(batch, "records"),
             _values(batch, "unpacked"),
-            _values(batch, "joined"),
+            _joined(batch),
             strict=True,
         ):
             yield Range(
@@ -196,6 +196,11 @@ _KINDS: Callable[[str], Kind] = {kind.value: kind for kind in Kind}.__getitem__
 def _field(column: _Column, name: str) -> _Column:
     """A field of a struct."""
     return pc.struct_field(column, name)
+
+
+def _joined(batch: pa.RecordBatch) -> list[int | None]:
+    """How many ranges each row stands for. The table has no such column: it comes with rows that were joined (`headrace.pipeline.lake.lineage_join`)."""
+    return _values(batch, "joined") if "joined" in batch.schema.names else [None] * len(batch)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.belonging import AHEAD, BEFORE
 from headrace.pipeline.core.lineage import DONE_ANEW, Kind
 from headrace.pipeline.core.lineage_filter import Joining
 from headrace.pipeline.core.lineage_rows import RANGE
@@ -113,9 +114,23 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
     found = pc.and_(found, _is_forward(after, upto))
     found = pc.and_(found, pc.equal(pc.list_value_length(steps["parents"]), 0))
     found = pc.and_(found, pc.greater_equal(steps["rows"], 0))
+    found = pc.and_(found, _is_of_its_stream(steps))
     if joining.is_aside:
         return _flags(pc.and_(found, _is_parsed(steps)))
     return _flags(found) & _accounted(steps)
+
+
+def _is_of_its_stream(steps: pa.Table) -> _Column:
+    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.belonging`). Where they aren't known, nothing is told of them."""
+    created = pc.multiply(pc.subtract(steps["stream_epoch"], int(BEFORE.total_seconds())), 1_000_000)
+    first, last, now = (
+        pc.cast(steps[name], pa.int64()) for name in ("first_arrival", "last_arrival", "snapshot_at")
+    )
+    early, late = (
+        pc.less(first, created),
+        pc.greater(last, pc.add(now, int(AHEAD.total_seconds()) * 1_000_000)),
+    )
+    return pc.and_(*(pc.invert(pc.fill_null(each, pa.scalar(value=False))) for each in (early, late)))
 
 
 def _is_forward(after: _Column, upto: _Column) -> _Column:

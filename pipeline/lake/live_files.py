@@ -10,11 +10,11 @@ from datetime import UTC, date, datetime, timedelta
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.table import Table
-from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.types import TimestamptzType
 
 from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
 from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.delete_files import Deletes, entries_of
 
 STAGED = r"data/arrival_ts_day=\d{4}-\d\d-\d\d/[0-9a-f]{32}\.parquet"
 """The names, below the table's location, that Headrace gives to data files, and no other engine does."""
@@ -33,24 +33,20 @@ class ManifestReader:
 
     _entries: dict[str, list[ManifestEntry]] = field(default_factory=dict)
 
-    def look(self, table: Table) -> tuple[LiveFiles, dict[str, DataFile]]:
-        """The live files, and pyiceberg's own values for them, by path."""
+    def look(self, table: Table) -> tuple[LiveFiles, dict[str, ManifestEntry]]:
+        """The live files, and their entries in the manifests, by path."""
         entries = list(self._live(table))
-        deletes = DeleteFileIndex()
-        for entry in entries:
-            if entry.data_file.content is DataFileContent.POSITION_DELETES:
-                deletes.add_delete_file(entry, partition_key=entry.data_file.partition)
-        by_values = any(each.data_file.content is DataFileContent.EQUALITY_DELETES for each in entries)
+        deletes = Deletes.of(entries)
         data = [each for each in entries if each.data_file.content is DataFileContent.DATA]
         files = tuple(_file(each, table, deletes) for each in data)
-        live = LiveFiles(files, table.metadata.current_schema_id, _BY_VALUES if by_values else "")
-        return live, {each.data_file.file_path: each.data_file for each in data}
+        live = LiveFiles(files, table.metadata.current_schema_id, _BY_VALUES if deletes.has_values else "")
+        return live, {each.data_file.file_path: each for each in data}
 
     def _live(self, table: Table) -> Iterator[ManifestEntry]:
         head = table.current_snapshot()
         manifests = [] if head is None else head.manifests(table.io)
         self._entries = {
-            each.manifest_path: self._entries.get(each.manifest_path) or each.fetch_manifest_entry(table.io)
+            each.manifest_path: self._entries.get(each.manifest_path) or entries_of(each, table.io)
             for each in manifests
         }
         for entries in self._entries.values():
@@ -64,10 +60,10 @@ def found_in(table: Table, paths: Collection[str]) -> list[DataFile]:
     with asking(f"the storage of {'.'.join(table.name())}"):
         live, known = ManifestReader().look(table)
     whole = {each.path for each in live.files if not each.deletes and not live.obstacle}
-    return [known[path] for path in paths if path in whole]
+    return [known[path].data_file for path in paths if path in whole]
 
 
-def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveFile:
+def _file(entry: ManifestEntry, table: Table, deletes: Deletes) -> LiveFile:
     file = entry.data_file
     is_of_spec = file.spec_id == table.metadata.default_spec_id
     day = file.partition[0] if is_of_spec else None
@@ -78,10 +74,7 @@ def _file(entry: ManifestEntry, table: Table, deletes: DeleteFileIndex) -> LiveF
         size=file.file_size_in_bytes,
         newest=moment_in(file.upper_bounds, table),
         is_ours=is_of_spec and _is_ours(file.file_path, table),
-        deletes=frozenset(
-            each.file_path
-            for each in deletes.for_data_file(entry.sequence_number or 0, file, partition_key=file.partition)
-        ),
+        deletes=deletes.of_file(entry),
     )
 
 

@@ -113,7 +113,7 @@ class IcebergLive(LiveTable):
                 base.carrying(changes.added),
                 move_tag=True,
                 files=files,
-                replaced=[known[each.path] for each in changes.removed],
+                replaced=[known[each.path].data_file for each in changes.removed],
                 operation=changes.operation,
             )
             if self._lake.sent(attempt, table):

@@ -8,35 +8,37 @@ Files are read and written by Python tasks, as everywhere in Headrace: the JVM n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.pipeline.core.column_types import spark_of, struct_of
+from headrace.pipeline.core.column_types import has_not_null, spark_of, struct_of_fields
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.json_columns import Limits, Struct
 from headrace.pipeline.core.json_facts import OBJECT, Fact
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.core.json_growth import grow
-from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WavePlan, Wishes
+from headrace.pipeline.core.parse_account import joined, whole_survey
+from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.decode import Decoder
 from headrace.pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
 from headrace.pipeline.lake.duplicates_task import key_columns, small_columns
+from headrace.pipeline.lake.filter_frame import reads_json
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.inflate import Inflation
-from headrace.pipeline.lake.json_text import JsonRules
+from headrace.pipeline.lake.json_text import JsonRules, OnlyJson, PayloadRules
 from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.not_null import has_required
 from headrace.pipeline.lake.parse_frame import Frames, columns_of
-from headrace.pipeline.lake.parse_read import ROWS_DDL
-from headrace.pipeline.lake.parse_write import WriteSpec
+from headrace.pipeline.lake.parse_read import rows_ddl
+from headrace.pipeline.lake.parse_write import WriteSpec, own_columns
 from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.lake.ship import ship
 from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
-from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_pieces
+from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_survey
 from headrace.pipeline.lake.waiting import warn
 from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
@@ -45,7 +47,6 @@ from headrace.pipeline.target_ports import Inferrer, Parser
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _T = TypeVar("_T")
 _Task = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -67,9 +68,9 @@ class SparkParser(Parser, Inferrer):
     quarantine: IcebergQuarantine
     tasks: int
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         if not order.files:
-            return ()
+            return Survey()
         spec = self.source.staging_spec()
         return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
 
@@ -86,28 +87,39 @@ class SparkParser(Parser, Inferrer):
             columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
             spec = self._spec(columns, wishes)
             return self._decoded(session, plan, spec, decoder, comparison), number
-        schema = self.frames.schema(session)
+        fields = self.frames.fields()
         if self.frames.settings.columns is not ColumnsFrom.GIVEN:
-            return self._by_payloads(session, plan, wishes, schema, comparison)
+            return self._by_payloads(session, plan, wishes, fields, comparison)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        read = partial(self._read, session, plan, json=self._json(_named(schema)))
-        rows = self.frames.rows(read, schema, has_malformed=bool(plan.malformed))
-        columns, number = self.table.with_columns(columns_of(schema))
+        rows = self._rows(session, plan, fields, self._json(fields))
+        columns, number = self.table.with_columns(columns_of(fields))
         if not plan.units:
             return Parsed(), number
         return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
+
+    def _rows(
+        self,
+        session: SparkSession,
+        plan: WavePlan,
+        fields: Sequence[Mapping[str, Any]],
+        json: PayloadRules | None,
+    ) -> DataFrame:
+        # A callable gives no payloads back, and a row of it that lacks a value may go to quarantine.
+        is_callable = self.frames.settings.format is ParseFormat.CALLABLE
+        read = partial(
+            self._read, session, plan, json=json, with_payload=is_callable and has_not_null(fields)
+        )
+        return self.frames.rows(read, fields, has_malformed=bool(plan.malformed))
 
     def _by_payloads(
         self,
         session: SparkSession,
         plan: WavePlan,
         wishes: Wishes,
-        stated: StructType,
+        stated: Sequence[Mapping[str, Any]],
         comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
         """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
-        from pyspark.sql.types import StructType
-
         freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
         limits = self.frames.limits
         self.table.with_columns(columns_of(stated), may_have_more=True)
@@ -121,14 +133,7 @@ class SparkParser(Parser, Inferrer):
         if not plan.units:
             return Parsed(), number
         judge = Judge(own.columns, limits, is_whole=not freezes)
-        json = self._json(own.spark, judge)
-        whole = spark_of(Struct())
-        fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in own.spark]
-        rows = self.frames.rows(
-            partial(self._read, session, plan, json=json),
-            StructType.fromJson({**whole, "fields": fields}),
-            has_malformed=bool(plan.malformed),
-        )
+        rows = self._rows(session, plan, own.spark, self._json(own.spark, judge))
         return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
     def infer(self, plan: WavePlan) -> Struct:
@@ -136,20 +141,21 @@ class SparkParser(Parser, Inferrer):
 
     def _infer(self, session: SparkSession, plan: WavePlan) -> Struct:
         ship(session)
-        columns = _struct_of(self.frames.schema(session))
+        columns = struct_of_fields(self.frames.fields())
         if self.table.exists():
-            columns = Struct({**columns.fields, **self.table.own_columns().columns.fields})
+            own = self.table.own_columns().columns
+            required = (columns.required - own.fields.keys()) | own.required
+            columns = Struct({**columns.fields, **own.fields}, required)
         facts = self.facts(session, plan, columns) if plan.units else {}
         return grow(columns, facts, self.frames.limits)
 
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
         """What the payloads of the wave that the filter lets through have beyond these columns."""
         looking = _looking(columns, self.frames.limits)
-        kinds = spark_of(columns)["fields"]
-        json = self._json([(each["name"], each["type"]) for each in kinds])
+        json = self._json(spark_of(columns)["fields"])
         if self.frames.settings.filter:
-            chosen = self.frames.chosen(self._read(session, plan, None, json))
-            reports = chosen.mapInArrow(looking, _REPORT)
+            taken = self.frames.taken(self.frames.judged(self._read(session, plan, None, json)))
+            reports = taken.mapInArrow(looking, _REPORT)
         else:
             tasks, reading = self._reading(plan, None, json)
             reports = _numbers(session, tasks).mapInArrow(_both(reading, looking), _REPORT)
@@ -164,8 +170,11 @@ class SparkParser(Parser, Inferrer):
         spec: WriteSpec,
         comparison: Comparison | None,
     ) -> Parsed:
+        judging = _judging(spec.schema)
         if comparison is None:
-            return _reported(rows.mapInArrow(_writing(spec), _REPORT))
+            return _reported(rows.mapInArrow(_both(judging, _writing(spec)), _REPORT))
+        # Before rows are compared: one that goes to quarantine leaves no other one out.
+        rows = rows.mapInArrow(judging, rows.schema) if has_required(own_columns(spec.schema)) else rows
         by = self.frames.settings.key_columns
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         columns = key_columns(spec.schema, by)
@@ -188,15 +197,14 @@ class SparkParser(Parser, Inferrer):
         if not plan.units:
             return Parsed()
         if comparison is not None:
-            chosen = self.frames.chosen(self._read(session, plan, None))
-            rows = chosen.mapInArrow(
-                _decoding(small_columns(spec.schema), decoder), rows_type(small_columns(spec.schema))
-            )
+            columns, filtered = small_columns(spec.schema), bool(self.frames.settings.filter)
+            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
+            rows = records.mapInArrow(_decoding(columns, decoder), rows_type(columns, filtered=filtered))
             return self._written(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
-            chosen = self.frames.chosen(self._read(session, plan, None))
-            return _reported(chosen.mapInArrow(writing, _REPORT))
+            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
+            return _reported(records.mapInArrow(writing, _REPORT))
         tasks, reading = self._reading(plan, None)
         return _reported(_numbers(session, tasks).mapInArrow(_both(reading, writing), _REPORT))
 
@@ -215,16 +223,20 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: JsonRules | None = None,
+        json: PayloadRules | None = None,
+        *,
+        with_payload: bool = False,
     ) -> DataFrame:
-        tasks, reading = self._reading(plan, malformed, json)
-        return _numbers(session, tasks).mapInArrow(reading, ROWS_DDL)
+        tasks, reading = self._reading(plan, malformed, json, with_payload=with_payload)
+        return _numbers(session, tasks).mapInArrow(reading, rows_ddl(with_payload=with_payload))
 
     def _reading(
         self,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: JsonRules | None = None,
+        json: PayloadRules | None = None,
+        *,
+        with_payload: bool = False,
     ) -> tuple[int, _Task]:
         """How many tasks read the rows of the wave, and their work."""
         units = packed(plan.units, cores=self.tasks)
@@ -235,14 +247,21 @@ class SparkParser(Parser, Inferrer):
             malformed,
             self.frames.inflation,
             json,
+            with_payload=with_payload,
         )
 
-    def _json(self, columns: Iterable[tuple[str, Any]], judge: Judge | None = None) -> JsonRules | None:
-        """`columns`: names, and types as Spark writes them in JSON."""
+    def _json(self, fields: Sequence[Mapping[str, Any]], judge: Judge | None = None) -> PayloadRules | None:
+        """`fields`: as Spark writes them in JSON."""
         settings = self.frames.settings
         if settings.format is not ParseFormat.JSON:
-            return None
-        return JsonRules(JsonValues(tuple(columns), settings.most_values), judge)
+            return self._json_of_filter
+        columns = tuple((each["name"], each["type"]) for each in fields)
+        return JsonRules(JsonValues(columns, settings.most_values), judge)
+
+    @property
+    def _json_of_filter(self) -> PayloadRules | None:
+        """Of a format that isn't JSON: what its filter has to know of payloads."""
+        return OnlyJson() if reads_json(self.frames.settings) else None
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -255,14 +274,6 @@ class SparkParser(Parser, Inferrer):
                 f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
                 "position moved; the next run tries again"
             ) from error
-
-
-def _struct_of(schema: StructType) -> Struct:
-    return struct_of(_named(schema))
-
-
-def _named(schema: StructType) -> list[tuple[str, Any]]:
-    return [(each["name"], each["type"]) for each in schema.jsonValue()["fields"]]
 
 
 def _tasks_for(plan: WavePlan, comparison: Comparison, *, cores: int) -> int:
@@ -282,13 +293,11 @@ def _reported(reports: DataFrame) -> Parsed:
     return joined(map(decode_parsed, told))
 
 
-def survey_on(
-    session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int
-) -> tuple[Piece, ...]:
+def survey_on(session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int) -> Survey:
     """`spec`: that of the lake table."""
     files = packed(order.files, cores=cores)
     answers = run_tasks(session, len(files), _surveying(files, order, spec))
-    return tuple(piece for each in answers for piece in decode_pieces(each))
+    return whole_survey(map(decode_survey, answers))
 
 
 def packed(items: Sequence[_T], *, cores: int) -> tuple[tuple[_T, ...], ...]:
@@ -306,9 +315,9 @@ def _surveying(
 ) -> Callable[[int], bytes]:
     def work(number: int) -> bytes:
         from headrace.pipeline.lake.parse_read import survey
-        from headrace.pipeline.lake.stage_codec import encode_pieces
+        from headrace.pipeline.lake.stage_codec import encode_survey
 
-        return encode_pieces(survey(order, files[number], spec))
+        return encode_survey(survey(order, files[number], spec))
 
     return work
 
@@ -319,7 +328,9 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
-    json: JsonRules | None,
+    json: PayloadRules | None,
+    *,
+    with_payload: bool,
 ) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
 
@@ -336,6 +347,7 @@ def _reading(
                     malformed=malformed,
                     inflation=inflation,
                     json=json,
+                    with_payload=with_payload,
                 )
 
     return read
@@ -388,6 +400,17 @@ def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
     return decode
 
 
+def _judging(columns: pa.Schema) -> _Task:
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from headrace.pipeline.lake.not_null import has_required, with_nulls_aside
+        from headrace.pipeline.lake.parse_write import own_columns
+
+        own = own_columns(columns)
+        return with_nulls_aside(batches, own) if has_required(own) else iter(batches)
+
+    return judge
+
+
 def _both(first: _Task, then: _Task) -> _Task:
     def both(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return then(first(batches))
@@ -403,10 +426,15 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         import pyarrow as pa
 
         from headrace.pipeline.lake.decode import decoded
-        from headrace.pipeline.lake.parse_write import write_rows
+        from headrace.pipeline.lake.not_null import has_required, with_nulls_aside
+        from headrace.pipeline.lake.parse_write import own_columns, write_rows
         from headrace.pipeline.lake.stage_codec import encode_parsed
 
-        rows = decoded(batches, decoder, spec.schema) if decoder else batches
+        rows: Iterable[pa.RecordBatch] = batches
+        own = own_columns(spec.schema)
+        if decoder:
+            rows = decoded(batches, decoder, spec.schema)
+            rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode_parsed(report)], pa.binary())], names=["report"])
 

@@ -5,61 +5,45 @@ record, partition_key, explicit_hash_key, data  ──►  record, row, reason, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import NestedField
 
 from headrace.pipeline.core.batch_context import BatchContext
+from headrace.pipeline.core.column_types import has_not_null, nullable
 from headrace.pipeline.core.json_columns import Limits
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.decode import Decoder
 from headrace.pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
 from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
+from headrace.pipeline.lake.filter_frame import judged
 from headrace.pipeline.lake.inflate import Inflation
 from headrace.pipeline.lake.json_misfit import misfit
 from headrace.pipeline.lake.json_text import NO_OBJECT
-from headrace.pipeline.lake.parse_code import function_of
-from headrace.pipeline.lake.parsed_table import PROVENANCE
+from headrace.pipeline.lake.parse_code import Function, TargetCode
+from headrace.pipeline.lake.parse_read import PAYLOAD
+from headrace.pipeline.lake.parse_write import IS_LEFT_OUT
 from headrace.pipeline.lake.registry_header import of_confluent, of_glue
-from headrace.pipeline.lake.schema import DAY
 from headrace.pipeline.lake.spark_types import iceberg_type
 from headrace.pipeline.lake.time_range import time_trouble
 from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.schema_rules import (
+    CORRUPT,
+    DATA,
+    OWN_COLUMNS,
+    REASON,
+    columns_of_schema,
+    why_no_keys,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
-
-_COMPARED = (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
-"""Types of which two values are equal or not: NaN isn't equal to itself, and Spark can't sort maps."""
-_CORRUPT = "headrace_corrupt"
-_REASON, _DATA = "quarantine_reason", "quarantine_data"
-_TAKEN = frozenset({*PROVENANCE, DAY, "record", _REASON, _DATA, _CORRUPT})
 
 Reading = Callable[[bool | None], "DataFrame"]
 
@@ -70,80 +54,64 @@ class Frames:
 
     settings: ParseSettings
     context: BatchContext
+    code: TargetCode = field(init=False, compare=False)
+    """What parses, as it is when the run first needs it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", TargetCode(self.settings))
 
     @property
     def dropped_as(self) -> str:
-        """Why rows may be in neither table; empty where none may be missing."""
-        own = ["callable"] if self.settings.format is ParseFormat.CALLABLE else []
-        return " or ".join([*(["filter"] if self.settings.filter else []), *own])
+        """Why rows may not come back; empty where each comes back. Those that the filter leaves out come back, and are counted."""
+        return "callable" if self.settings.format is ParseFormat.CALLABLE else ""
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.settings.most_columns, _TAKEN)
+        return Limits(self.settings.most_columns, OWN_COLUMNS)
 
-    def schema(self, session: SparkSession) -> StructType:
-        """The columns that the settings name, as Spark understands them."""
-        from pyspark.errors import PySparkException
-        from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.types import StructType
-
-        if not self.settings.schema:
-            self._check_keys(())
-            return StructType()
+    def fields(self) -> list[dict[str, Any]]:
+        """The columns that a schema in DDL names, as fields of a struct, as Spark writes them in JSON. No Spark is needed. Raises BadSetting."""
         try:
-            # from_json reads a schema on the server: a Spark Connect client has no parser of its own.
-            found: Any = (
-                session.range(0).select(F.from_json(F.lit("{}"), self.settings.schema).alias("row")).schema
-            )
-        except PySparkException as error:
-            why = str(error).strip().partition("\n")[0].rstrip(".")
+            columns = columns_of_schema(self.settings)
+        except WrongDdl as wrong:
+            # The settings are judged when they are read; these come from elsewhere.
             raise BadSetting(
-                f"Spark can't read the schema of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.schema"
-            ) from error
-        schema: StructType = found["row"].dataType
-        self._check(schema.names)
-        # Spark finds no column by its name where two names differ only in capital letters.
-        if twice := [
-            name for n, name in enumerate(schema.names) if name.lower() in map(str.lower, schema.names[:n])
-        ]:
-            raise BadSetting(
-                f"the schema of the target {self.settings.name} has the column {twice[0]} twice; capital letters make no difference. Nothing was "
-                "parsed; name each column once in parse.N.schema"
-            )
-        self._check_keys(columns_of(schema))
-        return schema
+                f"the schema of the target {self.settings.name} is wrong {wrong}. Nothing was parsed; correct {self.settings.called('schema')}"
+            ) from None
+        self._check_keys({each.name: each.type for each in columns})
+        return [each.field for each in columns]
 
-    def decoded_columns(self, decoder: Decoder) -> list[tuple[str, IcebergType]]:
-        columns = [(name, iceberg_type(spark)) for name, spark in decoder.columns()]
-        self._check([name for name, _ in columns])
+    def decoded_columns(self, decoder: Decoder) -> list[NestedField]:
+        columns = dict(decoder.columns())
+        self._check(list(columns))
         self._check_keys(columns)
-        return columns
+        return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
+
+    def check(self) -> None:
+        """Raises BadSetting for a schema, a function or files that no wave could use. It needs no Spark."""
+        if decoder := self.decoder:
+            self.decoded_columns(decoder)
+            return
+        self.fields()
+        if self.settings.format is ParseFormat.CALLABLE:
+            self.code.function()
 
     def _check(self, names: Sequence[str]) -> None:
-        if taken := sorted({name.lower() for name in names} & _TAKEN):
-            raise BadSetting(
-                f"the schema of the target {self.settings.name} has a column {taken[0]}, which Headrace itself gives to the table. Nothing was "
-                "parsed; use format: callable, and give the column another name"
-            )
-        if dotted := [name for name in names if "." in name]:
-            raise BadSetting(
-                f"the schema of the target {self.settings.name} has a column {dotted[0]}, and a dot in a name means a part of a struct. Nothing "
-                "was parsed; use format: callable, and give the column another name"
-            )
+        for name in names:
+            why = why_no_column_name(name)
+            if name.lower() in OWN_COLUMNS:
+                why = "Headrace itself gives a column of this name to the table"
+            if why:
+                raise BadSetting(
+                    f"the schema of the target {self.settings.name} has a column {name}: {why}. Nothing was parsed; correct "
+                    f"{self.settings.called('schema')}, or use format: callable"
+                )
 
-    def _check_keys(self, columns: Sequence[tuple[str, IcebergType]]) -> None:
-        kinds = dict(columns)
-        for name in self.settings.key_columns:
-            if name not in kinds:
-                raise BadSetting(
-                    f"unique.by of the target {self.settings.name} names {name}, and its schema has no such column ({', '.join(kinds) or 'it names none'}). Nothing "
-                    "was parsed; name columns of the schema. A part of a struct can't be named; use format: callable, and make it a column"
-                )
-            if not isinstance(kinds[name], _COMPARED):
-                raise BadSetting(
-                    f"unique.by of the target {self.settings.name} names {name}, which is {kinds[name]}: such values can't tell whether two rows "
-                    "are the same event. Nothing was parsed; name columns with texts, whole numbers, decimals, times, booleans or bytes"
-                )
+    def _check_keys(self, columns: Mapping[str, Any]) -> None:
+        if why := why_no_keys(self.settings.key_columns, columns):
+            raise BadSetting(
+                f"unique.by of the target {self.settings.name} {why}. Nothing was parsed; correct {self.settings.called('unique.by')}"
+            )
 
     @property
     def decoder(self) -> Decoder | None:
@@ -161,7 +129,7 @@ class Frames:
                     ),
                     partial(of_glue, inflation=self._limits_of_inflation) if is_glue else of_confluent,
                     # Read for each wave: a schema that came into the folder is known from then on.
-                    schemas_in(target.schemas or "", target.name),
+                    schemas_in(target.schemas or "", target.name, target.called("schemas")),
                 )
             case ParseFormat.PROTOBUF | ParseFormat.PROTOBUF_CONFLUENT:
                 is_confluent = target.format is ParseFormat.PROTOBUF_CONFLUENT
@@ -180,89 +148,132 @@ class Frames:
         inflated = self.settings.inflated
         return Inflation(self.settings.compression, inflated.bytes, inflated.ratio)
 
-    def rows(self, read: Reading, schema: StructType, *, has_malformed: bool) -> DataFrame:
-        """The records as rows with the four columns that the writing tasks read.
+    def rows(self, read: Reading, fields: Sequence[Mapping[str, Any]], *, has_malformed: bool) -> DataFrame:
+        """The records as rows with the four columns that the writing tasks read, and a fifth one where there is a filter: IS_LEFT_OUT.
 
-        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `has_malformed`: whether some have
-        had one since they were landed.
+        `read` gives all records, or only those without (False) or with (True) a reason in `decode_error`. `fields`: the columns, as fields of a
+        struct. `has_malformed`: whether some records have had a reason since they were landed.
         """
-        if self.settings.format is not ParseFormat.CALLABLE:
-            return _of_json(self.chosen(read(None)), schema)
-        records = self.chosen(read(False)).drop("decode_error", "landed", "json_error")
-        rows = _of_callable(records, schema, self.settings, self.context)
-        # A second scan, because a callable may make other rows of its records, and isn't to see these.
-        return rows.unionByName(_malformed(read(True), schema)) if has_malformed or self.inflation else rows
+        from pyspark.sql.types import StructType
 
-    def chosen(self, records: DataFrame) -> DataFrame:
-        """The records that the filter lets through. It doesn't judge those that have an error: their payloads may be anything."""
-        if not self.settings.filter:
-            return records
-        from pyspark.errors import AnalysisException
+        schema = StructType.fromJson(nullable({"type": "struct", "fields": list(fields)}))
+        keeps = has_not_null(fields)
+        if self.settings.format is not ParseFormat.CALLABLE:
+            return _of_json(self.judged(read(None)), schema, keeps_payloads=keeps)
+        own = ("decode_error", "landed", "json_error", IS_LEFT_OUT)
+        taken = self.taken(self.judged(read(False))).drop(*own)
+        rows = _of_callable(
+            taken, schema, self.settings, self.code.function(), self.context, keeps_payloads=keeps
+        )
+        # A second scan, because a callable may make other rows of its records, and isn't to see these.
+        if self.settings.filter:
+            return rows.withColumn(IS_LEFT_OUT, _false()).unionByName(
+                _without_rows(self._untaken(self.judged(read(None))), schema, keeps_payloads=keeps)
+            )
+        if has_malformed or self.inflation:
+            rows = rows.unionByName(_without_rows(read(True), schema, keeps_payloads=keeps))
+        return rows
+
+    def judged(self, records: DataFrame) -> DataFrame:
+        return judged(records, self.settings) if self.settings.filter else records
+
+    def taken(self, records: DataFrame) -> DataFrame:
+        """The records that the filter takes, and that have no reason in `decode_error`."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        is_broken = F.col("decode_error").isNotNull()
-        try:
-            # The alias hides what lies below these columns: Spark would find a name such as `id` there.
-            chosen = records.alias("records").where(
-                F.when(is_broken, F.lit(True)).otherwise(F.expr(self.settings.filter))
-            )
-            # Spark Connect reads the condition only now: of `chosen` itself, the client knows the columns without asking.
-            _ = chosen.select("record").schema
-        except AnalysisException as error:
-            why = str(error).strip().partition("\n")[0].rstrip(";.")
-            raise BadSetting(
-                f"Spark can't read the filter of the target {self.settings.name}: {why}. Nothing was parsed; correct parse.N.filter. It is a condition "
-                "on the columns record, partition_key, explicit_hash_key and data, and not on those of the schema"
-            ) from error
-        return chosen
+        found = records.where(F.col("decode_error").isNull())
+        return found.where(~F.col(IS_LEFT_OUT)) if self.settings.filter else found
+
+    def _untaken(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return records.where(F.col("decode_error").isNotNull() | F.col(IS_LEFT_OUT))
 
 
-def columns_of(schema: StructType) -> list[tuple[str, IcebergType]]:
-    return [(each["name"], iceberg_type(each["type"])) for each in schema.jsonValue()["fields"]]
+def check_target(target: ParseSettings) -> None:
+    """Raises BadSetting for settings of a target that no wave could use. Neither Spark nor a catalog is needed, and nothing is written."""
+    Frames(target, BatchContext(target.name, target.version, "check")).check()
 
 
-def _malformed(records: DataFrame, schema: StructType) -> DataFrame:
-    """Records that couldn't be taken apart when they were landed, or couldn't be inflated, for quarantine. No parser sees them."""
+def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:
+    """`fields`: as Spark writes them in JSON. Their ids are unique within these columns only: a table gives its own."""
+    whole: Any = iceberg_type({"type": "struct", "fields": fields})
+    return list(whole.fields)
+
+
+def _false() -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
+    return F.lit(False)
+
+
+def _without_rows(records: DataFrame, schema: StructType, *, keeps_payloads: bool) -> DataFrame:
+    """Records for quarantine, and those that the filter leaves out. No parser sees them: they couldn't be taken apart when they were landed,
+    couldn't be inflated, or the filter can't judge them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    left_out = [IS_LEFT_OUT] if IS_LEFT_OUT in records.columns else []
     return records.select(
-        "record", F.lit(None).cast(schema).alias("row"), F.col("decode_error").alias("reason"), "data"
+        _bare_record(keeps_payloads=keeps_payloads),
+        F.lit(None).cast(schema).alias("row"),
+        F.col("decode_error").alias("reason"),
+        F.coalesce("landed", "data").alias("data"),
+        *left_out,
     )
 
 
-def _of_json(records: DataFrame, schema: StructType) -> DataFrame:
+def _bare_record(*, keeps_payloads: bool) -> Column:
+    """The column `record` without the payload that a callable has brought back in it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    record = F.col("record")
+    return record.dropFields(PAYLOAD).alias("record") if keeps_payloads else record
+
+
+def _of_json(records: DataFrame, schema: StructType, *, keeps_payloads: bool) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 
+    left_out = [IS_LEFT_OUT] if IS_LEFT_OUT in records.columns else []
+    is_judged = ~F.col(IS_LEFT_OUT) if left_out else F.lit(True)
     why_not = F.coalesce("decode_error", "json_error")
-    text = F.when(why_not.isNull(), F.col("data").cast("string"))
-    with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
+    text = F.when(why_not.isNull() & is_judged, F.col("data").cast("string"))
+    with_corrupt = StructType([*schema.fields]).add(CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "timeZone": "UTC"}
     found = records.select(
         "record",
         F.coalesce("landed", "data").alias("data"),
         F.from_json(text, with_corrupt, options).alias("found"),
         why_not.alias("why_not"),
+        *left_out,
     )
-    is_read = F.col("found").isNotNull() & F.col("found")[_CORRUPT].isNull()
+    is_read = F.col("found").isNotNull() & F.col("found")[CORRUPT].isNull()
     trouble = time_trouble(F.col("found"), schema)
     is_good = is_read & trouble.isNull()
-    unfit = misfit(F.col("found"), F.col("found")[_CORRUPT], schema)
+    is_bad = ~is_good & is_judged
+    unfit = misfit(F.col("found"), F.col("found")[CORRUPT], schema)
     why = F.coalesce("why_not", F.when(is_read, trouble).otherwise(unfit), F.lit(NO_OBJECT))
     return found.select(
         "record",
         F.when(is_good, F.struct(*(F.col("found")[name].alias(name) for name in schema.names))).alias("row"),
-        F.when(~is_good, why).alias("reason"),
-        F.when(~is_good, F.col("data")).alias("data"),
+        F.when(is_bad, why).alias("reason"),
+        (F.col("data") if keeps_payloads else F.when(is_bad, F.col("data"))).alias("data"),
+        *left_out,
     )
 
 
 def _of_callable(
-    records: DataFrame, schema: StructType, settings: ParseSettings, context: BatchContext
+    records: DataFrame,
+    schema: StructType,
+    settings: ParseSettings,
+    function: Function,
+    context: BatchContext,
+    *,
+    keeps_payloads: bool,
 ) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    made = function_of(settings)(records, context)
+    made = function(records, context)
     kinds = {each.name: each.dataType for each in made.schema.fields}
     for each in schema.fields:
         # By their short form: whether a part of the type may be null makes no difference.
@@ -272,16 +283,17 @@ def _of_callable(
                 f"the target {settings.name} has the column {each.name} {each.dataType.simpleString()} in its schema, and {settings.callable} "
                 f"returned {found}. Nothing was parsed; make them agree"
             )
-    if "record" not in kinds or ((_REASON in kinds) != (_DATA in kinds)):
+    if "record" not in kinds or ((REASON in kinds) != (DATA in kinds)):
         raise BadSetting(
-            f"{settings.callable} has to return the column `record` as it came, and {_REASON} together with {_DATA} or neither; it returned "
+            f"{settings.callable} has to return the column `record` as it came, and {REASON} together with {DATA} or neither; it returned "
             f"{', '.join(kinds)}. Nothing was parsed"
         )
-    reason = F.col(_REASON) if _REASON in kinds else F.lit(None).cast("string")
-    data = F.col(_DATA) if _DATA in kinds else F.lit(None).cast("binary")
+    reason = (F.col(REASON) if REASON in kinds else F.lit(None)).cast("string")
+    data = (F.col(DATA) if DATA in kinds else F.lit(None)).cast("binary")
+    payload = F.col("record")[PAYLOAD] if keeps_payloads else F.lit(None).cast("binary")
     return made.select(
-        "record",
+        _bare_record(keeps_payloads=keeps_payloads),
         F.struct(*(F.col(f"`{name}`") for name in schema.names)).alias("row"),
-        reason.cast("string").alias("reason"),
-        F.when(reason.isNotNull(), data.cast("binary")).alias("data"),
+        reason.alias("reason"),
+        F.when(reason.isNotNull(), data).otherwise(payload).alias("data"),
     )

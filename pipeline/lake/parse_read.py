@@ -15,13 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.pipeline.core.parse_values import Bound, Piece, ReadUnit, SurveyOrder, record_in
+from headrace.pipeline.core.parse_values import (
+    Bound,
+    FilePart,
+    Piece,
+    ReadUnit,
+    ShardName,
+    Survey,
+    SurveyOrder,
+    name_of,
+    record_in,
+)
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl.deaggregate import MAGIC
 from headrace.pipeline.lake.file_rows import id_of, names_in, opened, rows_of, with_id
 from headrace.pipeline.lake.inflate import Inflation, inflated
-from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
+from headrace.pipeline.lake.json_text import PayloadRules, with_json_errors
 from headrace.pipeline.lake.sort_key import sort_keys
 from headrace.pipeline.lake.stage_place import StagePlace, file_system
 from headrace.pipeline.lake_ports import StagingSpec
@@ -68,20 +78,29 @@ RECORD_FIELDS = (
     *(("sub_sequence_number", "long"), ("arrival_ts", "timestamp"), ("number", "long")),
     *(("partition_key", "string"), ("explicit_hash_key", "string"), ("decode_error", "string")),
 )
-RECORD_DDL = f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in RECORD_FIELDS)}>"
-ROWS_DDL = f"record {RECORD_DDL}, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, json_error STRING"
-"""What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
-isn't JSON, where that was asked."""
+PAYLOAD = "payload"
+"""The field of `record` with the payload as it landed, where a callable has to bring it back: a row of it may go to quarantine afterwards."""
 
 
-def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple[Piece, ...]:
+def rows_ddl(*, with_payload: bool) -> str:
+    """What `read_units` gives to Spark. `landed`: the payload as it is in the lake table, where `data` has it inflated. `json_error`: why `data`
+    isn't JSON, where that was asked."""
+    fields = (*RECORD_FIELDS, (PAYLOAD, "binary")) if with_payload else RECORD_FIELDS
+    record = ", ".join(f"{name}: {kind}" for name, kind in fields)
+    return (
+        f"record STRUCT<{record}>, partition_key STRING, explicit_hash_key STRING, data BINARY, decode_error STRING, landed BINARY, "
+        "json_error STRING"
+    )
+
+
+def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
     """The wanted rows in some of the order's files."""
     place = source_place(spec)
-    wanted = {_named(each.key): each for each in order.bounds}
-    closed = {_named(key) for key in order.closed}
+    wanted = {name_of(each.key): each for each in order.bounds}
+    closed = {name_of(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
 
-    def bound_of(shard: _Shard) -> Bound | None:
+    def bound_of(shard: ShardName) -> Bound | None:
         if shard in closed or shard[:2] not in streams:
             return None
         if shard in wanted or not order.others:
@@ -89,14 +108,14 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> tuple
         # A shard that nobody knows any more: it came and went while the typed table wasn't brought up.
         return Bound(ShardKey(streams[shard[:2]], shard[2]))
 
-    return tuple(piece for path in files for piece in _pieces(path, place, bound_of, order))
-
-
-_Shard = tuple[str, int, str]
-
-
-def _named(key: ShardKey) -> _Shard:
-    return key.stream.name, key.stream.epoch, key.shard_id
+    pieces: list[Piece] = []
+    told: dict[str, tuple[FilePart, ...]] = {}
+    for path in files:
+        parts: dict[ShardName, FilePart] = {}
+        pieces += _pieces(path, place, bound_of, order, parts)
+        if not order.aggregates:
+            told[path] = tuple(parts[name] for name in sorted(parts))
+    return Survey(tuple(pieces), told)
 
 
 def source_place(spec: StagingSpec) -> StagePlace:
@@ -108,7 +127,10 @@ def source_place(spec: StagingSpec) -> StagePlace:
     )
 
 
-def _pieces(path: str, place: StagePlace, bound_of: Any, order: SurveyOrder) -> Iterator[Piece]:
+def _pieces(
+    path: str, place: StagePlace, bound_of: Any, order: SurveyOrder, parts: dict[ShardName, FilePart]
+) -> Iterator[Piece]:
+    """`parts` gets all rows of the file."""
     names = {*_LOOKED_AT, "data"} if order.aggregates else _LOOKED_AT
     wanted = pa.schema(each for each in place.schema if each.name in names)
     with opened(place, path) as file:
@@ -117,9 +139,23 @@ def _pieces(path: str, place: StagePlace, bound_of: Any, order: SurveyOrder) -> 
             if order.aggregates:
                 rows = rows.filter(are_aggregates(rows))
             each = _bytes_of_a_row(file, group, place)
-            for key, part in _chosen(rows, bound_of, order.ceiling):
-                for few in _cut(part):
-                    yield _piece(key, few, path, group=group, bytes_of_a_row=each)
+            for name, of_shard in _by_shard(rows):
+                _add(parts, name, of_shard[_KEY])
+                for key, part in _chosen(name, of_shard, bound_of, order.ceiling):
+                    for few in _cut(part):
+                        yield _piece(key, few, path, group=group, bytes_of_a_row=each)
+
+
+def _add(parts: dict[ShardName, FilePart], name: ShardName, keys: Any) -> None:
+    """`keys`: the sort keys of a row group's rows of the shard, in their order."""
+    # Rows of other engines may lack a stream, an epoch or a shard. Nobody looks for such rows.
+    if None in name:
+        return
+    first, last, rows = keys[0].as_py(), keys[-1].as_py(), len(keys)
+    if name in parts:
+        known = parts[name]
+        first, last, rows = min(first, known.first), max(last, known.last), rows + known.rows
+    parts[name] = FilePart(*name, first, last, rows)
 
 
 def are_aggregates(rows: Any) -> Any:
@@ -171,15 +207,13 @@ def _bytes_of_a_row(file: pq.ParquetFile, group: int, place: StagePlace) -> floa
     return size / max(1, about.num_rows)
 
 
-def _chosen(rows: pa.Table, bound_of: Any, ceiling: str | None) -> Iterator[tuple[ShardKey, pa.Table]]:
-    """The wanted rows of each shard, in the order of their sort keys, with these as a further column."""
+def _by_shard(rows: pa.Table) -> Iterator[tuple[ShardName, pa.Table]]:
+    """The rows of each shard, in the order of their sort keys, with these as a further column."""
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     rows = rows.append_column(_KEY, keys)
     # A row without a sequence number isn't a record of Kinesis.
     is_there: Any = pc.is_valid(keys)
-    rows = rows.filter(
-        is_there if ceiling is None else pc.and_kleene(is_there, pc.less(keys, pa.scalar(ceiling)))
-    )
+    rows = rows.filter(is_there)
     order: Any = [(name, "ascending") for name in (*_SHARD, _KEY)]
     rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
     # The rows are sorted, so that each shard is one run of them.
@@ -188,15 +222,23 @@ def _chosen(rows: pa.Table, bound_of: Any, ceiling: str | None) -> Iterator[tupl
     for each in counts:
         part = rows.slice(start, each["count_all"])
         start += each["count_all"]
-        bound: Bound | None = bound_of((each["stream"], each["stream_epoch"], each["shard_id"]))
-        if bound is None:
-            continue
-        texts = _Texts(part[_KEY])
-        first = bisect_right(texts, bound.low)
-        end = len(texts) if bound.high is None else bisect_left(texts, bound.high)
-        part = _with_reason(part.slice(first, max(0, end - first)), bound.reason)
-        if part.num_rows:
-            yield bound.key, part
+        yield (each["stream"], each["stream_epoch"], each["shard_id"]), part
+
+
+def _chosen(
+    name: ShardName, of_shard: pa.Table, bound_of: Any, ceiling: str | None
+) -> Iterator[tuple[ShardKey, pa.Table]]:
+    """The wanted rows of a shard, if there are any."""
+    bound: Bound | None = bound_of(name)
+    if bound is None:
+        return
+    texts = _Texts(of_shard[_KEY])
+    first = bisect_right(texts, bound.low)
+    ends = [bisect_left(texts, each) for each in (bound.high, ceiling) if each is not None]
+    end = min(ends, default=len(texts))
+    part = _with_reason(of_shard.slice(first, max(0, end - first)), bound.reason)
+    if part.num_rows:
+        yield bound.key, part
 
 
 def _with_reason(rows: pa.Table, reason: str | None) -> pa.Table:
@@ -226,10 +268,11 @@ def read_units(
     *,
     malformed: bool | None = None,
     inflation: Inflation | None = None,
-    json: JsonRules | None = None,
+    json: PayloadRules | None = None,
+    with_payload: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the wave in these row groups. `malformed`: only those without (False) or with (True) an error, from when they were landed or
-    inflated. `json`: what payloads are judged by, where they are JSON."""
+    inflated. `json`: what payloads are judged by, where they are JSON. `with_payload`: `record` has the payload, too."""
     place = source_place(spec)
     wanted = bounds_by_shard(bounds)
     for unit in units:
@@ -240,12 +283,11 @@ def read_units(
             numbered = numbered.append_column(_LANDED_ERROR, part["decode_error"])
             first += part.num_rows
             for few in _prepared(numbered, inflation, json):
-                yield from _batches(
-                    few if malformed is None else few.filter(_has_error(few, is_so=malformed))
-                )
+                chosen = few if malformed is None else few.filter(_has_error(few, is_so=malformed))
+                yield from _batches(chosen, with_payload=with_payload)
 
 
-def _prepared(rows: pa.Table, inflation: Inflation | None, json: JsonRules | None) -> Iterator[pa.Table]:
+def _prepared(rows: pa.Table, inflation: Inflation | None, json: PayloadRules | None) -> Iterator[pa.Table]:
     for few in inflated(rows, inflation):
         unasked = pa.nulls(few.num_rows, pa.string())
         yield with_json_errors(few, json) if json else few.append_column("json_error", unasked)
@@ -257,7 +299,7 @@ def _has_error(rows: pa.Table, *, is_so: bool) -> Any:
 
 
 def bounds_by_shard(bounds: Iterable[Bound]) -> Mapping[tuple[str, int, str], Bound]:
-    return {_named(each.key): each for each in bounds}
+    return {name_of(each.key): each for each in bounds}
 
 
 def parts_of(
@@ -266,7 +308,7 @@ def parts_of(
     """The wanted rows of a row group, by shard and in the order of their sort keys, with these as the last column."""
     with opened(place, unit.path) as file:
         rows = rows_of(file, place.schema, unit.group)
-    parts = list(_chosen(rows, wanted.get, None))
+    parts = [part for name, of_shard in _by_shard(rows) for part in _chosen(name, of_shard, wanted.get, None)]
     if sum(part.num_rows for _, part in parts) != unit.rows:
         raise WrongShape(
             f"row group {unit.group} of {unit.path} has other rows than were counted: nothing was committed, and no position moved"
@@ -274,7 +316,7 @@ def parts_of(
     return parts
 
 
-def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _batches(rows: pa.Table, *, with_payload: bool) -> Iterator[pa.RecordBatch]:
     if not rows.num_rows:
         return
     at_once = max(1, min(_MOST_ROWS, rows.num_rows * _BATCH // max(1, rows.nbytes)))
@@ -282,6 +324,9 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         part = rows.slice(start, at_once).combine_chunks().to_batches()[0]
         names = [*_RECORD, "number", *_KEPT]
         kept = [part[_LANDED_ERROR if name == "decode_error" else name] for name in names]
+        if with_payload:
+            kept.append(pc.coalesce(part["landed"], part["data"]))
+            names.append(PAYLOAD)
         record = pa.StructArray.from_arrays(kept, names=names)
         others = ["partition_key", "explicit_hash_key", "data", "decode_error", "landed", "json_error"]
         yield pa.RecordBatch.from_arrays(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from headrace.pipeline.core.parse_values import SourceFile
+from headrace.pipeline.errors import ChainBroken, Unreachable
 from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.history import main_of
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_files import ManifestReader, moment_in
 from headrace.pipeline.lake.sort_key import SORT_KEY
+from headrace.pipeline.lake.summary import WRITER
 from headrace.pipeline.target_ports import SourceLook, SourceTable
 
 
@@ -32,10 +36,44 @@ class IcebergSource(SourceTable):
             _file(known[each.path], base.table, deletes=bool(each.deletes), day=each.day)
             for each in live.files
         )
-        return SourceLook(base.state.positions, files, at, live.obstacle)
+        head = base.table.current_snapshot()
+        return SourceLook(
+            base.state.positions,
+            files,
+            at,
+            snapshot=None if head is None else head.snapshot_id,
+            sequence=0 if head is None else head.sequence_number or 0,
+            leads_to=lambda snapshot, sequence: leads_to(base.table, snapshot, sequence),
+        )
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        table = self._lake.open()
+        others = Operation.APPEND if removes else Operation.DELETE
+        for each in sorted(table.metadata.snapshots, key=lambda s: -(s.sequence_number or 0)):
+            said = each.summary
+            if (each.sequence_number or 0) < since:
+                break
+            if said is not None and WRITER not in said.additional_properties and said.operation is not others:
+                return (
+                    f"another engine has changed rows by snapshot {each.snapshot_id} ({said.operation.value})"
+                )
+        return ""
 
 
-def _file(file: DataFile, table: Table, *, deletes: bool, day: str | None) -> SourceFile:
+def leads_to(table: Table, snapshot: int, sequence: int) -> bool:
+    """Whether a snapshot is an ancestor of main's head, or the head itself. `sequence`: its sequence number. False where nothing tells any more."""
+    try:
+        for link in main_of(table):
+            # Sequence numbers fall on the way back.
+            if link.sequence <= sequence:
+                return link.snapshot == snapshot
+    except (ChainBroken, Unreachable):
+        return False
+    return False
+
+
+def _file(entry: ManifestEntry, table: Table, *, deletes: bool, day: str | None) -> SourceFile:
+    file = entry.data_file
     keys = _bounds(file, table, SORT_KEY)
     shards = _bounds(file, table, "shard_id")
     return SourceFile(
@@ -48,6 +86,7 @@ def _file(file: DataFile, table: Table, *, deletes: bool, day: str | None) -> So
         newest=moment_in(file.upper_bounds, table),
         deletes=deletes,
         day=day,
+        added=entry.file_sequence_number,
     )
 
 

@@ -3,7 +3,7 @@ table, the others files of the quarantine table. No commit names any of them yet
 
 A row comes as four columns: `record` (where it comes from, and its number in the wave), `row` (the columns of the typed table), `reason`
 (why it can't be parsed; null where it can) and `data` (the payload, where there is a reason). Where duplicates are left out, `is_duplicate`
-tells which rows are counted and not written.
+tells which rows are counted and not written; where the target has a filter, so does `is_left_out`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headrace.pipeline.core.parse_values import Parsed, ShardCount
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.not_null import fitted
 from headrace.pipeline.lake.sort_key import SORT_KEY
 from headrace.pipeline.lake.stage_files import CantWrite, TaskFiles
 from headrace.pipeline.lake.stage_place import StagePlace, file_system
@@ -30,6 +31,9 @@ _SHARD = ["stream", "stream_epoch", "shard_id"]
 _RECORD = (*_SHARD, "sequence_number", "sub_sequence_number", "arrival_ts")
 _KEPT = ("partition_key", "explicit_hash_key", "decode_error")
 IS_DUPLICATE = "is_duplicate"
+IS_LEFT_OUT = "is_left_out"
+_LEFT_OUT = {IS_DUPLICATE: 2, IS_LEFT_OUT: 3}
+"""The columns that tell of rows which are counted and not written, and the place of their count."""
 _MOST_REASON = 500
 """Characters of a reason."""
 
@@ -91,7 +95,7 @@ class _Writing:
     aside: TaskFiles
     streams: Mapping[tuple[str, int], StreamId]
     counts: dict[ShardKey, list[int]] = field(default_factory=dict)
-    """Rows that were parsed, set aside, and left out as duplicates."""
+    """Rows that were parsed, set aside, and left out as duplicates or by the filter."""
     numbers: list[Any] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -103,17 +107,14 @@ class _Writing:
                 "leave this column as it is"
             )
         self.numbers.append(pc.struct_field(batch["record"], ["number"]))
-        if IS_DUPLICATE in batch.schema.names:
-            batch = self._without_duplicates(batch)
+        for column, place in _LEFT_OUT.items():
+            if column in batch.schema.names:
+                batch = self._without_left_out(batch, column, place)
         record = {name: pc.struct_field(batch["record"], [name]) for name in (*_RECORD, *_KEPT)}
         is_good: Any = pc.is_null(batch["reason"])
         provenance = [record[name] for name in _RECORD]
-        own = own_columns(self.spec.schema)
-        columns = [pc.struct_field(batch["row"], [each.name]).cast(each.type) for each in own]
-        names = [*_RECORD, *(each.name for each in own)]
-        good = pa.RecordBatch.from_arrays([*provenance, *columns], names=names).filter(is_good)
-        check_times([each.name for each in own], [good[each.name] for each in own])
-        self._write(good, self.parsed, 0)
+        good = batch.filter(is_good) if batch["reason"].null_count < batch.num_rows else batch
+        self._write(self._parsed(good), self.parsed, 0)
         reason = pc.utf8_slice_codeunits(batch["reason"], 0, _MOST_REASON)
         version = pa.array([self.spec.version] * batch.num_rows)
         bad = pa.RecordBatch.from_arrays(
@@ -122,15 +123,24 @@ class _Writing:
         )
         self._write(bad.filter(pc.invert(is_good)), self.aside, 1)
 
-    def _without_duplicates(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        left_out = batch.filter(batch[IS_DUPLICATE])
+    def _parsed(self, good: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the typed table."""
+        own = own_columns(self.spec.schema)
+        columns = [fitted(pc.struct_field(good["row"], [each.name]), each.type) for each in own]
+        check_times([each.name for each in own], columns)
+        provenance = [pc.struct_field(good["record"], [name]) for name in _RECORD]
+        names = [*_RECORD, *(each.name for each in own)]
+        return pa.RecordBatch.from_arrays([*provenance, *columns], names=names)
+
+    def _without_left_out(self, batch: pa.RecordBatch, column: str, place: int) -> pa.RecordBatch:
+        left_out = batch.filter(batch[column])
         shards = [pc.struct_field(left_out["record"], [name]) for name in _SHARD]
         for key, part in by_shard(pa.RecordBatch.from_arrays(shards, names=_SHARD), self.streams):
-            self._count(key, part, 2)
-        return batch.filter(pc.invert(batch[IS_DUPLICATE]))
+            self._count(key, part, place)
+        return batch.filter(pc.invert(batch[column])) if left_out.num_rows else batch
 
     def _count(self, key: ShardKey, rows: pa.RecordBatch, place: int) -> None:
-        self.counts.setdefault(key, [0, 0, 0])[place] += rows.num_rows
+        self.counts.setdefault(key, [0, 0, 0, 0])[place] += rows.num_rows
 
     def _write(self, rows: pa.RecordBatch, files: TaskFiles, place: int) -> None:
         for key, part in by_shard(rows, self.streams):

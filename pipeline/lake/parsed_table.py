@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, ClassVar
@@ -14,8 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID, SetPropertiesUpdate
-from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import BinaryType, IcebergType, LongType, StringType, TimestamptzType
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType, TimestamptzType
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.column_types import spark_of, struct_of
@@ -25,19 +24,14 @@ from headrace.pipeline.core.lineage import LedgerPage
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import Transient, WrongShape
 from headrace.pipeline.lake.catalog import asking
+from headrace.pipeline.lake.column_changes import Change, change_to
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_files import ManifestReader
 from headrace.pipeline.lake.quarantine_exchange import exchange
 from headrace.pipeline.lake.remedy import Remedy, of_typed
 from headrace.pipeline.lake.schema import Columns, TableLayout
 from headrace.pipeline.lake.sort_key import SORT_KEY
-from headrace.pipeline.lake.spark_types import (
-    Promotion,
-    has_more_fields,
-    iceberg_type,
-    promotions,
-    spark_type,
-)
+from headrace.pipeline.lake.spark_types import iceberg_type, spark_field
 from headrace.pipeline.lake.stage_place import StagePlace, file_system
 from headrace.pipeline.lake.summary import ledger_in
 from headrace.pipeline.target_ports import Exchange
@@ -81,22 +75,14 @@ class IcebergTyped(_Parsed):
         return of_typed(self.identifier, typed=self.identifier, quarantine=f"{self.identifier}{_QUARANTINE}")
 
     def with_columns(
-        self, wanted: Sequence[tuple[str, IcebergType]], *, may_have_more: bool = False
+        self, wanted: Sequence[NestedField], *, may_have_more: bool = False
     ) -> tuple[pa.Schema, int]:
-        """Add the parser's columns that the table lacks, and promote those that are too narrow. Returns the columns that its files get, and the
-        number of the table's schema. `may_have_more`: structs of the table may have more fields than the parser gives."""
-        names = [*PROVENANCE, *(name for name, _ in wanted)]
-
-        def change(table: Table) -> UpdateSchema | None:
-            missing, promoted = _missing(table, wanted, may_have_more=may_have_more)
-            update = table.update_schema()
-            for name, kind in missing:
-                update.add_column(name, kind)
-            for path, kind in promoted:
-                update.update_column(path, field_type=kind)
-            return update if missing or promoted else None
-
-        table = self._changed(change)
+        """Give the table the parser's columns (`headrace.pipeline.lake.column_changes`). Returns the columns that its files get, and the number of
+        the table's schema. `may_have_more`: the table may have more columns than the parser names, and its structs more fields."""
+        names = [*PROVENANCE, *(each.name for each in wanted)]
+        table = self._changed(
+            lambda table: change_to(table, wanted, _own(table), may_have_more=may_have_more)
+        )
         return _file_schema(table, names), table.schema().schema_id
 
     def own_columns(self) -> OwnColumns:
@@ -107,7 +93,7 @@ class IcebergTyped(_Parsed):
         decides between two processes: the slower one grows what the faster one has made. Returns the columns, those of the files, and the number
         of the table's schema."""
 
-        def change(table: Table) -> UpdateSchema | None:
+        def change(table: Table) -> Change | None:
             own = _own_columns(table)
             if freezes and own.are_frozen:
                 return None
@@ -119,14 +105,15 @@ class IcebergTyped(_Parsed):
                     update.add_column(path, kind)
                 else:
                     update.update_column(path, field_type=kind)
-            return update if is_changed else None
+            # Not commit(), which deletes old metadata files. Its requirement is on the current schema.
+            return update._commit() if is_changed else None  # noqa: SLF001
 
         table = self._changed(change, freezes=freezes)
         own = _own_columns(table)
-        names = [*PROVENANCE, *(name for name, _ in own.spark)]
+        names = [*PROVENANCE, *(each["name"] for each in own.spark)]
         return own, _file_schema(table, names), table.schema().schema_id
 
-    def _changed(self, change: Callable[[Table], UpdateSchema | None], *, freezes: bool = False) -> Table:
+    def _changed(self, change: Callable[[Table], Change | None], *, freezes: bool = False) -> Table:
         """The table after a change of its columns, in which `change` finds nothing left to do."""
         for _ in range(_TRIES):
             table = self.open()
@@ -136,8 +123,7 @@ class IcebergTyped(_Parsed):
             if update is None and not freezing:
                 return table
             self.check_clock()
-            # Not commit(), which deletes old metadata files. Its requirement is on the current schema.
-            updates, only_if = update._commit() if update else ((), ())  # noqa: SLF001
+            updates, only_if = update or ((), ())
             if freezing:
                 current = AssertCurrentSchemaId.model_validate(
                     {"current-schema-id": table.schema().schema_id}
@@ -160,46 +146,26 @@ class OwnColumns:
     """The columns of a typed table beside those that Headrace gives to each such table."""
 
     columns: Struct
-    spark: tuple[tuple[str, Any], ...]
-    """The same with their whole types, as Spark writes them in JSON. Columns that Spark can't read out of JSON, such as a time of the day, are
-    left out."""
+    spark: tuple[Mapping[str, Any], ...]
+    """The same as fields of a struct, as Spark writes them in JSON. Columns that Spark can't read out of JSON, such as a time of the day, are left
+    out."""
     are_frozen: bool
 
 
-def _own(table: Table) -> dict[str, IcebergType]:
-    return {each.name: each.field_type for each in table.schema().fields if each.name not in PROVENANCE}
+def _own(table: Table) -> tuple[NestedField, ...]:
+    return tuple(each for each in table.schema().fields if each.name not in PROVENANCE)
 
 
 def _own_columns(table: Table) -> OwnColumns:
-    own = {name: (kind, spark_type(kind)) for name, kind in _own(table).items()}
-    columns = struct_of((name, str(kind) if spark is None else spark) for name, (kind, spark) in own.items())
-    readable = tuple((name, spark) for name, (_, spark) in own.items() if spark is not None)
+    own = [(each, spark_field(each)) for each in _own(table)]
+    kinds = ((each.name, spark["type"] or str(each.field_type)) for each, spark in own)
+    columns = struct_of(kinds, required=[each.name for each, _ in own if each.required])
+    readable = tuple(spark for _, spark in own if spark["type"] is not None)
     return OwnColumns(columns, readable, _is_frozen(table))
 
 
 def _is_frozen(table: Table) -> bool:
     return table.properties.get(_COLUMNS) == _FROZEN
-
-
-def _missing(
-    table: Table, wanted: Sequence[tuple[str, IcebergType]], *, may_have_more: bool
-) -> tuple[list[tuple[str, IcebergType]], list[Promotion]]:
-    there = {each.name: each.field_type for each in table.schema().fields}
-    promoted: list[Promotion] = []
-    for name, kind in wanted:
-        if name not in there:
-            continue
-        try:
-            promoted += promotions(there[name], kind, (name,))
-            fits = may_have_more or not has_more_fields(there[name], kind)
-        except TypeError:
-            fits = False
-        if not fits:
-            raise WrongShape(
-                f"the column {name} of {'.'.join(table.name())} is {there[name]}, and the parser now gives {kind}. Nothing was parsed, and no "
-                "position moved; give the column another name in the schema, or let the target have another table"
-            )
-    return [(name, kind) for name, kind in wanted if name not in there], promoted
 
 
 def _file_schema(table: Table, names: Sequence[str]) -> pa.Schema:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.proof_accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.core.rewriting import LiveFile
-from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.errors import Unreachable, WrongShape
 from headrace.pipeline.lake.catalog import asking
 from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.inserted import inserted_by
 from headrace.pipeline.lake.live_files import ManifestReader
 from headrace.pipeline.lake.prove_task import ProofSpec
 from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
@@ -95,7 +97,8 @@ class IcebergProof(ProofTable):
                 return None
             files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
             kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
-            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"])
+            strange = found["strange"]
+            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"], strange)
         except (OSError, ValueError, KeyError, TypeError):
             # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
             # process died while it wrote the file. All rows are read then.
@@ -109,6 +112,7 @@ class IcebergProof(ProofTable):
             "sequence": proved.sequence,
             "kept_from": None if proved.kept_from is None else proved.kept_from.isoformat(),
             "apart": proved.apart,
+            "strange": {path: dict(its) for path, its in sorted(proved.strange.items())},
             "files": files,
         }
         output = self._lake.states.io().new_output(self._memory())
@@ -117,6 +121,44 @@ class IcebergProof(ProofTable):
 
     def _memory(self) -> str:
         return self._lake.states.path(f"proof-{self._lake.open().metadata.table_uuid.hex}.json")
+
+    # --- rows that no ledger claims ---------------------------------------------------------------------------
+
+    def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
+        table = self._lake.open()
+        with asking(f"the storage of {self._lake.identifier}"):
+            return inserted_by(table, snapshot)
+
+    def accepted(self) -> tuple[Accepted, ...]:
+        try:
+            return self._accepted()
+        except (OSError, ValueError, KeyError, TypeError):
+            # As in `remembered`. Rows of other engines are wrong then.
+            return ()
+
+    def _accepted(self) -> tuple[Accepted, ...]:
+        try:
+            with self._lake.states.io().new_input(self._acceptances()).open() as source:
+                return read_accepted(source.read().decode())
+        except FileNotFoundError:
+            return ()
+
+    def accept(self, accepted: Accepted) -> None:
+        # What was accepted before must not be lost because it can't be read now.
+        try:
+            with asking(f"the state of {self._lake.identifier}"):
+                every = (*self._accepted(), accepted)
+        except (ValueError, KeyError, TypeError) as error:
+            raise WrongShape(
+                f"{self._acceptances()} has what was accepted before, and can't be read ({type(error).__name__}). Nothing was changed; restore the "
+                "file, or delete it and accept each snapshot anew"
+            ) from error
+        output = self._lake.states.io().new_output(self._acceptances())
+        with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
+            out.write(write_accepted(every).encode())
+
+    def _acceptances(self) -> str:
+        return self._lake.states.path(f"accepted-{self._lake.open().metadata.table_uuid.hex}.json")
 
 
 def _packed(files: Sequence[LiveFile], most_rows: int) -> tuple[tuple[LiveFile, ...], ...]:

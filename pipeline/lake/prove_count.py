@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.pipeline.core.proof_accepted import shard_text
 from headrace.pipeline.core.proof_rows import ELSEWHERE, NOT_ASKED, Digest, Part, ShardSpans
 from headrace.pipeline.lake.row_marks import marks
 from headrace.pipeline.lake.sort_key import sort_keys
@@ -38,6 +40,7 @@ class SpanCounter:
     elsewhere: int = 0
     strangers: list[str] = field(default_factory=list)
     strangers_count: int = 0
+    strange: Counter[str] = field(default_factory=Counter)
 
     def add(self, piece: pa.Table) -> None:
         self.rows += len(piece)
@@ -82,7 +85,7 @@ class SpanCounter:
                 total = pc.sum(numbers.slice(at, stop - at)).as_py() * factor % 2**64
                 self._counted(Part(place, span, stop - at, first, last, total), wanted)
             else:
-                self._strangers_of(of.shard_id, keys.slice(at, stop - at))
+                self._strangers_of(of, keys.slice(at, stop - at))
             at = stop
 
     def _counted(self, part: Part, wanted: int) -> None:
@@ -100,15 +103,20 @@ class SpanCounter:
 
     def _strange(self, rows: pa.Table) -> None:
         self.strangers_count += len(rows)
+        counts = rows.group_by(list(_SHARD), use_threads=False).aggregate([([], "count_all")])
+        for each in counts.to_pylist():
+            name = shard_text(each["stream"], each["stream_epoch"], each["shard_id"])
+            self.strange[name] += each["count_all"]
         for row in rows.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
             self.strangers.append(
                 f"{row['shard_id']} {row['sequence_number']} of {row['stream']} (created {row['stream_epoch']})"
             )
 
-    def _strangers_of(self, shard_id: str, keys: Any) -> None:
+    def _strangers_of(self, of: ShardSpans, keys: Any) -> None:
         self.strangers_count += len(keys)
+        self.strange[shard_text(of.stream, of.epoch, of.shard_id)] += len(keys)
         for key in keys.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
-            self.strangers.append(f"{shard_id} {number_in(key)}")
+            self.strangers.append(f"{of.shard_id} {number_in(key)}")
 
 
 def is_sound_row(rows: pa.Table) -> Any:

@@ -74,6 +74,7 @@ def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
         elsewhere=counter.elsewhere,
         strangers=tuple(counter.strangers),
         strangers_count=counter.strangers_count,
+        strange=tuple(sorted(counter.strange.items())),
     )
 
 

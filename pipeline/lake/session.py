@@ -1,8 +1,8 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
 All Headrace processes of a user share the local server, and it outlives them, because starting a server takes 5 s and
-joining one takes 1 s. The server and its workers keep the environment, and so the AWS credentials, of the process that
-started it; region and endpoint travel with each task. The process that supervises the others (headrace dev, headrace demo,
+joining one takes 1 s. The server and its workers keep the environment of the process that started it. What that says of AWS doesn't
+count: region, endpoint and identity travel with each task (`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo,
 a pytest session) stops the server with `stop_local_server`.
 """
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.lake.session import spark_session
+from headrace.pipeline.lake.ship import is_connect, send_zip
 from headrace.pipeline.lake.stage import SparkStage
+from headrace.pipeline.lake.user_code import UserCode
 from headrace.pipeline.lake_ports import OnWaiting, Pages, Stage
 from headrace.pipeline.settings.model import Settings, WorkerSettings
 
@@ -23,17 +26,40 @@ class Sessions:
         self._worker: str | None = None
         self._open: dict[bool, SparkSession] = {}
         """The session for Headrace's own tasks, and by True the one for code of the user."""
+        self._modules: dict[str, str] = {}
+        """The user's modules that the workers of that session may have imported, each with the digest of its sources."""
 
-    def stage(self, worker_id: str, pages: Pages) -> Stage:
+    def stage(self, worker_id: str, pages: Callable[[], Pages]) -> Stage:
+        """`pages`: called for each job, because the reader has the credentials of its moment."""
         spark = self._settings_of(worker_id).spark
         return SparkStage(partial(self.of, worker_id), pages, threads=spark.threads, tasks=spark.tasks)
 
     def of(self, worker_id: str, on_waiting: OnWaiting) -> SparkSession:
         return self._session(worker_id, on_waiting, isolated=False)
 
-    def for_user_code(self, worker_id: str, on_waiting: OnWaiting) -> SparkSession:
-        """A session whose Python workers import the user's modules as they are when the run begins."""
-        return self._session(worker_id, on_waiting, isolated=True)
+    def for_user_code(
+        self, worker_id: str, code: Callable[[], UserCode | None], on_waiting: OnWaiting
+    ) -> SparkSession:
+        """A session whose Python workers import the user's modules as the run has read them. A worker keeps a module that it has imported, so that a
+        changed one gets a session with workers of its own. `code`: the modules beside the settings file, if the target has some."""
+        user = code()
+        modules = user.modules if user else {}
+        if any(self._modules.get(name, digest) != digest for name, digest in modules.items()):
+            self._close_user_session()
+        session = self._session(worker_id, on_waiting, isolated=True)
+        if user is not None:
+            send_zip(session, user.zipped())
+            self._modules |= modules
+        return session
+
+    def _close_user_session(self) -> None:
+        session = self._open.get(True)
+        if session is not None and not is_connect(session):
+            # A process has one classic session, also for Headrace's own tasks; it ends with its workers.
+            self.close()
+        elif session is not None:
+            self._open.pop(True).stop()
+        self._modules.clear()
 
     def _session(self, worker_id: str, on_waiting: OnWaiting, *, isolated: bool) -> SparkSession:
         if self._worker != worker_id:
@@ -50,6 +76,7 @@ class Sessions:
         """Close the sessions. An open session keeps its memory in the Spark server for an hour after its client has gone."""
         while self._open:
             self._open.popitem()[1].stop()
+        self._modules.clear()
 
     def _settings_of(self, worker_id: str) -> WorkerSettings:
         found = self._settings.worker(worker_id)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import os
+import sys
 import tempfile
 from functools import lru_cache
 from importlib.util import MAGIC_NUMBER, source_hash
@@ -42,6 +43,7 @@ _EXECUTORS_NEED = (
     "pipeline/proof_ports.py",
     "pipeline/settings",
     "pipeline/target_ports.py",
+    "pipeline/task_identity.py",
     "pipeline/core",
     "pipeline/kcl",
     "pipeline/aws",
@@ -53,19 +55,33 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 ON_SERVER = "spark.headrace.engine"
 """Key in the configuration of a server that has the engine on its workers' path. The value is the zip's name."""
 
-_shipped: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
+_sent: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The names of the zips that a session has got."""
 
 
 def ship(session: SparkSession) -> str:
     """Make sure that this session's workers can import the engine. Returns the zip's name. It is sent once per session."""
     zipped = engine_zip()
-    if session not in _shipped:
-        if not is_connect(session):
-            session.sparkContext.addPyFile(str(zipped))
-        elif session.conf.get(ON_SERVER, "") != zipped.name:
-            session.addArtifacts(str(zipped), pyfile=True)
-        _shipped[session] = zipped.name
+    if zipped.name not in _sent.get(session, ()):
+        if is_connect(session) and session.conf.get(ON_SERVER, "") == zipped.name:
+            _sent.setdefault(session, set()).add(zipped.name)
+        else:
+            send_zip(session, zipped)
     return zipped.name
+
+
+def send_zip(session: SparkSession, zipped: Path) -> None:
+    """Let this session's workers import from a zip, whose name tells its content. It is sent once per session."""
+    sent = _sent.setdefault(session, set())
+    if zipped.name in sent:
+        return
+    if is_connect(session):
+        session.addArtifacts(str(zipped), pyfile=True)
+    else:
+        session.sparkContext.addPyFile(str(zipped))
+    # PySpark lets this process import from the zip, too, and would hide a module that has changed since.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).name != zipped.name]
+    sent.add(zipped.name)
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -59,15 +59,23 @@ def _type(spark: Any, ids: Iterator[int]) -> IcebergType:
     elif spark["type"] == "struct":
         return StructType(
             *(
-                NestedField(next(ids), each["name"], _type(each["type"], ids), required=False)
+                NestedField(
+                    next(ids),
+                    each["name"],
+                    _type(each["type"], ids),
+                    doc=each.get("metadata", {}).get("comment"),
+                    required=not each.get("nullable", True),
+                )
                 for each in spark["fields"]
             )
         )
     elif spark["type"] == "array":
-        return ListType(next(ids), _type(spark["elementType"], ids), element_required=False)
+        is_required = not spark.get("containsNull", True)
+        return ListType(next(ids), _type(spark["elementType"], ids), element_required=is_required)
     elif spark["type"] == "map":
         key, value = _type(spark["keyType"], ids), _type(spark["valueType"], ids)
-        return MapType(next(ids), key, next(ids), value, value_required=False)
+        is_required = not spark.get("valueContainsNull", True)
+        return MapType(next(ids), key, next(ids), value, value_required=is_required)
     name = spark if isinstance(spark, str) else spark["type"]
     raise BadSetting(
         f"the type {name} has no counterpart in an Iceberg table; allowed: {', '.join(_PLAIN)}, decimal, struct, array, map. Nothing was "
@@ -98,22 +106,69 @@ def spark_type(iceberg: IcebergType) -> Any:
         case DecimalType():
             return f"decimal({iceberg.precision},{iceberg.scale})"
         case StructType():
-            inner = [(each.name, spark_type(each.field_type)) for each in iceberg.fields]
-            fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in inner]
-            return None if any(kind is None for _, kind in inner) else {"type": "struct", "fields": fields}
+            fields = [spark_field(each) for each in iceberg.fields]
+            return (
+                None if any(each["type"] is None for each in fields) else {"type": "struct", "fields": fields}
+            )
         case ListType():
             of = spark_type(iceberg.element_type)
-            return None if of is None else {"type": "array", "elementType": of, "containsNull": True}
+            may_be_null = not iceberg.element_required
+            return None if of is None else {"type": "array", "elementType": of, "containsNull": may_be_null}
         case MapType():
             key, value = spark_type(iceberg.key_type), spark_type(iceberg.value_type)
             if key is None or value is None:
                 return None
-            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+            may_be_null = not iceberg.value_required
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": may_be_null}
         case _:
             return _OF_ICEBERG.get(iceberg)
 
 
+def spark_field(iceberg: NestedField) -> dict[str, Any]:
+    """A column as a field of a struct, as Spark writes it in JSON. Its type is None where Spark can't read it out of JSON."""
+    return {
+        "name": iceberg.name,
+        "type": spark_type(iceberg.field_type),
+        "nullable": not iceberg.required,
+        "metadata": {},
+    }
+
+
 _OF_ICEBERG = {kind: name for name, kind in _PLAIN.items() if name not in ("byte", "short")}
+
+
+def nullability(
+    there: IcebergType, wanted: IcebergType, path: tuple[str, ...], *, may_have_more: bool
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The parts of a column of which one side is NOT NULL and the other one isn't, each with whether the wanted one is. `may_have_more`: parts
+    that aren't wanted stay as they are."""
+    match there, wanted:
+        case StructType(), StructType():
+            inner = {field.name: field for field in wanted.fields}
+            for each in there.fields:
+                if each.name in inner:
+                    if each.required != inner[each.name].required:
+                        yield (*path, each.name), inner[each.name].required
+                    yield from nullability(
+                        each.field_type,
+                        inner[each.name].field_type,
+                        (*path, each.name),
+                        may_have_more=may_have_more,
+                    )
+                elif each.required and not may_have_more:
+                    yield (*path, each.name), False
+        case ListType(), ListType():
+            if there.element_required != wanted.element_required:
+                yield (*path, "element"), wanted.element_required
+            below = (*path, "element")
+            yield from nullability(
+                there.element_type, wanted.element_type, below, may_have_more=may_have_more
+            )
+        case MapType(), MapType():
+            if there.value_required != wanted.value_required:
+                yield (*path, "value"), wanted.value_required
+            below = (*path, "value")
+            yield from nullability(there.value_type, wanted.value_type, below, may_have_more=may_have_more)
 
 
 def promotions(there: IcebergType, wanted: IcebergType, path: tuple[str, ...] = ()) -> Iterator[Promotion]:

@@ -50,12 +50,13 @@ class SparkStage:
     def __init__(
         self,
         session: Callable[[OnWaiting], SparkSession],
-        pages: Pages,
+        pages: Callable[[], Pages],
         *,
         threads: int = 16,
         tasks: int = 2,
         patience: timedelta = PATIENCE,
     ) -> None:
+        """`pages`: called for each job, because the reader has the credentials of its moment."""
         self._session = session
         self._pages = pages
         self._threads = threads
@@ -97,7 +98,7 @@ class SparkStage:
         packed = pack(self._iterators.given_to(batches), min(self._tasks, tasks_within(limits)))
         shares = shares_of(packed, limits)
         tasks = tuple(_Task(encode_batches(each), share) for each, share in zip(packed, shares, strict=True))
-        work = _work(tasks, self._pages, spec, self._threads)
+        work = _work(tasks, self._pages(), spec, self._threads)
         session = self._running = self._session(warn)
         try:
             manifests = run_tasks(session, len(packed), work)

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.pipeline.core.batch import Batch, Manifest
 from headrace.pipeline.core.json_facts import Fact
-from headrace.pipeline.core.parse_values import Parsed, Piece
+from headrace.pipeline.core.parse_values import Parsed, Survey
 from headrace.pipeline.core.proof_rows import Doubled, FileCount
 from headrace.pipeline.core.rewriting import Rewritten
 from headrace.pipeline.core.row_patterns import Pattern
@@ -75,12 +75,12 @@ def decode_patterns(text: bytes) -> tuple[Pattern, ...]:
     return _decode(text, tuple[Pattern, ...])
 
 
-def encode_pieces(pieces: Sequence[Piece]) -> bytes:
-    return _encode(tuple(pieces))
+def encode_survey(survey: Survey) -> bytes:
+    return _encode(survey)
 
 
-def decode_pieces(text: bytes) -> tuple[Piece, ...]:
-    return _decode(text, tuple[Piece, ...])
+def decode_survey(text: bytes) -> Survey:
+    return _decode(text, Survey)
 
 
 def encode_parsed(parsed: Parsed) -> bytes:

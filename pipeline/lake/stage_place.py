@@ -14,6 +14,7 @@ from headrace.pipeline.lake.aws_access import SMALL_FILES, keys_of
 from headrace.pipeline.lake.private_files import PrivateFiles
 from headrace.pipeline.lake.sort_key import with_sort_key_column
 from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.task_identity import TaskIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +71,19 @@ def file_system(spec: StagingSpec) -> tuple[fs.FileSystem, str]:
     if scheme == "file":
         return local, fs.FileSystem.from_uri(location)[1]
     if scheme in {"s3", "s3a"}:
-        return _s3(dict(spec.options)), rest
+        return _s3(dict(spec.options), spec.identity), rest
     raise BadSetting(
         f"data files can't be written to {location!r}: Headrace writes to paths, file://, s3:// and s3a:// only"
     )
 
 
-def _s3(options: Mapping[str, str]) -> fs.FileSystem:
-    """The S3 file system. Credentials come from this host: by the named profile, else its environment or role; the spec has none."""
+def _s3(options: Mapping[str, str], identity: TaskIdentity | None) -> fs.FileSystem:
+    """The S3 file system. Who asks, where and in which region comes from the driver; the environment of this host doesn't count."""
     chosen: dict[str, Any] = dict(SMALL_FILES)
     if region := options.get("region"):
         chosen["region"] = region
     if endpoint := options.get("endpoint"):
         chosen["endpoint_override"] = endpoint
         chosen["scheme"] = endpoint.partition("://")[0] if "://" in endpoint else "https"
-    if profile := options.get("profile"):
-        chosen |= keys_of(profile)
+    chosen |= {"anonymous": True} if identity is None else keys_of(identity)
     return fs.S3FileSystem(**chosen)

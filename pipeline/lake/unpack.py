@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder
+from headrace.pipeline.core.parse_values import Bound, Parsed, SourceFile, Survey, SurveyOrder
 from headrace.pipeline.core.shard import HashRange
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.lake.iceberg import IcebergTable
@@ -34,7 +34,7 @@ class SparkUnpacker(Unpacker):
     table: IcebergTable
     cores: int
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         spec = self.table.staging_spec()
         return asked_of(
             self.session,

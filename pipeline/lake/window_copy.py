@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Parsed, Piece, ReadUnit, SurveyOrder, WavePlan
+from headrace.pipeline.core.parse_values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.parse import packed, survey_on
@@ -35,7 +35,7 @@ class SparkCopier(Copier):
     table: IcebergTable
     cores: int
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         spec = self.source.staging_spec()
         return self._asked(lambda session: survey_on(session, order, spec, cores=self.cores))
 

@@ -24,6 +24,14 @@ def not_found(message: str) -> AwsError:
     return AwsError("ResourceNotFoundException", message)
 
 
+def not_allowed(arn: str) -> AwsError:
+    """Say that a resource belongs to another account, whose owner would have to allow the call."""
+    return AwsError(
+        "AccessDeniedException",
+        f"User is not authorized to perform this operation on resource: {arn} because no resource-based policy allows it",
+    )
+
+
 def in_use(message: str) -> AwsError:
     """Say that the stream's state forbids the operation for now."""
     return AwsError("ResourceInUseException", message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headrace.pipeline.local.clock import Clock
-from headrace.pipeline.local.errors import invalid_argument, not_found
+from headrace.pipeline.local.errors import invalid_argument, not_allowed, not_found
 from headrace.pipeline.local.faults import FaultPlan
 from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
 from headrace.pipeline.local.kinesis_limits import RegionLimits
@@ -113,6 +113,9 @@ class Region:
         name = arn.rpartition("/")[2]
         if STREAM_NAME.fullmatch(name) is None or not arn.startswith("arn:") or ":stream/" not in arn:
             raise invalid_argument(f"StreamARN {arn[:200]} is not a stream's ARN")
+        if arn.split(":")[4] != ACCOUNT:
+            # As IAM answers for a stream of another account that has no policy for the caller, whether it exists or not.
+            raise not_allowed(arn[:200])
         if arn != self.arn(name):
             raise not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
         return name

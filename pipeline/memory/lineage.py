@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 from threading import Lock
@@ -23,6 +24,8 @@ class MemoryLineage(LineageTable):
     def __init__(self, lake: MemoryTable) -> None:
         self.fault: Callable[[Way], None] = lambda _: None
         """Called before and after each compare-and-swap. It may raise `LostOnTheWay`, or act as another recorder."""
+        self.most: Callable[[int], int] = lambda new: new
+        """How many of so many new snapshots a recording takes, at least one: it may end before the head."""
         self.commits = 0
         self._lake = lake
         self._rows: tuple[Row, ...] = ()
@@ -39,8 +42,11 @@ class MemoryLineage(LineageTable):
             tail = self._tail(was, rows)
             if not tail.new and tail.cut is None:
                 return was
+            taken = tail.new[: max(1, self.most(len(tail.new)))]
+            head = self._lake.head if len(taken) == len(tail.new) else taken[-1].id
+            tail = replace(tail, new=taken)
             rows = (*_kept(rows, tail), *(row for each in _additions(tail) for row in rows_of(each)))
-            now = _recorded_in(rows, self._lake.head)
+            now = _recorded_in(rows, head)
             try:
                 if self._swap(was, now, rows):
                     return now

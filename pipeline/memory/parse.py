@@ -4,7 +4,7 @@ Iceberg in the same way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -14,20 +14,23 @@ from headrace.pipeline.core.lineage import LedgerPage
 from headrace.pipeline.core.parse_account import aside_name, joined
 from headrace.pipeline.core.parse_values import (
     Bound,
+    FilePart,
     Parsed,
     Piece,
     ReadUnit,
     ShardCount,
     SourceFile,
+    Survey,
     SurveyOrder,
     WavePlan,
     Wishes,
     key_of,
+    name_of,
     record_in,
 )
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.memory.aggregates import WholeRow
 from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.ports import Clock
@@ -74,13 +77,26 @@ class MemoryRows:
     sub: Callable[[ShardKey, int], int] = lambda _key, _number: 0
     """Sub-sequence number of a row, where it isn't 0."""
     _names: Iterator[int] = field(default_factory=count)
+    _typed: dict[str, tuple[Any, tuple[TypedRow, ...]]] = field(default_factory=dict)
+    """By path: the rows of the file, as they are and as typed ones."""
+    _keys: dict[int, tuple[ShardKey, str]] = field(default_factory=dict)
+    """By number: a row's shard and its sort key. Rows of two shards hardly ever have the same number."""
 
-    def of(self, path: str) -> list[TypedRow]:
-        return [_typed(row) for row in self.rows[path]]
+    def of(self, path: str) -> Sequence[TypedRow]:
+        rows = self.rows[path]
+        known = self._typed.get(path)
+        if known is None or known[0] is not rows:
+            known = self._typed[path] = rows, tuple(map(_typed, rows))
+        return known[1]
 
     def sort_key(self, row: TypedRow) -> str:
+        known = self._keys.get(row.number)
+        if known is not None and (known[0] is row.key or known[0] == row.key):
+            return known[1]
         sub = self.sub(row.key, row.number)
-        return key_of(Position(row.number - sub, sub))
+        text = key_of(Position(row.number - sub, sub))
+        self._keys[row.number] = row.key, text
+        return text
 
     def write(self, location: str, rows: Iterable[tuple[Any, ...]]) -> tuple[StagedFile, ...]:
         """Stage a file. No file is made of no rows."""
@@ -151,7 +167,31 @@ class MemorySourceTable(SourceTable):
     def look(self) -> SourceLook:
         at = self._rows.clock.now()
         state = self._table.load()
-        return SourceLook(state.positions, tuple(map(self._file, self._table.files_at(state.snapshot))), at)
+        added: dict[str, int] = {}
+        for each in self._table.history(state.snapshot):
+            for file in each.files:
+                added.setdefault(file.path, each.sequence)
+        files = map(self._file, self._table.files_at(state.snapshot))
+        return SourceLook(
+            state.positions,
+            tuple(replace(each, added=added[each.path]) for each in files),
+            at,
+            snapshot=state.snapshot,
+            sequence=state.snapshot or 0,
+            leads_to=lambda snapshot, _: self._leads_to(state.snapshot, snapshot),
+        )
+
+    def _leads_to(self, head: int | None, snapshot: int) -> bool:
+        try:
+            return any(each.id == snapshot for each in self._table.walk(head))
+        except ChainBroken:
+            return False
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        for each in self._table.history(self._table.head):
+            if each.sequence >= since and not each.ours and (each.replaced if removes else each.files):
+                return f"another engine has changed rows by snapshot {each.id}"
+        return ""
 
     def _file(self, file: StagedFile) -> SourceFile:
         if file.path not in self._known:
@@ -165,7 +205,7 @@ class MemorySourceTable(SourceTable):
 
 
 Verdict = Callable[[TypedRow], str | None]
-"""Why a row can't be parsed: an empty text where it can be parsed, None where it belongs into neither table."""
+"""Why a row can't be parsed: an empty text where it can be parsed, None where the target's filter leaves it out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +214,13 @@ class MemorySurveyor(Surveyor):
     piece: int = 1_000
     """A piece has at most so many rows, and the rest of its last Kinesis record."""
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
-        return tuple(piece for path in order.files for piece in self._pieces(path, order))
+    def survey(self, order: SurveyOrder) -> Survey:
+        pieces = tuple(piece for path in order.files for piece in self._pieces(path, order))
+        return Survey(pieces, {} if order.aggregates else {path: self._parts(path) for path in order.files})
+
+    def _parts(self, path: str) -> tuple[FilePart, ...]:
+        keys = {key: [self.source.sort_key(row) for row in rows] for key, rows in self._by_shard(path)}
+        return tuple(FilePart(*name_of(key), min(of), max(of), len(of)) for key, of in keys.items())
 
     def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
         wanted = {each.key: each for each in order.bounds}
@@ -241,11 +286,12 @@ class MemoryParser(MemorySurveyor, Redriver):
         made = [(row._replace(version=self.version, is_aggregate=False), why) for row, why in told]
         good = [row._replace(reason="") for row, why in made if why == ""]
         bad = [row._replace(reason=why) for row, why in made if why]
+        left_out = [row for row, why in made if why is None]
         return Parsed(
             self.typed.write(self.table.staging_spec().location, good),
             self.aside.write(self.quarantine.staging_spec().location, bad),
-            counts_of(good, bad),
-            tuple((unit.first + n, 1) for n, (_, why) in enumerate(told) if why is not None),
+            counts_of(good, bad, left_out),
+            tuple((unit.first + n, 1) for n in range(len(told))),
         )
 
     def copy_unselected(
@@ -271,9 +317,13 @@ def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterato
             start = end
 
 
-def counts_of(good: Collection[TypedRow], bad: Collection[TypedRow]) -> tuple[ShardCount, ...]:
-    keys = {row.key for row in (*good, *bad)}
+def counts_of(
+    good: Collection[TypedRow], bad: Collection[TypedRow], left_out: Collection[TypedRow] = ()
+) -> tuple[ShardCount, ...]:
+    def of(key: ShardKey, rows: Collection[TypedRow]) -> int:
+        return sum(row.key == key for row in rows)
+
+    keys = {row.key for row in (*good, *bad, *left_out)}
     return tuple(
-        ShardCount(key, sum(row.key == key for row in good), sum(row.key == key for row in bad))
-        for key in sorted(keys)
+        ShardCount(key, of(key, good), of(key, bad), filtered=of(key, left_out)) for key in sorted(keys)
     )

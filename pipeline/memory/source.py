@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import pairwise
 from operator import attrgetter
 
 from headrace.pipeline.core.position import Start
-from headrace.pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, Shard
+from headrace.pipeline.core.shard import MAX_HASH_KEY, Child, HashRange, NumberRange, Shard
 from headrace.pipeline.core.stream import ShardKey, StreamId, arn_of_serialized
 from headrace.pipeline.errors import HeadraceError, Unknown
 from headrace.pipeline.ports import Clock, StreamFacts
@@ -54,7 +54,8 @@ class MemorySource:
         self._region = region
         self._prefix = f"arn:aws:kinesis:{region}:{account}:stream/"
         self._streams: dict[str, _Stream] = {}
-        self._sequence = count(10**20)
+        self._next = 10**20
+        """The sequence number of the next record."""
         self.fails: HeadraceError | None = None
         self.failing: dict[ShardKey, HeadraceError] = {}
 
@@ -135,7 +136,8 @@ class MemorySource:
         found = self._stream(key.stream.arn)
         if found.shards[key.shard_id].closed:
             raise ValueError(f"{key} is closed: a put goes to an open shard")
-        number, *_ = (next(self._sequence) for _ in range(users))
+        number = self._next
+        self._next += users
         record = MemoryRecord(number, self._now(), data, partition_key, users, inner, is_broken)
         found.records[key.shard_id].append(record)
         return record.sequence
@@ -209,14 +211,16 @@ class MemorySource:
 
     def _open(self, found: _Stream, parents: tuple[str, ...], hash_range: HashRange) -> str:
         shard_id = f"shardId-{len(found.shards):012d}"
-        found.shards[shard_id] = Shard(shard_id, parents, hash_range)
+        found.shards[shard_id] = Shard(shard_id, parents, hash_range, numbers=NumberRange(self._next))
         found.records[shard_id] = []
         return shard_id
 
     def _close(self, found: _Stream, shard_id: str) -> None:
         if found.shards[shard_id].closed:
             raise ValueError(f"{shard_id} is closed already")
-        found.shards[shard_id] = replace(found.shards[shard_id], closed=True)
+        shard = found.shards[shard_id]
+        first = self._next if shard.numbers is None else shard.numbers.first
+        found.shards[shard_id] = replace(shard, closed=True, numbers=NumberRange(first, self._next))
         found.closed_at[shard_id] = self._now()
 
     def _now(self) -> datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count as counting
+from itertools import pairwise
 
 from headrace.pipeline.core.batch import (
     WITHIN_THE_SECOND,
@@ -16,29 +17,32 @@ from headrace.pipeline.core.batch import (
     Staged,
     StagedFile,
 )
+from headrace.pipeline.core.belonging import why_outside, why_too_early
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.errors import DataLoss, HeadraceError, Unknown
+from headrace.pipeline.errors import DataLoss, HeadraceError, Unknown, WrongStream
 from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
 from headrace.pipeline.memory.aggregates import LandedRow, WholeRow, row_of
 from headrace.pipeline.memory.source import MemoryRecord, MemorySource
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.ports import Clock, StreamFacts
 
 
 class MemoryStage:
     """`start` is called when the stage is opened, and may wait, tell about it and raise. `fault` is called for each shard
     before it is read, and may raise. `tells_end` says whether the page with the last records of a closed shard tells the shard's
-    end; if not, the next page does. One file holds a whole wave."""
+    end; if not, the next page does. `answers`: which streams a task finds where it reads the shard, normally the source's.
+    `files` says how many files a wave with so many rows makes: a shard may have rows in several of them."""
 
     def __init__(self, source: MemorySource, clock: Clock) -> None:
         self.rows: dict[str, tuple[LandedRow, ...]] = {}
         self.start: Callable[[OnWaiting], None] = lambda _: None
         self.fault: Callable[[ShardKey], None] = lambda _: None
         self.tells_end: Callable[[ShardKey], bool] = lambda _: True
+        self.answers: Callable[[ShardKey], MemorySource] = lambda _: source
+        self.files: Callable[[int], int] = lambda _: 1
         self._is_open = False
-        self._source = source
         self._clock = clock
-        self._names = count(1)
+        self._names = counting(1)
 
     def open(self, on_waiting: OnWaiting) -> None:
         if not self._is_open:
@@ -52,23 +56,31 @@ class MemoryStage:
         rows = tuple(row for _, its in read for row in its)
         if not rows:
             return Manifest(tuple(staged for staged, _ in read))
+        # At least as many rows as files, so that none is empty.
+        count = max(1, min(self.files(len(rows)), len(rows)))
+        bounds = [len(rows) * n // count for n in range(count + 1)]
+        files = tuple(self._file(rows[start:end], spec) for start, end in pairwise(bounds))
+        return Manifest(tuple(staged for staged, _ in read), files)
+
+    def _file(self, rows: tuple[LandedRow, ...], spec: StagingSpec) -> StagedFile:
         path = f"{spec.location}/{next(self._names)}"
         self.rows[path] = rows
         now = self._clock.now()
         shards = frozenset(key for key, *_ in rows)
-        file = StagedFile(
+        return StagedFile(
             path, shards, len(rows), len(rows), footer=b"", partition=f"{now:%Y-%m-%d}", staged_at=now
         )
-        return Manifest(tuple(staged for staged, _ in read), (file,))
 
     def _read(self, batch: Batch, most: int, *, unpack: bool) -> tuple[Staged, tuple[LandedRow, ...]]:
         before = batch.after or Position()
         nothing = Staged(batch.key, batch.after, before)
         try:
             self.fault(batch.key)
-            now = self._source.describe(batch.key.stream.arn).asked
+            source = self.answers(batch.key)
+            now = _proved(batch.key, source).asked
             gap = self._gap(batch, now)
-            found = self._source.records(batch.key, _begin(batch, before))
+            found = source.records(batch.key, _begin(batch, before))
+            _check(batch, found)
         except Unknown:
             gone = DataLoss(
                 f"{batch.key} is gone from Kinesis before its end was read: a person decides by `headrace skip`"
@@ -91,7 +103,7 @@ class MemoryStage:
         more = len(taken) < len(wanted)
         behind = max(now - taken[-1].arrival, timedelta(milliseconds=1)) if more else timedelta(0)
         tells_end = not more and (not taken or self.tells_end(batch.key))
-        children = self._source.children(batch.key) if tells_end else None
+        children = source.children(batch.key) if tells_end else None
         last = taken[-1] if taken else None
         upto = Position(
             last.sequence if last else before.sequence,
@@ -137,6 +149,23 @@ class MemoryStage:
                 f"records of {batch.key} may have left the stream before they were read: a person decides by `headrace skip`"
             )
         return Gap(batch.witness, now - batch.retention)
+
+
+def _proved(key: ShardKey, source: MemorySource) -> StreamFacts:
+    """As a Spark task proves that its stream is the driver's."""
+    facts = source.describe(key.stream.arn)
+    if facts.stream != key.stream:
+        raise WrongStream(f"the task finds {facts.stream} and not {key.stream}; nothing was read")
+    return facts
+
+
+def _check(batch: Batch, found: Sequence[MemoryRecord]) -> None:
+    """As a Spark task refuses records that can't be the shard's."""
+    # Numbers and arrivals grow.
+    for record in (*found[:1], *found[-1:]):
+        why = why_too_early(batch.key.stream, record.arrival) or why_outside(batch.numbers, record.sequence)
+        if why is not None:
+            raise WrongStream(f"{batch.key}: {why}; nothing was read")
 
 
 def _begin(batch: Batch, before: Position) -> Start | int:

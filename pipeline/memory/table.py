@@ -134,7 +134,7 @@ class MemoryTable(LakeTable):
                 raise CommitUnknown(f"{unsure} commits got no clear answer, and the table shows none of them")
             self._check_files((*proposal.files, *proposal.also), proposal.taken, unsure=unsure)
             # Each try is decided anew: the decision on an older base says nothing about the new one (D9).
-            landing = decide_landing(base.positions, proposal, base.through)
+            landing = decide_landing(base.positions, proposal, base.through, self._clock.now())
             if landing.is_empty:
                 return Committed(landing, None, base)
             # Most commits remove nothing, and then the files needn't be listed.
@@ -272,7 +272,7 @@ class MemoryTable(LakeTable):
             for snapshot in self.walk(self.head):
                 if snapshot.picked is not None:
                     source = self.snapshots[snapshot.picked] if self._knows(snapshot.picked) else None
-                    picked.append(Picked(snapshot.id, source.page if source else None))
+                    picked.append(Picked(snapshot.id, source.page if source else None, snapshot.parent))
                 elif snapshot.ours:
                     reached = snapshot.positions
                     break

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.broken import Broken
+from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from headrace.pipeline.settings.names import PREFIX, complain_of_variable
 from headrace.pipeline.settings.nodes import compose, is_null
-from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from headrace.pipeline.settings.reader import Reader
 from headrace.pipeline.settings.rules import broken_rules
+from headrace.pipeline.settings.schema_rules import columns_of_schema
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
 from headrace.pipeline.settings.values import leaves
 
@@ -67,34 +69,58 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     state = landing.state
     if state is not None and "://" not in state:
         state = str(folder / state)
-    parse = tuple(_with_schema(target, folder) for target in settings.parse)
+    parse = tuple(_with_files(target, folder) for target in settings.parse)
     return replace(
         settings, landing=replace(landing, home=str(folder / landing.home), state=state), parse=parse
     )
 
 
-def _with_schema(target: ParseSettings, folder: Path) -> ParseSettings:
-    """The target with the schema that is in its schema file, if it names one: its text, or in base64 where it has none."""
+def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
+    """The target with what is in the files beside the settings that it names."""
+    if target.filter is not None and target.filter.endswith(".sql"):
+        _, text = _read(target, "filter", folder / target.filter)
+        target = replace(target, filter=text)
     if target.schemas is not None:
         # The folder is read for each wave: a schema that comes into it later needs no new start.
         target = replace(target, schemas=str(folder / target.schemas))
     if not target.schema.endswith((".ddl", ".avsc", ".desc")):
         return target
     file = folder / target.schema
+    content, text = _read(target, "schema", file)
+    if file.suffix == ".desc":
+        text = b64encode(content).decode()
+    target = replace(target, schema=text)
+    if file.suffix == ".ddl":
+        try:
+            columns_of_schema(target)
+        except WrongDdl as error:
+            line = text[: error.at].count("\n") + 1
+            raise BadSetting(
+                f"{file}:{line}: the schema of the target {target.name} is wrong {error}. Nothing was written"
+            ) from None
+    return target
+
+
+def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
+    """The content of a file that a target names; as text too, where the file has to be text."""
     try:
         content = file.read_bytes()
-        text = b64encode(content).decode() if file.suffix == ".desc" else content.decode()
+        text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the schema file {file} of the target {target.name} can't be read ({type(error).__name__}): write the columns there, or into the "
+            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): write the {setting} there, or into the "
             "setting itself"
         ) from None
     if not content.strip():
-        raise BadSetting(
-            f"the schema file {file} of the target {target.name} is empty, so that its table would have no column of the payloads: write the schema "
-            "there, or into the setting itself"
+        what = (
+            "its table would have no column of the payloads"
+            if setting == "schema"
+            else "no record could be judged"
         )
-    return replace(target, schema=" ".join(text.split()) if file.suffix == ".ddl" else text)
+        raise BadSetting(
+            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: write the {setting} there, or into the setting itself"
+        )
+    return content, text
 
 
 def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: Path | None = None) -> Loaded:
@@ -112,11 +138,28 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
     settings = reader.read(root)
     for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
         if not problems.touches(broken.key, *broken.also):
-            problems.broken(reader.place_of(broken.key), broken.key, broken.why)
+            place = (
+                reader.place_of(broken.key) if broken.at is None else reader.line_of(broken.key, broken.at)
+            )
+            problems.broken(place, broken.key, broken.why)
     if error := problems.error():
         raise error
+    parse = tuple(
+        replace(target, written=Written(str(folder or ""), _places(reader, f"parse.{n}.")))
+        for n, target in enumerate(settings.parse)
+    )
+    settings = replace(settings, parse=parse)
     origins = {key: reader.origins.get(key, ValueSource()) for key, *_ in leaves(settings)}
     return Loaded(settings, origins, name)
+
+
+def _places(reader: Reader, section: str) -> Mapping[str, str]:
+    """Where the settings of a section are written, by their names in it."""
+    return {
+        key.removeprefix(section): str(place)
+        for key, place in reader.origins.items()
+        if key.startswith(section)
+    }
 
 
 def _is_known(variable: str, text: str, problems: Problems) -> bool:

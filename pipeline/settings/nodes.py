@@ -43,6 +43,24 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+def line_within(node: yaml.Node, at: int) -> int:
+    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't space is counted."""
+    mark = node.start_mark
+    if not isinstance(node, yaml.ScalarNode) or mark is None or mark.buffer is None:
+        return line_of(node)
+    raw = mark.buffer[mark.pointer : node.end_mark.pointer]
+    # The sign of a block, such as >-, stands on a line of its own; quotes aren't part of the value.
+    start = raw.find("\n") + 1 if node.style in ("|", ">") else 1 if node.style else 0
+    left = sum(not letter.isspace() for letter in node.value[:at])
+    for place in range(start, len(raw)):
+        if raw[place].isspace():
+            continue
+        if not left:
+            return line_of(node) + raw.count("\n", 0, place)
+        left -= 1
+    return line_of(node) + raw.rstrip().count("\n")
+
+
 def kind_of(node: yaml.Node) -> str:
     if is_null(node):
         return "empty"

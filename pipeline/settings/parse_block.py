@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -35,6 +36,16 @@ class UniqueSettings:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a target's settings are written: for messages, and to find the files that they name."""
+
+    folder: str = ""
+    """The folder of the settings file; empty for settings that come from no file."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Setting -> file and line, as headrace.yaml:14."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseSettings:
     name: str = field(metadata={"doc": "The target's name in Dagster and in `headrace parse`."})
@@ -54,8 +65,8 @@ class ParseSettings:
         "",
         doc="The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
         ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
-        "in .desc. A column that is added here later is added to the table, too; older rows have null in it. Needed unless columns is "
-        "inferred or evolving.",
+        "in .desc. NOT NULL after a column's type: a payload without a value there goes to quarantine. A column that is added here later is "
+        "added to the table, too; older rows have null in it. Needed unless columns is inferred or evolving.",
     )
     columns: ColumnsFrom = knob(
         ColumnsFrom.GIVEN,
@@ -84,12 +95,15 @@ class ParseSettings:
         doc="A payload that makes more values goes to quarantine, before its values are made: each object, list, entry, text, number and null "
         "counts, and each column of each object. Not with `format: callable`.",
     )
-    callable: str | None = knob(doc="With `format: callable`: the function, as package.module:function.")
+    callable: str | None = knob(
+        doc="With `format: callable`: the function, as package.module:function. Its module is beside this file, or installed."
+    )
     message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
     filter: str | None = knob(
         doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
-        "(get_json_object(CAST(data AS STRING), '$.type') = 'order')."
+        "(get_json_object(CAST(data AS STRING), '$.type') = 'order'). Or the path of a file with it that ends in .sql. A record on which the "
+        "condition fails goes to quarantine."
     )
     unique: UniqueSettings = knob(
         factory=UniqueSettings,
@@ -103,6 +117,15 @@ class ParseSettings:
         0.5,
         doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
     )
+
+    written: Written = field(
+        default_factory=Written, compare=False, repr=False, metadata={"is_setting": False}
+    )
+
+    def called(self, setting: str) -> str:
+        """A setting of this target in words for a message: `filter` of the target orders (headrace.yaml:14)."""
+        place = self.written.places.get(setting)
+        return f"`{setting}` of the target {self.name}{f' ({place})' if place else ''}"
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -13,10 +13,18 @@ import yaml
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.names import complain_of_key, entry_index, nearest, variable_for
-from headrace.pipeline.settings.nodes import compose, is_null, kind_of, line_of, plain_node, secrets_in
+from headrace.pipeline.settings.nodes import (
+    compose,
+    is_null,
+    kind_of,
+    line_of,
+    line_within,
+    plain_node,
+    secrets_in,
+)
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
-from headrace.pipeline.settings.values import allowed, bare, element, is_mapping, read_value
+from headrace.pipeline.settings.values import allowed, bare, element, is_mapping, read_value, settings_of
 
 _UNSET: Any = object()
 _PAIRS = "`name: value` pairs"
@@ -29,6 +37,9 @@ class Reader:
     origins: dict[str, ValueSource] = field(default_factory=dict)
     """Key -> place of its value. Sections and lists have places, too, so that a rule about a whole list can name a line."""
 
+    _nodes: dict[str, yaml.Node] = field(default_factory=dict)
+    """Key -> the node of its text, where a line of the file has it."""
+
     def read(self, root: yaml.Node) -> Settings:
         self.origins[""] = ValueSource(self.problems.file)
         settings: Settings = self._section(Settings, root, "")
@@ -40,9 +51,15 @@ class Reader:
             key = key.rpartition(".")[0]
         return self.origins[key]
 
+    def line_of(self, key: str, at: int) -> ValueSource:
+        """The place of a mistake within the text of a key."""
+        place = self.place_of(key)
+        node = self._nodes.get(key)
+        return place if node is None else ValueSource(place.name, line_within(node, at))
+
     def _section(self, kind: type[Any], node: yaml.Node | None, key: str, *, base: Any = None) -> Any:
         """Make an instance of a dataclass. Values that neither file nor environment give come from `base`, else are defaults."""
-        specs = {spec.name: spec for spec in fields(kind)}
+        specs = {spec.name: spec for spec in settings_of(kind)}
         entries = self._entries(node, key)
         for name, entry in entries.items():
             if name not in specs:
@@ -110,6 +127,8 @@ class Reader:
         text = self._text(node, key, at=at, rule=rule)
         if text is _UNSET:
             return _UNSET
+        if at.line:
+            self._nodes[key] = node
         try:
             return read_value(hint, text, unit=unit)
         except (ValueError, OverflowError):

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from headrace.pipeline.settings.broken import Broken, is_table_name
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.settings.ddl import WrongDdl
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
 
 _MOST_INFLATED = 256 * 1024 * 1024
 """A Spark task holds a few such payloads at once."""
@@ -41,6 +43,7 @@ def target_rules(settings: Settings) -> Iterator[Broken]:
         names.append(target.name)
         tables |= own
         yield from _target(target, key)
+        yield from _ddl(target, key)
 
 
 def _target(target: ParseSettings, key: str) -> Iterator[Broken]:
@@ -104,6 +107,27 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
         )
     if not 0 < target.most_columns <= _MOST_COLUMNS:
         yield Broken(f"{key}.most_columns", f"is {target.most_columns}; allowed: 1 to {_MOST_COLUMNS}")
+
+
+def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
+    """Of a schema that stands in the settings. One in a file of its own is judged when the file is read."""
+    if (
+        target.format not in DDL_FORMATS
+        or target.schema.endswith((".ddl", ".avsc", ".desc"))
+        or not target.schema
+    ):
+        return
+    if target.schema.lstrip().startswith("{"):
+        return
+    try:
+        columns = columns_of_schema(target)
+    except WrongDdl as wrong:
+        yield Broken(f"{key}.schema", f"of the target {target.name} is wrong {wrong}", at=wrong.at)
+        return
+    if target.columns is ColumnsFrom.GIVEN and (
+        why := why_no_keys(target.key_columns, {each.name: each.type for each in columns})
+    ):
+        yield Broken(f"{key}.unique.by", f"of the target {target.name} {why}", also=(f"{key}.schema",))
 
 
 def _unique(target: ParseSettings, key: str) -> Iterator[Broken]:

@@ -48,12 +48,17 @@ def is_mapping(hint: Any) -> bool:
     return typing.get_origin(hint) is Mapping
 
 
+def settings_of(section: Any) -> tuple[Field[Any], ...]:
+    """The fields that are settings. A section may have others, which tell where it is written."""
+    return tuple(spec for spec in fields(section) if spec.metadata.get("is_setting", True))
+
+
 @cache
 def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Knob, ...]:
     """Every single setting below a section."""
     hints = typing.get_type_hints(section)
     found: list[Knob] = []
-    for spec in fields(section):
+    for spec in settings_of(section):
         hint, key = bare(hints[spec.name]), f"{prefix}{spec.name}"
         inner = element(hint)
         if inner is not None and is_dataclass(inner):
@@ -72,7 +77,8 @@ def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, 
     inner: Iterator[tuple[str, Any, str]]
     if is_dataclass(value):
         inner = (
-            (spec.name, getattr(value, spec.name), spec.metadata.get("unit", "")) for spec in fields(value)
+            (spec.name, getattr(value, spec.name), spec.metadata.get("unit", ""))
+            for spec in settings_of(value)
         )
     elif isinstance(value, tuple):
         inner = ((str(n), entry, "") for n, entry in enumerate(value))

@@ -94,7 +94,7 @@ class World:
 
     def reader(self, **knobs: Any) -> KinesisPages:
         host = Host(connect=self._connect, sleep=self._sleep, monotonic=self.aws.clock, dice=lambda: 1.0)
-        return KinesisPages(region="us-east-1", host=host, **knobs)
+        return KinesisPages(access=KinesisAccess("us-east-1"), host=host, **knobs)
 
     def _connect(self, place: KinesisAccess) -> Any:
         client = tapped(self.aws.client(place.region))

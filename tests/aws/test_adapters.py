@@ -105,5 +105,5 @@ def test_threads_that_ask_for_a_client_at_the_same_time_share_one(
 def test_windows_read_with_a_smaller_share_of_shards_limits_than_runs(adapters: Adapters):
     stage = adapters.replaying("4f0c2a91", "a run").stage
     assert stage() is stage(), "it remembers where it has stopped in shards with many empty pages"
-    pages = [each._pages for each in (stage(), adapters.stage("w1"))]  # type: ignore[attr-defined]
+    pages = [each._pages() for each in (stage(), adapters.stage("w1"))]  # type: ignore[attr-defined]
     assert [(each.share, each.first_page) for each in pages] == [(0.2, 100), (0.8, 10_000)]

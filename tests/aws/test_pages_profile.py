@@ -1,4 +1,4 @@
-"""The reader that Spark's tasks use takes the profile named in the settings from the AWS files of the task's host."""
+"""Who asks Kinesis in a Spark task, and where: as the driver says, whatever the environment of the task's host says."""
 
 from datetime import timedelta
 from itertools import repeat
@@ -9,14 +9,16 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.aws.clients import kinesis_access
 from headrace.pipeline.aws.pages import KinesisPages
 from headrace.pipeline.aws.pages_client import KinesisAccess, reader_client
 from headrace.pipeline.core.batch import Batch
 from headrace.pipeline.core.position import TRIM
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings, Settings
+from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.aws.raw_server import Server
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def pages_of(aws: LocalAws, profile: str | None) -> KinesisPages:
 def test_records_are_read_with_the_profile_of_the_settings(aws: LocalAws, batch: Batch) -> None:
     pages = pages_of(aws, "streaming")
     assert next(pages.pages(batch)).rows == 1
-    credentials = reader_client(pages.place).client._request_signer._credentials  # type: ignore[attr-defined]
+    credentials = reader_client(pages.access).client._request_signer._credentials  # type: ignore[attr-defined]
     assert credentials.access_key == "streaming"
 
 
@@ -83,20 +85,85 @@ def test_the_error_names_a_profile_that_the_drivers_host_has_and_the_tasks_host_
 
 
 @pytest.mark.usefixtures("files_of_the_host")
-def test_the_error_for_a_missing_profile_says_that_the_tasks_environment_names_it(
+def test_a_role_of_the_drivers_host_is_a_role_of_the_tasks_host_and_never_its_environment(
     aws: LocalAws, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server of Spark keeps the environment of the process that started it, which may be another project's."""
     pages = pages_of(aws, None)
-    monkeypatch.setenv("AWS_PROFILE", "absent")
+    monkeypatch.setenv("AWS_PROFILE", "streaming")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDOTHER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another project's")
     with pytest.raises(
-        BadSetting, match="that AWS_PROFILE in its environment names; nothing was read"
-    ) as error:
+        BadSetting, match=r"has no role, and Headrace itself works by the role of its own host"
+    ):
         next(pages.pages(batch))
-    assert "or remove the variable" in str(error.value)
 
 
-def test_a_reader_without_a_profile_leaves_the_choice_to_the_tasks_environment(aws: LocalAws) -> None:
-    assert pages_of(aws, None).place == KinesisAccess(aws.region, f"{aws.endpoint}/")
+def test_the_keys_of_the_driver_go_with_the_reader_and_the_environment_of_the_task_doesnt_count(
+    aws: LocalAws, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDDRIVER")
+    pages = pages_of(aws, None)
+    others = {
+        "AWS_ACCESS_KEY_ID": "AKIDOTHER",
+        "AWS_PROFILE": "absent",
+        "AWS_REGION": "us-west-1",
+        "AWS_DEFAULT_REGION": "us-west-1",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ENDPOINT_URL_KINESIS": "http://127.0.0.1:1",
+        "AWS_USE_FIPS_ENDPOINT": "true",
+        "AWS_USE_DUALSTACK_ENDPOINT": "true",
+        "AWS_CONFIG_FILE": "/nowhere",
+    }
+    for name, value in others.items():
+        monkeypatch.setenv(name, value)
+    assert next(pages.pages(batch)).rows == 1
+    client = reader_client(pages.access).client
+    assert client._request_signer._credentials.access_key == "AKIDDRIVER"  # type: ignore[attr-defined]
+
+
+def test_awss_own_endpoint_is_asked_where_the_driver_has_no_other_whatever_the_tasks_host_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
+    client = reader_client(KinesisAccess("eu-west-3", identity=DriverIdentity().now())).client
+    assert client.meta.endpoint_url == "https://kinesis.eu-west-3.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("variables", "there"),
+    [
+        ({}, KinesisAccess("eu-west-3")),
+        ({"AWS_ENDPOINT_URL_KINESIS": "http://b"}, KinesisAccess("eu-west-3", "http://b")),
+        ({"AWS_ENDPOINT_URL": "http://a"}, KinesisAccess("eu-west-3", "http://a")),
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, KinesisAccess("eu-west-3", fips=True)),
+        ({"AWS_CA_BUNDLE": "/certificates"}, KinesisAccess("eu-west-3", certificates="/certificates")),
+    ],
+)
+def test_what_the_drivers_environment_says_of_endpoint_and_region_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], there: KinesisAccess
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert kinesis_access(AwsSettings()) == there
+
+
+@pytest.mark.usefixtures("files_of_the_host")
+def test_a_profile_is_looked_up_in_the_files_that_the_driver_names(
+    aws: LocalAws, batch: Batch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another project may have a profile of the same name in files of its own."""
+    pages = pages_of(aws, "streaming")
+    (tmp_path / "others").write_text(
+        "[streaming]\naws_access_key_id = OTHER\naws_secret_access_key = secret\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "others"))
+    assert next(pages.pages(batch)).rows == 1
+    credentials = reader_client(pages.access).client._request_signer._credentials  # type: ignore[attr-defined]
+    assert credentials.access_key == "streaming"
 
 
 @pytest.mark.usefixtures("files_of_the_host")
@@ -107,10 +174,27 @@ def test_after_a_refusal_of_keys_the_host_s_files_are_read_again(batch: Batch, t
     server.answers = repeat(
         b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s" % (len(refusal), refusal)
     )
-    pages = KinesisPages(region="eu-west-1", endpoint=server.url, profile="streaming")
-    before = reader_client(pages.place)
+    pages = KinesisPages(access=KinesisAccess("eu-west-1", server.url, named("streaming")))
+    before = reader_client(pages.access)
     with pytest.raises(BadSetting, match="UnrecognizedClientException"):
         next(pages.pages(batch))
-    after = reader_client(pages.place)
+    after = reader_client(pages.access)
     server.close()
     assert after is not before
+
+
+def test_credentials_that_cant_be_had_now_are_asked_for_again_at_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    identity = DriverIdentity()
+    with pytest.raises(
+        Unreachable, match=r"can't be had now \(The config profile \(work\) could not be found\)"
+    ):
+        identity.now()
+    (tmp_path / "config").write_text(
+        "[profile work]\naws_access_key_id = AKIDWORK\naws_secret_access_key = secret\n"
+    )
+    assert identity.now() == TaskIdentity(keys=AwsKeys("AKIDWORK", "secret"))

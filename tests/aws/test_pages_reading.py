@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipeline.aws.pages import KinesisPages
+from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.aws.pages_decode import decode_answer
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.errors import Terminal
+from headrace.pipeline.task_identity import DriverIdentity
 from tests.aws.pages_world import World, numbers_of, payloads_of, until_tip
 
 NOW = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -183,15 +185,26 @@ def test_a_shard_is_read_at_most_five_times_a_second():
     assert min(gaps) >= 0.2 - 1e-6
 
 
-def test_the_pickled_reader_holds_no_credentials(monkeypatch: pytest.MonkeyPatch):
+def test_a_reader_with_the_name_of_a_profile_holds_no_keys(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
-    reader = KinesisPages(region="eu-west-1", endpoint="http://127.0.0.1:4567", profile="streaming")
+    identity = DriverIdentity("streaming").now()
+    reader = KinesisPages(access=KinesisAccess("eu-west-1", "http://127.0.0.1:4567", identity))
 
     travelled = pickle.dumps(reader)
 
     assert pickle.loads(travelled) == reader
     assert b"canary" not in travelled.lower()
+
+
+def test_a_reader_with_keys_never_shows_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token-canary")
+    reader = KinesisPages(access=KinesisAccess("eu-west-1", identity=DriverIdentity().now()))
+
+    assert pickle.loads(pickle.dumps(reader)) == reader
+    assert "canary" not in f"{reader!r} {reader} {reader.access}".lower()
 
 
 @pytest.mark.parametrize(

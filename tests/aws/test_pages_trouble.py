@@ -123,6 +123,25 @@ def test_after_an_iterator_expired_before_any_record_reading_begins_at_the_batch
     ] * 2
 
 
+@pytest.mark.parametrize("wire", list(WireFormat))
+def test_an_iterator_that_expires_after_an_empty_page_goes_on_after_the_last_record_seen(wire: WireFormat):
+    """With the place forgotten at the empty page, the new iterator would begin where the batch did."""
+    world = World()
+    numbers = world.put(*[b"x" for _ in range(5)])
+    pages = world.reader(wire=wire).pages(world.batch())
+
+    first = next(pages)
+    empty = next(pages)
+    world.aws.clock.advance(301)
+    numbers += world.put(b"later")
+    rest = until_tip(pages)
+
+    assert (first.rows, empty.rows) == (5, 0)
+    assert numbers_of([first, empty, *rest]) == numbers
+    iterators = [r for r in world.requests if "ShardIteratorType" in r]
+    assert iterators[-1]["StartingSequenceNumber"] == str(numbers[4])
+
+
 def test_iterators_that_always_expire_end_in_an_error():
     world = World()
     world.aws.inject("error", operation="GetRecords", code="ExpiredIteratorException", status=400)
@@ -152,7 +171,7 @@ def test_an_answer_without_a_date_is_an_error():
     world = World()
     world.put(b"one")
     reader = world.reader()
-    client = reader.host.connect(reader.place)
+    client = reader.host.connect(reader.access)
     client.meta.events.register("after-call.kinesis.GetRecords", _no_date)
     object.__setattr__(reader.host, "connect", lambda _place: client)
 

@@ -10,8 +10,11 @@ from botocore.exceptions import ClientError
 from headrace.pipeline.aws.pages_client import KinesisAccess, date_of, held_body, reader_client, request_id_of
 from headrace.pipeline.aws.pages_wire import ARGUMENT, CBOR, is_cbor
 from headrace.pipeline.local.endpoint import LocalAws
+from headrace.pipeline.task_identity import AwsKeys, TaskIdentity
 from tests.aws.raw_server import PLAIN, Server
+from tests.stand_in import access_to
 
+AKID = TaskIdentity(keys=AwsKeys("AKID", "key"))
 WIRES = [{}, {ARGUMENT: CBOR}]
 
 
@@ -19,7 +22,7 @@ class Orders:
     """A stream with two records, and its reader, which counts the requests that botocore makes."""
 
     def __init__(self, served: LocalAws) -> None:
-        self.reader = reader_client(KinesisAccess(served.region, served.endpoint))
+        self.reader = reader_client(access_to(served))
         self.by_botocore = 0
         self.reader.client.meta.events.register("before-call.kinesis.GetRecords", self._count)
         self.name = f"s-{uuid4().hex[:8]}"
@@ -93,11 +96,9 @@ def test_any_other_refusal_is_asked_for_again_by_botocore_whose_error_counts(
     assert orders.by_botocore == 2
 
 
-def test_after_a_closed_connection_botocore_opens_another_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
+def test_after_a_closed_connection_botocore_opens_another_one():
     server = Server(ending=b"}")
-    reader = reader_client(KinesisAccess("eu-west-1", server.url))
+    reader = reader_client(KinesisAccess("eu-west-1", server.url, AKID))
     asked = {
         "ShardIterator": "it",
         "StreamARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/s",
@@ -114,7 +115,7 @@ def test_each_stream_is_read_at_the_endpoint_that_botocore_chose_for_it(monkeypa
     """AWS has an endpoint for each account, which botocore takes from the stream's ARN."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
-    reader = reader_client(KinesisAccess("eu-west-1"))
+    reader = reader_client(KinesisAccess("eu-west-1", identity=AKID))
     sent: list[str] = []
 
     def refuse(request: Any, **_: object) -> None:

@@ -12,7 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from headrace.pipeline.aws.kinesis import KinesisSource
 from headrace.pipeline.aws.pages import KinesisPages
-from headrace.pipeline.aws.pages_client import reader_client
+from headrace.pipeline.aws.pages_client import KinesisAccess, reader_client
 from headrace.pipeline.core.batch import BatchLimits
 from headrace.pipeline.core.pace import FIRST_PAGE_OF_A_WINDOW, window_share
 from headrace.pipeline.core.stream import ShardKey
@@ -213,9 +213,9 @@ def test_a_wave_that_ends_at_an_empty_page_while_behind_says_that_it_has_to_go_o
 
 
 def test_a_call_without_an_answer_is_ended_early_enough_to_be_made_once_more():
-    reader = KinesisPages(region="us-east-1", endpoint="http://127.0.0.1:1")
+    reader = KinesisPages(access=KinesisAccess("us-east-1", "http://127.0.0.1:1"))
 
-    config: Any = reader_client(reader.place).client.meta.config
+    config: Any = reader_client(reader.access).client.meta.config
 
     assert config.connect_timeout + config.read_timeout < reader.patience
 
@@ -231,7 +231,7 @@ def test_after_a_call_without_an_answer_the_same_page_is_read():
             world.aws.clock.advance(10)
             raise ReadTimeoutError(endpoint_url="http://kinesis.invalid")
 
-    client = reader.host.connect(reader.place)
+    client = reader.host.connect(reader.access)
     client.meta.events.register_first("before-send.kinesis.GetRecords", be_silent)
     object.__setattr__(reader.host, "connect", lambda _place: client)
 

@@ -29,6 +29,7 @@ from tests.duties.moves import row_of, shared
 from tests.duties.test_data_loss_on_kinesis import HostStage
 from tests.duties.world import STREAM, World
 from tests.lake.kpl_pages import aggregate
+from tests.stand_in import access_to
 
 UserRecord = tuple[int, int, bytes]
 """Sequence number, sub-sequence number and data."""
@@ -61,7 +62,7 @@ class AggregateWorld(World):
         self.client.create_stream(StreamName=STREAM, ShardCount=self.shards)
         self.source = KinesisSource(self.client)  # type: ignore[assignment]
         self.stream = self.source.describe(STREAM).stream
-        pages = KinesisPages(region=self.aws.region, endpoint=self.aws.endpoint)
+        pages = KinesisPages(access=access_to(self.aws))
         self.stage = HostStage(pages, self.clock)  # type: ignore[assignment]
         self.iceberg = IcebergTable(
             embedded_catalog(self.folder), "lake.records", state=str(self.folder / "state"), clock=self.clock

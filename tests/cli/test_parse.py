@@ -92,6 +92,64 @@ def _tells_what_became_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_settings_that_can_be_used_are_told_without_spark_and_nothing_is_made(
+    bed: Bed, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["parse", "--check"]) == 0
+    told = "the schema and the code can be used; nothing was read or written"
+    assert capsys.readouterr().out.splitlines() == [f"orders: {told}", f"others: {told}"]
+    assert not bed.typed().exists()
+
+
+def test_a_check_and_the_settings_of_a_schema_in_avro_make_no_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
+    record = """'{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}'"""
+    text = SETTINGS.format(home=tmp_path / "home").replace('"id BIGINT"', f"{record}\n    format: avro")
+    (tmp_path / "headrace.yaml").write_text(text)
+    assert main(["parse", "--check"]) == main(["config"]) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["headrace.yaml"]
+    (tmp_path / "headrace.yaml").write_text(text.replace('"a"', '"Shard_Id"'))
+    capsys.readouterr()
+    assert main(["parse", "--check"]) == main(["config"]) == STOPPED
+    said = capsys.readouterr()
+    assert said.out.startswith("orders: the schema and the code can be used")
+    assert (
+        said.err.count(
+            "others has a column Shard_Id: Headrace itself gives a column of this name to the table"
+        )
+        == 2
+    )
+
+
+_NO_RECORD = """schema: '{"type": "int"}'\n    format: avro"""
+_NO_MODULE = "schema: id INT\n    format: callable\n    callable: own:rows"
+
+
+@pytest.mark.parametrize("how", [["--check"], []])
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("schema: id BIGINTT", r"headrace\.yaml:9: .* at 'BIGINTT'"),
+        (_NO_RECORD, "the outermost type isn't a record"),
+        (_NO_MODULE, r"No module named 'own'.*headrace\.yaml:11"),
+    ],
+)
+def test_a_schema_that_cant_be_used_is_told_with_nothing_to_parse_and_no_table_is_made(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path, how: list[str], lines: str, why: str
+):
+    config = tmp_path / "headrace.yaml"
+    config.write_text(config.read_text().replace('schema: "id BIGINT, name STRING"', lines))
+    assert main(["parse", "orders", *how]) == STOPPED
+    assert re.search(why, capsys.readouterr().err)
+    assert not bed.typed().exists()
+    assert not bed.quarantine().exists()
+    # The code of the user isn't run where settings are only shown.
+    assert main(["config"]) == (0 if lines == _NO_MODULE else STOPPED)
+
+
 @pytest.mark.slow
 def test_records_in_quarantine_are_parsed_again_by_the_present_schema(
     bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path

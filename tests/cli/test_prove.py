@@ -11,6 +11,7 @@ from headrace.pipeline.cli import DONE, STOPPED, main
 from headrace.pipeline.demo.reading import the_table
 from headrace.pipeline.lake.read import landed_files
 from tests.lake.files import ORIGIN, a_key, a_landing
+from tests.lake.tables import append_as_others
 
 A, B = a_key(0), a_key(1)
 
@@ -79,3 +80,40 @@ def test_a_window_without_a_moment_is_refused(capsys: pytest.CaptureFixture[str]
     """Nothing would be proved, and the exit code would be that of a whole table."""
     assert main(["prove", "--from", "2026-02-01", "--to", "2026-01-31T12:00"]) == STOPPED
     assert "allowed: a time after --from, 2026-02-01T00:00:00+00:00" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--accept-foreign", "5"), "--accept-foreign and --why go together"),
+        (("--why", "a backfill"), "--accept-foreign and --why go together"),
+        (("--accept-foreign", "5", "--why", "a backfill"), "has no snapshot 5 on main"),
+    ],
+)
+def test_rows_of_no_insert_are_never_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+):
+    app = App(tmp_path)
+    app.land(1)
+    assert app(*arguments) == STOPPED
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_rows_that_another_engine_inserted_are_wrong_until_they_are_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    app = App(tmp_path)
+    app.land(1)
+    append_as_others(app.table.open())
+    assert app() == 1
+    head = app.table.open().current_snapshot()
+    assert head is not None
+    assert app("--accept-foreign", str(head.snapshot_id), "--why", "a backfill") == DONE
+    assert f"1 row of snapshot {head.snapshot_id} accepted" in capsys.readouterr().out
+    assert app() == DONE
+    assert "A person has accepted rows of another engine there" in capsys.readouterr().out

@@ -112,6 +112,21 @@ def test_a_group_with_rows_deleted_meanwhile_is_left(made: Made):
     assert made.lake.table.load().snapshot == head
 
 
+def test_a_group_with_rows_deleted_after_a_refused_attempt_is_left(made: Made):
+    """What was judged for the first attempt says nothing about the second: another engine may have deleted rows in between."""
+    rewritten = made.rewritten()
+
+    def overtake() -> None:
+        made.land()
+        made.delete(next(each for each in made.live.live().files if each in rewritten[0].group.files))
+
+    made.lake.before_next_swap(overtake)
+    replaced = made.live.replace(rewritten)
+    assert (replaced.snapshot, replaced.done) == (None, ())
+    assert "deleted rows" in replaced.left[0].why
+    assert {each.path for each in rewritten[0].group.files} <= {each.path for each in made.live.live().files}
+
+
 def test_of_two_replacements_of_the_same_files_one_is_left(made: Made):
     first, second = made.rewritten(), made.rewritten()
     assert made.live.replace(first).done

@@ -29,6 +29,7 @@ from headrace.pipeline.core.redrive_plan import Selection, plan_look, plan_redri
 from headrace.pipeline.core.replace_plan import check_copied, leaving_of, order_of
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.duties.compacting import Compacting
+from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.settling import Settling
@@ -43,14 +44,16 @@ from headrace.pipeline.memory.parse import (
     MemoryRows,
     MemorySourceTable,
     MemoryTyped,
+    TypedRow,
 )
 from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.memory.windows import MemoryCopier
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
+from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good
+from tests.lake.tables import append_as_others
 from tests.lake.windows import InProcess as InProcessCopier
 from tests.lake.windows import WindowBed
 
@@ -83,6 +86,17 @@ class OnIceberg:
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
 
+    def insert_as_others(self) -> None:
+        append_as_others(self._bed.lake.handle().open())
+
+    def sequence(self) -> int:
+        snapshot = self._bed.lake.handle().open().current_snapshot()
+        return 0 if snapshot is None else snapshot.sequence_number or 0
+
+    def leave_out(self, *numbers: int) -> None:
+        """The filter leaves these records out from now on."""
+        self._bed.parser.filtered = frozenset(numbers)
+
     def remove(self, path: str) -> None:
         Path(path.removeprefix("file://")).unlink()
 
@@ -94,6 +108,7 @@ class InMemory:
         self._lake, self._landed = MemoryTable(self.clock), landed
         self._lake.commit(ORIGIN)
         self._wrong: set[int] = set()
+        self._left_out: frozenset[int] = frozenset()
         self.table = MemoryTyped(self.clock, "typed")
         self.quarantine = MemoryQuarantine(self.clock, "aside", aside)
         self.source: SourceTable = MemorySourceTable(self._lake, landed)
@@ -104,7 +119,7 @@ class InMemory:
             aside=aside,
             table=self.table,
             quarantine=self.quarantine,
-            verdict=lambda row: "bad" if row.number in self._wrong else "",
+            verdict=self._verdict,
             version="1",
         )
         self.parser: Redriver = parser
@@ -128,6 +143,24 @@ class InMemory:
         upto = Position(max(records), arrival=NOON)
         self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
 
+    def insert_as_others(self) -> None:
+        self._landed.rows["others"] = ((a_key(999), 1),)
+        day = f"{self.clock.at:%Y-%m-%d}"
+        self._lake.append_as_others(
+            (StagedFile("others", frozenset({a_key(999)}), 1, 1, b"", day, self.clock.at),)
+        )
+
+    def sequence(self) -> int:
+        return self._lake.head or 0
+
+    def _verdict(self, row: TypedRow) -> str | None:
+        if row.number in self._left_out:
+            return None
+        return "bad" if row.number in self._wrong else ""
+
+    def leave_out(self, *numbers: int) -> None:
+        self._left_out = frozenset(numbers)
+
     def remove(self, path: str) -> None:
         self.quarantine.removed.add(path)
 
@@ -150,7 +183,7 @@ def key(number: int) -> str:
 def planned(made: Made) -> tuple[WavePlan, Wishes]:
     look = made.source.look()
     wishes = plan_wishes(look.positions, made.table.load().positions, takes=lambda _: True)
-    return plan_next(wishes, look, surveyor=made.parser, limits=ALL), wishes
+    return plan_next(wishes, look.files, surveyor=made.parser, limits=ALL, known=KnownFiles()), wishes
 
 
 def wave(made: Made) -> None:
@@ -167,10 +200,23 @@ def wave(made: Made) -> None:
     ).wave()
 
 
+def test_a_record_that_the_filter_leaves_out_is_told_of_and_no_row_may_be_missing(made: Made):
+    made.leave_out(1, 2)
+    plan, wishes = planned(made)
+    parsed, schema = made.parser.parse(plan, wishes)
+    told = account(plan, parsed, dropped_as="", version="1", schema=schema)
+    assert {key: (each.parsed, each.quarantined, each.dropped) for key, each in told.items()} == {
+        A: (1, 0, {"filter": 2}),
+        B: (0, 2, {}),
+    }
+
+
 def in_quarantine(made: Made) -> list[tuple[str, str, int]]:
     """The first and the last row of each shard in quarantine, and how many there are."""
     look = made.set_aside.look()
-    pieces = made.redriver.survey(plan_look(look.files, look.positions, Selection())) if look.files else ()
+    pieces = (
+        made.redriver.survey(plan_look(look.files, look.positions, Selection())).pieces if look.files else ()
+    )
     keys = {p.key for p in pieces}
     own = [[p for p in pieces if p.key == key] for key in sorted(keys)]
     return [(min(p.first for p in its), max(p.last for p in its), sum(p.rows for p in its)) for its in own]
@@ -199,7 +245,7 @@ def test_a_survey_finds_the_rows_within_its_bounds(made: Made):
     files = tuple(file.path for file in made.source.look().files)
     for bounds, closed, ceiling, others, found in SURVEYS:
         order = SurveyOrder(files, bounds, frozenset(closed), (STREAM,), ceiling, others=others)
-        pieces = sorted((p.key, p.first, p.last, p.rows) for p in made.parser.survey(order))
+        pieces = sorted((p.key, p.first, p.last, p.rows) for p in made.parser.survey(order).pieces)
         assert pieces == [(k, key(first), key(last), rows) for k, first, last, rows in found]
 
 
@@ -275,14 +321,16 @@ def rows_that_are_not_selected_are_copied(made: Made) -> None:
         (Selection(shard=B.shard_id), [(A, 5)]),
         (Selection(reason="bad"), []),
     ):
-        pieces = made.redriver.survey(plan_look(look.files, look.positions, selection))
+        pieces = made.redriver.survey(plan_look(look.files, look.positions, selection)).pieces
         plan = plan_redrive(look.files, pieces, limits=ALL, reason=selection.reason)
         copied = made.redriver.copy_unselected(
             plan.taken, [each.bound for each in plan.wave.ranges], [STREAM]
         )
         assert [(c.key, c.aside) for c in copied.counts] == kept
         assert sum(file.rows for file in copied.aside) == plan.kept
-    assert made.redriver.survey(plan_look(look.files, look.positions, Selection(reason="another"))) == ()
+    assert (
+        made.redriver.survey(plan_look(look.files, look.positions, Selection(reason="another"))).pieces == ()
+    )
 
 
 def spanned(pieces: Iterable[Piece]) -> tuple[str, str, int]:
@@ -298,7 +346,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     wave(made)
     look = made.typed.look()
     order = order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
-    pieces = made.leaver.survey(order)
+    pieces = made.leaver.survey(order).pieces
     assert spanned(pieces) == (key(3), key(4), 2)
     leaving = leaving_of(look.files, pieces)
     copied = made.leaver.copy_unselected(leaving.files, order.bounds, [STREAM])
@@ -312,7 +360,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     proposal = Proposal((replay, raised), files, whole=True, gone=gone)
     assert not made.table.commit(proposal).landing.refused
     everything = order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
-    assert spanned(made.leaver.survey(everything)) == (key(1), key(5), 2)
+    assert spanned(made.leaver.survey(everything).pieces) == (key(1), key(5), 2)
     # A second commit that removes the same files is refused as a whole.
     again = replace(raised, after=next_link(None), upto=Position(2))
     refused = made.table.commit(replace(proposal, ranges=(replay, again), files=())).landing.refused
@@ -323,7 +371,7 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
     look = made.source.look()
     wanted = (Wanted(A, Position(1), Position(3), floor=key(1)), Wanted(B, None, Position(10), floor=""))
     wishes = Wishes(wanted, streams=(STREAM,))
-    plan = plan_next(wishes, look, surveyor=made.copier, limits=ALL, others=False)
+    plan = plan_next(wishes, look.files, surveyor=made.copier, limits=ALL, known=KnownFiles(), others=False)
     copied = made.copier.copy(plan)
     assert [(c.key, c.parsed, c.aside) for c in copied.counts] == [(A, 2, 0), (B, 1, 0)]
     assert (copied.aside, sum(file.rows for file in copied.files)) == ((), 3)
@@ -337,3 +385,13 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
     files = made.copies.look().files
     assert sum(file.rows for file in files) == 3
     assert key(2) in {file.low for file in files}
+
+
+def test_what_another_engine_has_changed_is_told(made: Made):
+    assert made.source.changed_by_others(0, removes=False) == ""
+    made.insert_as_others()
+    assert "another engine has changed rows" in made.source.changed_by_others(0, removes=False)
+    # An insert removes no row.
+    assert made.source.changed_by_others(0, removes=True) == ""
+    made.land(A, {20: True})
+    assert made.source.changed_by_others(made.sequence(), removes=False) == ""

@@ -149,15 +149,46 @@ def test_a_cherry_picked_range_that_begins_at_the_tables_position_is_taken_over(
     land(lake, 5, [6])
 
 
-def test_a_cherry_pick_over_a_gap_is_refused_and_says_what_to_delete(lake: Lake):
+def test_after_a_cherry_pick_over_a_gap_the_rollback_that_the_repair_names_makes_landing_go_on(lake: Lake):
     land(lake, 3, [4])
     picked = land(lake, 4, [5, 6])
     lake.rollback(2)
+    before = lake.table.load().snapshot
     lake.cherry_pick(picked)
     plan = repaired(lake)
     assert isinstance(plan, Stop)
-    assert "from after 4 up to 6, but the table's position is 3" in plan.why
-    assert "delete these rows" in plan.why
+    assert "from after 4 up to 6, but the table's position is 3: the records between are missing" in plan.why
+    assert "Delete no rows by shard and number" in plan.why
+    assert f"Roll main back to snapshot {before}" in plan.why
+    assert "reads these records again as long as the stream has them" in plan.why
+    lake.rollback(1)
+    land(lake, 3, [4, 5, 6])
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [([4, 5, 6], "beyond them: the records had landed again"), ([4], "within them: the records up to there")],
+)
+def test_a_cherry_pick_of_records_that_landed_again_is_undone_by_the_rollback_that_the_repair_names(
+    lake: Lake, again: list[int], told: str
+):
+    """They are there twice. To delete them by their numbers would remove both copies, and nothing would read them again."""
+    picked = land(lake, 3, [4, 5])
+    lake.rollback(1)
+    land(lake, 3, again)
+    before = lake.table.load().snapshot
+    lake.cherry_pick(picked)
+    assert lake.numbers()[A.shard_id].count(4) == 2
+    plan = repaired(lake)
+    assert isinstance(plan, Stop)
+    assert told in plan.why
+    assert "Delete no rows by shard and number" in plan.why
+    assert f"Roll main back to snapshot {before}" in plan.why
+    lake.rollback(1)
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, *again]
+    land(lake, again[-1], [again[-1] + 1])
+    assert lake.numbers()[A.shard_id] == [1, 2, 3, *again, again[-1] + 1]
 
 
 def test_a_cherry_pick_of_another_engines_rows_moves_no_position(lake: Lake):

@@ -73,7 +73,7 @@ def on_spark(sessions: Sessions, folder: Path, patch: pytest.MonkeyPatch) -> Ope
             yield from pages
 
     return Opened(
-        sessions.stage("w1", Pages()),
+        sessions.stage("w1", Pages),
         a_batch(),
         a_spec(folder),
         forbid=lambda: patch.setenv("JAVA_HOME", "/nowhere"),

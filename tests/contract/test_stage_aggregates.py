@@ -27,7 +27,7 @@ class InMemory:
     def __init__(self) -> None:
         self._clock = MemoryClock()
         self._source = MemorySource(self._clock)
-        self._source._sequence = iter(range(1, 1_000_000))  # type: ignore[assignment] # records are numbered as in a page
+        self._source._next = 1  # records are numbered as in a page
         self._key = ShardKey(self._source.create_stream("orders"), "shardId-000000000000")
         self._numbers: list[int] = []
 

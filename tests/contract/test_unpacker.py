@@ -91,7 +91,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
 def found(made: Made, *bounds: Bound, aggregates: bool = True) -> list[tuple[ShardKey, str, str, int]]:
     paths = tuple(file.path for file in made.source.look().files)
     order = SurveyOrder(paths, bounds, frozenset(), (STREAM,), None, others=False, aggregates=aggregates)
-    return sorted((p.key, p.first, p.last, p.rows) for p in made.unpacker.survey(order))
+    return sorted((p.key, p.first, p.last, p.rows) for p in made.unpacker.survey(order).pieces)
 
 
 def key(number: int, sub: int = 0) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,19 @@ def test_no_file_and_no_shard_lands_in_part(files: list[StagedFile], named: froz
     assert all(file.shards <= out for file in files if file not in left.files)
     for key in shared:
         assert any(key in file.shards and file.shards & (out - {key}) for file in files)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_shard_that_is_left_out_takes_others_along_over_any_number_of_shared_files(order: int) -> None:
+    """As where of several streams one was created anew during the wave, and the shards of the others share files in a chain."""
+    chain = [a_file(frozenset(KEYS[n : n + 2])) for n in range(4)][::order]
+    whole = Manifest(
+        tuple(Staged(key, None, Position()) for key in KEYS), (*chain, a_file(frozenset(KEYS[5:])))
+    )
+    left, shared = whole.without([KEYS[0]])
+    assert shared == frozenset(KEYS[1:5])
+    assert [staged.key for staged in left.staged] == KEYS[5:]
+    assert [file.shards for file in left.files] == [frozenset(KEYS[5:])]
 
 
 def test_leaving_out_no_shard_changes_nothing() -> None:

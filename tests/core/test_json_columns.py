@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.column_types import ddl_of, spark_of, struct_of
+from headrace.pipeline.core.column_types import (
+    ddl_of,
+    has_not_null,
+    nullable,
+    spark_of,
+    struct_of,
+    struct_of_fields,
+)
 from headrace.pipeline.core.json_columns import DEPTH, Items, Kind, Limits, Struct
 from headrace.pipeline.core.json_facts import counted_facts, facts_of
 from headrace.pipeline.core.json_fit import Judge
@@ -201,3 +208,24 @@ def test_a_column_is_promoted_where_a_value_needs_it():
         ColumnChange(("l", None), "long", is_new=False),
     )
     assert after([{"n": 2**64}], columns) == columns
+
+
+def test_what_is_not_null_stays_so_where_payloads_add_columns():
+    field = {"name": "a", "type": "long", "nullable": False}
+    columns = struct_of_fields(
+        [
+            {"name": "id", "type": "string", "nullable": False},
+            {"name": "s", "type": {"type": "struct", "fields": [field]}, "nullable": True},
+            {"name": "l", "type": {"type": "array", "elementType": {"type": "struct", "fields": [field]}}},
+        ]
+    )
+    grown = after([{"s": {"b": 1}, "l": [{"b": True}], "c": 1.5}], columns)
+    stated = "id STRING NOT NULL, s STRUCT<a: BIGINT NOT NULL"
+    assert ddl_of(columns) == f"{stated}>, l ARRAY<STRUCT<a: BIGINT NOT NULL>>"
+    assert ddl_of(grown) == (
+        f"{stated}, b: BIGINT>, l ARRAY<STRUCT<a: BIGINT NOT NULL, b: BOOLEAN>>, c DOUBLE"
+    )
+    (whole,) = spark_of(Struct({"x": grown}))["fields"]
+    assert struct_of_fields(whole["type"]["fields"]) == grown
+    assert has_not_null(whole["type"]["fields"])
+    assert not has_not_null(nullable(whole["type"])["fields"])

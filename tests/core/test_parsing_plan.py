@@ -24,7 +24,8 @@ from headrace.pipeline.core.parse_values import (
     key_of,
     past,
 )
-from headrace.pipeline.core.parsing_plan import plan_portion, plan_wave, plan_wishes
+from headrace.pipeline.core.parsing_plan import plan_wave, plan_wishes
+from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.settling_plan import plan_settling
 from headrace.pipeline.core.stream import ShardKey, StreamId

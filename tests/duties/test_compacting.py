@@ -151,6 +151,32 @@ def test_no_part_of_an_upkeep_that_fails_hides_another_one(place: Place, monkeyp
     assert told[3:] == ["the deletion failed"] * len(upkeep.deleting)
 
 
+def test_an_error_that_nobody_foresaw_ends_one_part_of_an_upkeep_and_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    place.fill(0)
+    upkeep = place.upkeep()
+    monkeypatch.setattr(MemoryLive, "replace", lambda *_: _raise(LookupError("a row: secret")))
+    report = upkeep.run()
+    (trouble,) = report.troubles
+    assert "the compaction of the lake table was ended by an unexpected LookupError" in str(trouble)
+    assert "secret" not in str(trouble)
+    assert report.files.why_none is None
+    monkeypatch.setattr(Compacting, "expired_rows", lambda *_: _raise(RuntimeError))
+    monkeypatch.setattr(Deleting, "run", lambda *_: _raise(RuntimeError))
+    told = [str(each).partition(". ")[0] for each in upkeep.run().troubles]
+    assert told == [
+        "the retention of the lake table was ended by an unexpected RuntimeError",
+        "the compaction of the lake table was ended by an unexpected LookupError",
+        *["the deletion of files of the lake table was ended by an unexpected RuntimeError"]
+        * len(upkeep.deleting),
+    ]
+
+
+def _raise(error: Any) -> Any:
+    raise error
+
+
 def test_a_dry_run_tells_all_that_it_couldnt_find_out(place: Place, monkeypatch: pytest.MonkeyPatch):
     place.fill(0)
     upkeep = place.upkeep()

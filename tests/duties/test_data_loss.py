@@ -166,6 +166,18 @@ def test_with_on_data_loss_continue_a_shard_that_left_kinesis_is_ended_and_its_c
     assert ("0", Kind.SKIPPED) in [(r.key.shard_id[-1], r.kind) for r in life.ledger(Kind.SKIPPED)]
 
 
+def test_the_gap_of_a_shard_that_left_kinesis_ends_where_no_record_can_be_lost_any_more() -> None:
+    """A retention before Kinesis's clock, and a second more, because that clock tells whole seconds."""
+    life = vanished(GOES_ON)
+    life.sync()
+    stood = life.at(0)
+    assert stood is not None
+    life.wave()
+    now = life.source.aws_now()
+    assert now is not None
+    assert gaps_of(life, "0") == [(stood.witness, now + WITHIN_THE_SECOND - DAY)]
+
+
 def test_a_shard_that_kinesis_denies_within_its_retention_is_not_ended() -> None:
     life = Life(on_data_loss=GOES_ON)
     life.sync()

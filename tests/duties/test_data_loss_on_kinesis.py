@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.settings.model import AwsSettings
 from tests.duties.life import STREAM, Life
+from tests.stand_in import access_to
 
 HOURS = 3600.0
 
@@ -61,12 +63,13 @@ class KinesisLife(Life):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.clock.jump(datetime.now(UTC) - self.clock.now())
         self.client = kinesis_client(AwsSettings(region=self.aws.region, endpoint=self.aws.endpoint))
         self.aws.reset()
         self.client.create_stream(StreamName=STREAM, ShardCount=self.shards)
         self.source = KinesisSource(self.client)  # type: ignore[assignment]
         self.stream = self.source.describe(STREAM).stream
-        self.pages = KinesisPages(region=self.aws.region, endpoint=self.aws.endpoint)
+        self.pages = KinesisPages(access=access_to(self.aws))
         self.stage = HostStage(self.pages, self.clock)  # type: ignore[assignment]
         self.table = MemoryTable(self.clock, str(self.folder))
 
@@ -82,6 +85,7 @@ class KinesisLife(Life):
 
     def hours(self, number: float) -> None:
         self.aws.advance(number * HOURS)
+        self.clock.jump(timedelta(hours=number))
 
     def landed(self) -> list[tuple[ShardKey, int]]:
         files = [f for s in self.table.history(self.table.head) for f in s.files]

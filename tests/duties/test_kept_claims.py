@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -10,16 +11,20 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.beside_kcl.keeping import KeepsUntilKclIsSeen
+from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
 from headrace.pipeline.core.change import Applied, Change, Refused, initiate_handover, want
 from headrace.pipeline.core.change_kind import ChangeKind
 from headrace.pipeline.core.checkpoint import Checkpoint
 from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.lineage import Kind, Range
 from headrace.pipeline.duties.attempt import Attempt
 from headrace.pipeline.duties.kept import KeptClaims
 from headrace.pipeline.duties.run import Run
 from headrace.pipeline.duties.wave import Arrow
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake_ports import StagingSpec
 from headrace.pipeline.memory.leases import MemoryLeaseStore
 from headrace.pipeline.settings.choices import Heartbeat
 from headrace.pipeline.settings.kcl_block import KclSettings
@@ -98,6 +103,33 @@ def test_a_run_writes_a_flowing_shards_row_once_a_minute_and_makes_it_exact_at_i
     assert world.leases.kinds[-1] is ChangeKind.CHECKPOINT_AND_RELEASE
     assert (world.row().run_claim, world.row().checkpoint) == (None, world.stands)
     assert (world.row().landed, world.row().behind_ms) == (world.stands, 0)
+    world.check()
+
+
+def test_what_the_table_refused_isnt_remembered_as_landed() -> None:
+    """Another run, which takes this one for dead, lands the first of three records while this run reads all of them."""
+    world = Flowing()
+    run = world.begun()
+    world.flow(run, waves=2)
+    world.produce(0, 3)
+    stage = world.stage.stage
+
+    def overtaken(batches: Sequence[Batch], spec: StagingSpec, limits: BatchLimits) -> Manifest:
+        world.stage.stage = stage  # type: ignore[method-assign]
+        first = stage(batches, spec, replace(limits, records=1))
+        (read,) = first.staged
+        landed = Range(Kind.LANDED, read.key, read.after, read.upto, run="other", claim="other/1", rows=1)
+        assert world.table.commit(Proposal((landed,), first.files)).snapshot is not None
+        return stage(batches, spec, limits)
+
+    world.stage.stage = overtaken  # type: ignore[method-assign]
+    assert ["no record of this range was committed" in p.why for p in run.wave().problems] == [True]
+    run.let_go()
+    assert world.stands is not None
+    assert world.row().checkpoint <= world.stands
+    assert run.wave().rows == 2
+    run.let_go()
+    assert world.row().checkpoint == world.stands
     world.check()
 
 

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -34,12 +35,26 @@ class _DeleteManifest(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
+class _VectorManifest(_DeleteManifest):
+    """With the columns of format version 3, which pyiceberg can't write."""
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=self._with_partition(3),
+            record_schema=self._with_partition(3),
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+
 class _RowDelta(_FastAppendFiles):
     deletes: DataFile
+    manifest: type[_DeleteManifest] = _DeleteManifest
 
     def _manifests(self) -> list[ManifestFile]:
         metadata = self._transaction.table_metadata
-        with _DeleteManifest(
+        with self.manifest(
             metadata.spec(), self.schema(), self.new_manifest_output(), self._snapshot_id, "zstandard"
         ) as writer:
             writer.add(
@@ -66,6 +81,27 @@ def delete_rows(table: Table, data_file: str, *places: int) -> None:
             len(places),
         ),
     )
+
+
+def delete_by_vector(table: Table, data_file: str) -> None:
+    """Delete a row of a data file by a deletion vector, as Spark does in a table of format version 3. It has no bounds: the entry names the data
+    file. The vector itself is left out: nothing here reads it."""
+    path = f"{table.location()}/data/{uuid4().hex}-deletes.puffin"
+    Path(path.removeprefix("file://")).write_bytes(b"PFA1")
+    vector = DataFile.from_args(
+        _table_format_version=3,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PUFFIN,
+        partition=Record(_partition_of(table, data_file)),
+        record_count=1,
+        file_size_in_bytes=4,
+        spec_id=table.metadata.default_spec_id,
+        referenced_data_file=data_file,
+        content_offset=4,
+        content_size_in_bytes=40,
+    )
+    _commit(table, vector, _VectorManifest)
 
 
 def delete_by_values(table: Table, data_file: str) -> None:
@@ -103,13 +139,12 @@ def _entry(
     *,
     equality: list[int] | None = None,
 ) -> DataFile:
-    partition = next(t.file.partition for t in table.scan().plan_files() if t.file.file_path == data_file)
     bounds = None if equality else {_PATH: data_file.encode()}
     return DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Record(partition[0]),
+        partition=Record(_partition_of(table, data_file)),
         record_count=rows,
         file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
         lower_bounds=bounds,
@@ -121,8 +156,12 @@ def _entry(
     )
 
 
-def _commit(table: Table, deletes: DataFile) -> None:
+def _partition_of(table: Table, data_file: str) -> object:
+    return next(t.file.partition[0] for t in table.scan().plan_files() if t.file.file_path == data_file)
+
+
+def _commit(table: Table, deletes: DataFile, manifest: type[_DeleteManifest] = _DeleteManifest) -> None:
     with table.transaction() as change:
         producer = _RowDelta(Operation.APPEND, change, table.io)
-        producer.deletes = deletes
+        producer.deletes, producer.manifest = deletes, manifest
         producer.commit()

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.duplicates import Comparison
@@ -22,8 +22,8 @@ from headrace.pipeline.core.parse_account import joined
 from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
-    Piece,
     SourceFile,
+    Survey,
     SurveyOrder,
     WaveLimits,
     WavePlan,
@@ -32,16 +32,18 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.deduplicating import Deduplicating
+from headrace.pipeline.duties.parse_checking import ParseChecking
 from headrace.pipeline.duties.parsing import Parsing
 from headrace.pipeline.duties.redriving import Redriving
 from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake import read
 from headrace.pipeline.lake.duplicates_task import earlier_rows, key_columns, key_names, marked
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.lineage_table import IcebergLineage
 from headrace.pipeline.lake.parse_read import read_units, survey
 from headrace.pipeline.lake.parse_source import IcebergSource
-from headrace.pipeline.lake.parse_write import WriteSpec, write_rows
+from headrace.pipeline.lake.parse_write import IS_LEFT_OUT, WriteSpec, write_rows
 from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.lake.quarantine_exchange import copy_unselected
 from headrace.pipeline.lake_ports import StagingSpec
@@ -53,7 +55,7 @@ from tests.lake.written import write_files
 
 A, B = a_key(0), a_key(1)
 SETTINGS = ParseSettings(name="orders", table="lake.orders", schema="id BIGINT, name STRING")
-COLUMNS = [("id", LongType()), ("name", StringType())]
+COLUMNS = [NestedField(1, "id", LongType()), NestedField(2, "name", StringType())]
 BAD = b"{"
 
 
@@ -76,15 +78,21 @@ class InProcess(Redriver):
     again: Callable[[int], bool] = lambda _: False
     leaves_out: frozenset[int] = frozenset()
     """Sequence numbers that don't come back. The number of a row in its wave can follow random file names, a sequence number can't."""
+    filtered: frozenset[int] = frozenset()
+    """Sequence numbers of the records that the target's filter leaves out."""
     reason: str = "bad"
     fixes: Mapping[bytes, bytes] = field(default_factory=dict)
     """Payloads that this parser reads as others: a parser that was corrected."""
     surveyed: list[SurveyOrder] = field(default_factory=list)
     compared: list[Comparison] = field(default_factory=list)
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         self.surveyed.append(order)
-        return survey(order, order.files, self._source())
+        try:
+            return survey(order, order.files, self._source())
+        except FileNotFoundError as gone:
+            # As Spark tells of it.
+            raise Unreachable(str(gone)) from gone
 
     def _source(self) -> StagingSpec:
         return (self.source or self.bed.lake.handle)().staging_spec()
@@ -168,7 +176,8 @@ class InProcess(Redriver):
                 and int(row["record"]["sequence_number"]) not in self.leaves_out
                 for _ in range(2 if self.again(row["record"]["number"]) else 1)
             ]
-            made = [self._row(row) for row in rows]
+            out = [int(row["record"]["sequence_number"]) in self.filtered for row in rows]
+            made = [(None, None) if is_out else self._row(row) for row, is_out in zip(rows, out, strict=True)]
             row_type = pa.struct([("id", pa.int64()), ("name", pa.string())])
             yield pa.record_batch(
                 [
@@ -182,8 +191,9 @@ class InProcess(Redriver):
                         ],
                         pa.binary(),
                     ),
+                    pa.array(out, pa.bool_()),
                 ],
-                names=["record", "row", "reason", "data"],
+                names=["record", "row", "reason", "data", IS_LEFT_OUT],
             )
 
     def _row(self, row: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str | None]:
@@ -200,6 +210,8 @@ class Bed:
 
     dropped_as = ""
     """Why rows may be in neither table; empty where none may be missing."""
+    retention: timedelta | None = None
+    """Of the lake table."""
 
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
@@ -234,7 +246,8 @@ class Bed:
         subs: int = 1,
         arrival: datetime = NOON,
     ) -> tuple[StagedFile, ...]:
-        """One landing of a shard. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        """One landing of a shard, at the earliest when its records arrive. `payloads`: sequence number -> payload. `subs`: rows of each record."""
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         table = self.lake.handle()
         before = table.load().positions.of(key)
         rows = [(number, sub) for number in sorted(payloads) for sub in range(subs)]
@@ -262,6 +275,7 @@ class Bed:
         )
         committed = table.commit(Proposal((landed,), files))
         assert not committed.landing.refused
+        self.clock.at = was
         return files
 
     def ports(self) -> ParsePorts:
@@ -276,6 +290,17 @@ class Bed:
             redriver=replace(self.parser, source=self.quarantine),
             typed=Thinned(table=IcebergSource(typed), leaver=replace(self.parser, source=self.typed)),
             lineage=IcebergLineage(typed),
+        )
+
+    def checking(self, table: IcebergTyped) -> ParseChecking:
+        return ParseChecking(
+            name=self.settings.name,
+            source=IcebergSource(self.lake.handle()),
+            table=table,
+            landings=IcebergLineage(self.lake.handle()),
+            lineage=IcebergLineage(table),
+            retention=self.retention,
+            clock=self.clock,
         )
 
     def parsing(self, *, limits: WaveLimits | None = None, kill: str = "") -> Parsing:
@@ -297,6 +322,7 @@ class Bed:
             clock=self.clock,
             run=run,
             deduplicating=self.deduplicating(table),
+            checking=self.checking(table),
             on_arrow=on_arrow,
         )
 
@@ -357,6 +383,27 @@ def _written(
     malformed: Sequence[int],
     arrival: datetime,
 ) -> tuple[StagedFile, ...]:
+    return staged_together(bed, {key: batch_of(key, rows, payloads, malformed=malformed, arrival=arrival)})
+
+
+def staged_together(bed: Bed, batches: Mapping[ShardKey, pa.RecordBatch]) -> tuple[StagedFile, ...]:
+    files = write_files(
+        {key: [batch] for key, batch in batches.items()},
+        bed.lake.iceberg.staging_spec(),
+        now=bed.clock.now,
+        fresh=lambda: uuid4().hex,
+    )
+    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+
+
+def batch_of(
+    key: ShardKey,
+    rows: Sequence[tuple[int, int]],
+    payloads: Mapping[int, bytes],
+    *,
+    malformed: Sequence[int] = (),
+    arrival: datetime = NOON,
+) -> pa.RecordBatch:
     columns: dict[str, pa.Array[Any]] = {
         "stream": pa.array([key.stream.name] * len(rows)),
         "stream_epoch": pa.array([key.stream.epoch] * len(rows), pa.int64()),
@@ -374,8 +421,4 @@ def _written(
             pa.string(),
         ),
     }
-    batch = pa.record_batch(columns)
-    files = write_files(
-        {key: [batch]}, bed.lake.iceberg.staging_spec(), now=bed.clock.now, fresh=lambda: uuid4().hex
-    )
-    return tuple(replace(file, staged_at=bed.clock.at) for file in files)
+    return pa.record_batch(columns)

@@ -14,11 +14,12 @@ from pyiceberg.io import load_file_io
 from headrace.pipeline.adapters import Adapters
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake import read
-from headrace.pipeline.lake.aws_access import keys_of, with_aws
+from headrace.pipeline.lake.aws_access import identity_of_s3, keys_of, options_of_s3, with_aws
 from headrace.pipeline.lake.file_io import with_own_io
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake_ports import StagingSpec
 from headrace.pipeline.settings.model import AwsSettings, LandingSettings, Settings
+from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_landing, at, numbers_in
 from tests.lake.stage_script import a_page, a_spec
 from tests.lake.written import write_files
@@ -136,26 +137,89 @@ def test_glue_is_asked_in_the_region_and_by_the_profile_of_the_settings(heard: t
 
 
 def test_a_spark_task_signs_by_the_profile_of_its_own_host(heard: tuple[str, set[str]], tmp_path: Path):
-    options = (("endpoint", heard[0]), ("region", "eu-west-1"), ("profile", "work"))
-    spec = StagingSpec("s3://lake/data", a_spec(tmp_path).field_ids, options)
+    options = (("endpoint", heard[0]), ("region", "eu-west-1"))
+    spec = StagingSpec("s3://lake/data", a_spec(tmp_path).field_ids, options, named("work"))
     page = a_page(1)
     assert page.records is not None
     write_files({A: [page.records]}, spec, now=lambda: NOON, fresh=lambda: "a")
     assert heard[1] == {"AKIAWORK/eu-west-1/s3"}
 
 
+def identity(**properties: str) -> TaskIdentity | None:
+    return identity_of_s3(properties, DriverIdentity().now)
+
+
+def test_a_spark_task_asks_s3_as_the_driver_and_not_as_its_own_environment_says(
+    heard: tuple[str, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    options = options_of_s3({"s3.endpoint": heard[0], "client.region": "eu-west-1"})
+    spec = StagingSpec("s3://lake/data", a_spec(tmp_path).field_ids, options, identity())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOTHER")
+    monkeypatch.setenv("AWS_REGION", "us-west-1")
+    page = a_page(1)
+    assert page.records is not None
+    write_files({A: [page.records]}, spec, now=lambda: NOON, fresh=lambda: "a")
+    assert heard[1] == {"AKIAENV/eu-west-1/s3"}
+    assert "secret" not in f"{spec!r} {spec.identity}"
+
+
+def test_the_catalogs_properties_say_who_a_task_is_before_anything_else():
+    keys = {"s3.access-key-id": "AKIACATALOG", "s3.secret-access-key": "s", "s3.session-token": "t"}
+    assert identity(**keys, **{"client.profile-name": "work"}) == TaskIdentity(
+        keys=AwsKeys("AKIACATALOG", "s", "t")
+    )
+    assert identity(**{"client.profile-name": "work"}) == named("work")
+    assert identity(**{"s3.anonymous": "true"}) is None
+    assert identity() == TaskIdentity(keys=AwsKeys("AKIAENV", "secret"))
+
+
+def test_a_role_of_the_catalogs_properties_is_taken_by_the_driver(moto: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto)
+    role = {"s3.role-arn": "arn:aws:iam::123456789012:role/lake", "client.region": "eu-west-1"}
+    taken = identity(**role)
+    assert taken is not None
+    assert taken.keys is not None
+    assert taken.keys.token
+    assert taken.keys.access_key != "AKIAENV"
+    assert identity(**role) == taken, "the role isn't taken anew while its keys last"
+
+
+def test_the_region_of_the_driver_goes_with_a_task_where_no_setting_names_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert dict(options_of_s3({})) == {"region": "us-east-1"}
+    monkeypatch.setenv("AWS_REGION", "eu-west-2")
+    assert dict(options_of_s3({})) == {"region": "eu-west-2"}
+    assert dict(options_of_s3({"s3.region": "eu-west-3"})) == {"region": "eu-west-3"}
+
+
+def test_a_table_on_local_files_hands_over_no_identity(tmp_path: Path):
+    table = opened(Settings(application="app", aws=OURS, landing=LandingSettings(home=str(tmp_path))))
+    table.ensure(create=True)
+    assert (table.staging_spec().identity, table.staging_spec().options) == (None, ())
+    assert table.spec_reaching("s3://others/output").identity == named("work")
+
+
+def test_a_host_without_a_role_says_that_its_environment_doesnt_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(
+        BadSetting, match="has no role, and Headrace itself works by the role of its own host"
+    ):
+        keys_of(TaskIdentity())
+
+
 def test_a_host_without_the_profile_says_so():
     with pytest.raises(
         BadSetting, match=r"the host \S+ has no profile of this name: 'other'.*leave aws.profile out"
     ):
-        keys_of("other")
+        keys_of(named("other"))
 
 
 def test_changed_keys_of_a_profile_are_used_at_once(tmp_path: Path):
-    assert keys_of("work")["access_key"] == "AKIAWORK"
+    assert keys_of(named("work"))["access_key"] == "AKIAWORK"
     file = tmp_path / "credentials"
     file.write_text(file.read_text().replace("AKIAWORK", "AKIANEW"))
-    assert keys_of("work")["access_key"] == "AKIANEW"
+    assert keys_of(named("work"))["access_key"] == "AKIANEW"
 
 
 def test_credentials_that_expire_are_fetched_once_until_then(tmp_path: Path):
@@ -165,15 +229,15 @@ def test_credentials_that_expire_are_fetched_once_until_then(tmp_path: Path):
     process.chmod(0o700)
     (tmp_path / "config").write_text(f"[profile role]\ncredential_process = {process}\n")
     for _ in range(2):
-        assert keys_of("role") == {"access_key": "AKIAROLE", "secret_key": "s", "session_token": "t"}
+        assert keys_of(named("role")) == {"access_key": "AKIAROLE", "secret_key": "s", "session_token": "t"}
     assert calls.read_text() == "called\n"
 
 
 # --- the whole path -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
     server = ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -192,7 +256,8 @@ def test_with_glue_and_s3_behind_aws_endpoint_no_further_setting_is_needed(moto:
     table.ensure(create=True)
     table.commit(ORIGIN)
     spec = table.staging_spec()
-    assert dict(spec.options) == {"endpoint": moto, "region": "eu-west-1", "profile": "work"}
+    assert dict(spec.options) == {"endpoint": moto, "region": "eu-west-1"}
+    assert spec.identity == named("work")
     assert not table.commit(a_landing(spec, A, after=None, numbers=[1, 2])).landing.refused
     assert table.load().positions.of(A) == at(2)
     assert numbers_in(read.rows(table)) == {A.shard_id: [1, 2]}

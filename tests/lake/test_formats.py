@@ -10,7 +10,7 @@ from base64 import b64decode, b85decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,9 +27,19 @@ from headrace.pipeline.core.ledger_codec import (
     write_ledger,
     write_positions,
 )
-from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage import (
+    Kind,
+    LedgerEntry,
+    LedgerPage,
+    Looked,
+    Lost,
+    ParentIs,
+    ParentReason,
+    Range,
+)
 from headrace.pipeline.core.lineage_rows import entries_of, rows_of
 from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.proof_accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.core.state_delta import Delta
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.core.valid_through_text import read_through, write_through
@@ -88,6 +98,8 @@ WINDOW = ReplayWindow(
     oldest_day=date(2026, 1, 31),
     target="typed",
 )
+TYPED_LEDGER = LedgerPage(looked=Looked(77, 9, 8, "orders", frozenset({"a.parquet", "b.parquet"})))
+ACCEPTED = (Accepted(77, {"orders/1769000000/shardId-000000000000": 3}, "a backfill", "somebody on a host"),)
 ENTRIES = (
     LedgerEntry(snapshot=1, sequence=1, at=NOON, writer="w1", page=LEDGER),
     Lost(snapshot=2, sequence=2, at=NOON, why="a sentence", ranges=(LANDED,)),
@@ -116,6 +128,8 @@ def _with_times(row: dict[str, Any]) -> None:
 FORMS: Mapping[str, tuple[Any, Callable[[Any], str], Callable[[str], Any]]] = {
     "positions-1.txt": (POSITIONS, write_positions, read_positions),
     "ledger-1.txt": (LEDGER, write_ledger, read_ledger),
+    "typed-ledger-1.txt": (TYPED_LEDGER, write_ledger, read_ledger),
+    "accepted-1.json": (ACCEPTED, write_accepted, read_accepted),
     "full-positions-2.txt": (POSITIONS, write_full, read_full),
     "changed-positions-2.txt": (
         Delta({STREAM: ORIGIN}, {B: AT_REST}, frozenset({A}), 3),
@@ -195,7 +209,7 @@ def test_the_page_names_each_file_and_each_property():
 if __name__ == "__main__":
     for file, (form_of, writer, _) in FORMS.items():
         if not (FOLDER / file).exists():
-            (FOLDER / file).write_text(cast("str", writer(form_of)), encoding="utf-8")
+            (FOLDER / file).write_text(writer(form_of), encoding="utf-8")
     for file in TABLES:
         if not (FOLDER / file).exists():
             (FOLDER / file).write_text(table_text(file), encoding="utf-8")

@@ -2,17 +2,21 @@
 read `pipeline/lake/append.py` and `pipeline/lake/position_chain.py` anew before going on.
 """
 
+import ast
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import visitors
+from pyiceberg.expressions.visitors import _ManifestEvalVisitor, visit
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, write_manifest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile, write_manifest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate, update_table_metadata
@@ -21,10 +25,13 @@ from pyiceberg.types import LongType, NestedField
 
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.lake.catalog import embedded_catalog, open_catalog
+from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.lake_ports import StagingSpec
-from tests.lake.files import a_file, a_key, a_range, with_origin
+from tests.lake.compactions import Small
+from tests.lake.files import NOON, a_file, a_key, a_range, with_origin
 from tests.lake.tables import IcebergLake, append_as_others, patch
 
+DAY = timedelta(days=1)
 ROW = pa.table({"n": pa.array([1], pa.int64())})
 
 
@@ -142,9 +149,74 @@ def test_pyiceberg_takes_a_time_stamp_equal_to_the_bases_for_a_missing_one(tmp_p
     assert changed.last_updated_ms < ahead.last_updated_ms
 
 
+def a_table_of_two_days(folder: Path) -> tuple[IcebergLive, str]:
+    """A table whose two manifests are of two days, and the file of the first day."""
+    small = Small(folder, waves=0)
+    small.clock.at = NOON + 3 * DAY
+    first = small.land(arrival=NOON)
+    small.land(arrival=NOON + 2 * DAY)
+    return IcebergLive(small.lake.handle()), first
+
+
+def days_in(manifest: ManifestFile) -> list[date]:
+    bounds = {b for each in manifest.partitions or [] for b in (each.lower_bound, each.upper_bound) if b}
+    return [date(1970, 1, 1) + timedelta(days=int.from_bytes(b, "little")) for b in sorted(bounds)]
+
+
 def a_landing_of_one(lake: IcebergLake) -> Proposal:
     file = a_file(lake.iceberg.staging_spec(), {a_key(): [1]}, staged_at=lake.clock.at)
     return with_origin(Proposal((a_range(a_key(), None, 1, files=[file]),), (file,)))
+
+
+def test_files_are_removed_though_two_threads_judge_manifests_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """pyiceberg's evaluator keeps the bounds of the manifest that it looks at, and `_OverwriteFiles._deleted_entries` shares it between threads."""
+    live, first = a_table_of_two_days(tmp_path)
+    in_the_midst, other_came = Event(), Event()
+    judged: list[str] = []
+
+    def judge_at_once(evaluator: _ManifestEvalVisitor, manifest: ManifestFile) -> bool:
+        # The first two calls come from two threads. That of the first day's manifest goes on only once the other one has begun.
+        is_first_day = days_in(manifest) == [NOON.date()]
+        judged.append(manifest.manifest_path)
+        if len(judged) > 2:
+            evaluator.partition_fields = manifest.partitions or []
+        elif is_first_day:
+            evaluator.partition_fields = manifest.partitions or []
+            in_the_midst.set()
+            assert other_came.wait(10)
+        else:
+            assert in_the_midst.wait(10)
+            evaluator.partition_fields = manifest.partitions or []
+            other_came.set()
+        return bool(visit(evaluator.partition_filter, evaluator))
+
+    monkeypatch.setattr(_ManifestEvalVisitor, "eval", judge_at_once)
+    assert [each.path for each in live.drop((NOON + DAY).date())] == [first]
+    assert len(set(judged)) == 2
+
+
+def test_no_other_part_of_pyiceberg_that_judges_files_keeps_what_it_looks_at():
+    """Whatever else is shared between threads has no state: scans, too, judge files on several threads. The evaluator of residuals is made anew
+    for each file."""
+    tree = ast.parse(Path(visitors.__file__).read_text())
+    keep = {
+        each.name
+        for each in tree.body
+        if isinstance(each, ast.ClassDef)
+        for method in each.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__" and assigns_to_self(method)
+    }
+    assert keep == {"_ManifestEvalVisitor", "ResidualVisitor"}
+
+
+def assigns_to_self(method: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+        for node in ast.walk(method)
+        for target in (node.targets if isinstance(node, ast.Assign) else ())
+    )
 
 
 def test_pyiceberg_writes_no_table_of_format_version_3(plain: tuple[Catalog, Table]):

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 
@@ -35,6 +35,11 @@ KEYS = [a_key(n) for n in range(3)]
 _ARROW = schema_to_pyarrow(SCHEMA)
 
 
+def _arrival(number: int) -> datetime:
+    """Of the records of a commit, and its own time."""
+    return NOON + timedelta(hours=2 * number)
+
+
 @dataclass
 class History:
     """Ledgers of a table, made at random. `odd`: how often a range is one that a proof tells of by itself."""
@@ -53,7 +58,7 @@ class History:
                 continue
             keys = [key for key in KEYS if self.random.random() < 0.8]
             ranges = tuple(each for key in keys for each in self.ranges(key, number))
-            self.entries.append(LedgerEntry(number, number, NOON, LedgerPage(ranges)))
+            self.entries.append(LedgerEntry(number, number, _arrival(number), LedgerPage(ranges)))
 
     def is_odd(self, times: float = 1.0) -> bool:
         return self.random.random() < self.odd * times
@@ -69,7 +74,10 @@ class History:
     def one(self, key: ShardKey, number: int) -> Range:
         at = self.at.get(key)
         stood = 0 if at is None or at.sequence is None else at.sequence
-        arrival = NOON + timedelta(hours=2 * number)
+        arrival = _arrival(number)
+        if self.is_odd():
+            # A range with records of another stream, by their arrival.
+            arrival += self.random.choice([-1, 1]) * timedelta(days=400)
         rows = self.random.choice([0, 0, 3, 7]) if self.is_odd(9) else 5
         each = Range(
             Kind.PARSED if self.typed else Kind.LANDED,

@@ -5,14 +5,20 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.pipeline.core.accounting import read_accounting
 from headrace.pipeline.lake import parse_code
-from headrace.pipeline.lake.parse_code import code_of
+from headrace.pipeline.lake.parse_code import TargetCode
 from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings, Written
 from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
+
+
+def code_of(target: ParseSettings) -> str:
+    return TargetCode(target).text()
 
 
 def test_the_digests_follow_what_decides_about_a_row():
@@ -26,7 +32,25 @@ def test_the_digests_follow_what_decides_about_a_row():
     assert (wider[0], wider[1] != schema) == (code, True)
 
 
-def test_the_digest_of_a_function_follows_the_source_of_its_module(
+def test_the_digest_of_a_function_beside_the_settings_follows_what_it_imports_from_there(tmp_path: Path):
+    target = replace(
+        SETTINGS, format=ParseFormat.CALLABLE, callable="own_code:rows", written=Written(str(tmp_path))
+    )
+    (tmp_path / "own_code.py").write_text("import own_code_part\ndef rows(): return own_code_part.x\n")
+    codes = []
+    for number in (1, 2, 1):
+        (tmp_path / "own_code_part.py").write_text(f"x = {number}\n")
+        run = TargetCode(target)
+        codes.append(run.text())
+        # A run keeps what it has read, whatever becomes of the file.
+        (tmp_path / "own_code_part.py").write_text("x = 9\n")
+        function: Any = run.function()
+        assert function() == number
+        assert run.text() == codes[-1]
+    assert codes[0] == codes[2] != codes[1]
+
+
+def test_the_digest_of_an_installed_function_follows_the_source_of_its_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -89,7 +89,7 @@ def test_columns_that_were_inferred_stay_also_where_the_run_is_killed_before_its
     wave = parsing(bed, spark, **own).wave()
     assert (wave.parsed, wave.quarantined, wave.dropped) == (3, 1, {"filter": 1})
     assert [number for _, number, _ in bed.parsed()] == [2, 3, 10]
-    assert [name for name, _ in bed.typed().own_columns().spark] == ["id", "name"]
+    assert [each["name"] for each in bed.typed().own_columns().spark] == ["id", "name"]
     assert reasons(bed)["11"].startswith("the field id has text")
 
 

@@ -44,6 +44,10 @@ def growing(*payloads: dict[str, Any], limits: Limits = LIMITS) -> Any:
     return partial(grow, facts=facts, limits=limits)
 
 
+def columns(**kinds: IcebergType) -> list[NestedField]:
+    return [NestedField(n, name, kind) for n, (name, kind) in enumerate(kinds.items(), start=10)]
+
+
 def ddl(table: IcebergTyped) -> str:
     return ddl_of(table.own_columns().columns)
 
@@ -69,7 +73,7 @@ def test_of_two_processes_one_commit_decides_what_is_frozen_and_both_add_columns
 
 def test_nothing_is_frozen_before_there_is_a_column(typed: IcebergTyped):
     assert not typed.grown(growing({"a": None}), freezes=True)[0].are_frozen
-    typed.with_columns([("id", LongType())])
+    typed.with_columns([NestedField(1, "id", LongType())])
     assert typed.grown(growing({"a": None}), freezes=True)[0].are_frozen
     assert ddl(typed) == "id BIGINT"
 
@@ -77,14 +81,14 @@ def test_nothing_is_frozen_before_there_is_a_column(typed: IcebergTyped):
 def test_parts_of_structs_in_lists_are_added_and_promoted(typed: IcebergTyped):
     item = StructType(NestedField(1, "n", IntegerType()), NestedField(2, "t", TimeType()))
     nested = ListType(3, ListType(4, StructType(NestedField(5, "n", IntegerType())), element_required=False))
-    typed.with_columns([("items", nested), ("strange", item), ("f", FloatType())])
+    typed.with_columns(columns(items=nested, strange=item, f=FloatType()))
     typed.grown(growing({"items": [[{"n": 1, "new": {"x": True}}]], "strange": {"n": 2}}), freezes=False)
     assert ddl(typed).startswith(
         "items ARRAY<ARRAY<STRUCT<n: INT, new: STRUCT<x: BOOLEAN>>>>, strange struct<"
     )
     payload = {"items": [[{"n": 2**40}]], "f": 1e300}
     own = typed.own_columns()
-    assert [name for name, _ in own.spark] == ["items", "f"]
+    assert [each["name"] for each in own.spark] == ["items", "f"]
     typed.grown(
         partial(grow, facts=counted_facts([facts_of(payload, own.columns, LIMITS)]), limits=LIMITS),
         freezes=False,
@@ -99,16 +103,16 @@ def test_a_type_in_the_settings_may_be_widened_and_an_older_deployment_goes_on(t
     def struct(n: IcebergType) -> StructType:
         return StructType(NestedField(1, "n", n))
 
-    narrow = [("id", IntegerType()), ("s", struct(FloatType())), ("d", DecimalType(8, 2))]
-    wide = [("id", LongType()), ("s", struct(DoubleType())), ("d", DecimalType(12, 2))]
+    narrow = columns(id=IntegerType(), s=struct(FloatType()), d=DecimalType(8, 2))
+    wide = columns(id=LongType(), s=struct(DoubleType()), d=DecimalType(12, 2))
     typed.with_columns(narrow)
     files, number = typed.with_columns(wide)
     assert ddl(typed) == "id BIGINT, s STRUCT<n: DOUBLE>, d DECIMAL(12,2)"
     assert typed.with_columns(narrow) == (files, number)
     for name, kind in (("id", StringType()), ("d", DecimalType(14, 3)), ("s", StructType())):
         with pytest.raises(WrongShape, match=f"the column {name}"):
-            typed.with_columns([(name, kind)])
-    typed.with_columns([("s", StructType())], may_have_more=True)
+            typed.with_columns(columns(**{name: kind}))
+    typed.with_columns(columns(s=StructType()), may_have_more=True)
 
 
 def test_the_name_of_the_partition_field_is_taken(typed: IcebergTyped):

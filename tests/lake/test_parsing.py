@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from pyiceberg.types import DoubleType
+from pyiceberg.types import DoubleType, NestedField
 
 from headrace.pipeline.core.accounting import read_accounting
 from headrace.pipeline.core.landing import Proposal
@@ -366,10 +366,10 @@ def test_a_column_that_is_added_to_the_schema_is_added_to_the_table(bed: Bed):
     bed.land(A, {1: good(1)})
     bed.catch_up()
     typed = bed.typed()
-    typed.with_columns([*COLUMNS, ("amount", DoubleType())])
+    typed.with_columns([*COLUMNS, NestedField(3, "amount", DoubleType())])
     assert "amount" in typed.open().schema().column_names
     with pytest.raises(WrongShape, match="the column id"):
-        typed.with_columns([("id", DoubleType())])
+        typed.with_columns([NestedField(1, "id", DoubleType())])
 
 
 def test_rows_that_another_engine_has_deleted_by_a_delete_file_stop_the_parsing(bed: Bed):

@@ -10,17 +10,19 @@ import pytest
 
 from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.duties.deleting import Deleting
-from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
+from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport, together
 from headrace.pipeline.duties.upkeep_of_targets import run_upkeep_of_target
 from headrace.pipeline.errors import ChainBroken, Transient
 from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.lake.parse_source import IcebergSource
+from headrace.pipeline.lake.parsed_table import IcebergTyped
 from headrace.pipeline.lake.rewrite_task import digest
 from headrace.pipeline.lake.table_files import IcebergFiles, QuarantineFiles
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON
-from tests.lake.parsings import BAD, A, Bed, Killed, good
+from tests.lake.parsings import BAD, A, B, Bed, Killed, good
 from tests.lake.tables import commit_nothing
 from tests.lake.upkeeps import FEW, upkeep_of
 
@@ -135,6 +137,28 @@ def test_a_quarantine_table_that_cant_be_settled_keeps_its_files(bed: Bed):
     assert isinstance(report.troubles[0], ChainBroken)
 
 
+def test_a_table_whose_upkeep_fails_unexpectedly_keeps_no_other_table_from_its_own(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+):
+    bed.land(A, {1: good(1), 2: BAD})
+    bed.catch_up()
+    load = IcebergTyped.load
+
+    def fail_for_the_typed_table(table: IcebergTyped) -> object:
+        if table.identifier == "lake.orders":
+            raise LookupError
+        return load(table)
+
+    monkeypatch.setattr(Settling, "settle", lambda _: 0)
+    monkeypatch.setattr(IcebergTyped, "load", fail_for_the_typed_table)
+    reports = dict(run_upkeep(bed))
+    (trouble,) = reports["lake.orders"].troubles
+    assert "the upkeep of lake.orders was ended by an unexpected LookupError" in str(trouble)
+    assert reports["lake.orders_quarantine"].troubles == ()
+    whole = together(list(reports.items()))
+    assert whole.troubles == (trouble,)
+
+
 def test_a_commit_whose_files_of_the_quarantine_table_are_gone_is_refused(bed: Bed):
     """A paused run wakes after upkeep has deleted its files. The typed table's own files could still be there."""
     bed.land(A, {1: BAD})
@@ -197,6 +221,20 @@ def test_rows_that_arent_parsed_yet_outlive_the_retention(bed: Bed):
     bed.catch_up()
     assert len(compacting.expired_rows().files) == 1
     assert len(bed.parsed()) == 1
+
+
+def test_rows_of_a_shard_that_the_typed_table_doesnt_know_yet_outlive_the_retention(bed: Bed):
+    """As after a reshard, while the target's runs fail. The typed table is there, and it has parsed all of the parent."""
+    day = bed.clock.at.date() - 2 * DAY
+    bed.land(A, {1: good(1)}, ended=[B.shard_id], arrival=bed.clock.at - DAY)
+    bed.catch_up()
+    assert not bed.parsing().needs_before(day)
+    bed.land(B, {2: good(2)}, parents=[A.shard_id], arrival=bed.clock.at - 10 * DAY)
+    assert bed.parsing().needs_before(day)
+    bed.catch_up()
+    bed.land(B, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    assert not bed.parsing().needs_before(day)
 
 
 def test_a_row_that_arrived_just_before_midnight_is_needed_though_the_parsed_one_before_it_arrived_after_midnight(

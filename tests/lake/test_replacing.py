@@ -63,6 +63,22 @@ def mend(bed: ReplaceBed) -> None:
     bed.settings = replace(bed.settings, version="2")
 
 
+def test_a_parser_that_fails_everything_replaces_nothing(tmp_path: Path):
+    bed = ReplaceBed(tmp_path)
+    bed.land(A, {number: good(number) for number in range(1000, 1100)})
+    bed.catch_up()
+    values, window = bed.values(), bed.window(Numbers(A.shard_id))
+    bed.settings = replace(bed.settings, version="2")
+    bed.parser.fixes = dict.fromkeys(map(good, range(1000, 1100)), BAD)
+    with pytest.raises(WrongShape, match="stop_above"):
+        bed.replace(window)
+    assert bed.values() == values
+    assert bed.aside() == {}
+    bed.settings = replace(bed.settings, stop_above=1.0)
+    bed.replace(window)
+    assert len(bed.aside()) == 100
+
+
 def check(bed: ReplaceBed, values: dict[int, int], *aside: int) -> None:
     assert bed.values() == values
     assert sorted(bed.aside()) == list(aside)
@@ -234,6 +250,9 @@ class _After(SourceTable):
     def look(self) -> SourceLook:
         self.act()
         return self.table.look()
+
+    def changed_by_others(self, since: int, *, removes: bool) -> str:
+        return self.table.changed_by_others(since, removes=removes)
 
 
 @pytest.mark.slow

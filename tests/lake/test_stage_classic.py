@@ -40,7 +40,7 @@ class Lacking:
 
 
 def stage(source):
-    return SparkStage(lambda _: session, source).stage([a_batch(n) for n in range(3)], a_spec(sys.argv[1]), ROOMY)
+    return SparkStage(lambda _: session, lambda: source).stage([a_batch(n) for n in range(3)], a_spec(sys.argv[1]), ROOMY)
 
 
 assert not is_connect(session)

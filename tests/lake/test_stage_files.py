@@ -121,7 +121,8 @@ def test_every_column_carries_the_tables_field_id(tmp_path: Path):
 
 
 def test_additional_columns_of_the_table_are_left_out(tmp_path: Path):
-    spec = a_spec(tmp_path, added_by_spark=99)
+    spec = a_spec(tmp_path)
+    spec = replace(spec, field_ids=(*spec.field_ids, ("added_by_spark", 99)))
 
     manifest = stage_batches([a_batch()], script(s0=[a_page(1)]), spec=spec, limits=ROOMY, threads=1)
 

@@ -49,7 +49,7 @@ class _SlowSession:
 
 
 def _stage_on(session: _SlowSession, *, patience: timedelta = PATIENCE) -> SparkStage:
-    return SparkStage(lambda _: session, script(), patience=patience)  # type: ignore[arg-type, return-value]
+    return SparkStage(lambda _: session, script, patience=patience)  # type: ignore[arg-type, return-value]
 
 
 def test_opening_waits_for_a_slow_first_job_and_says_so(monkeypatch: pytest.MonkeyPatch):
@@ -100,7 +100,7 @@ def test_a_first_job_that_fails_is_reported_in_one_sentence():
     session.range.return_value.collect.side_effect = PySparkException("no executor\nfor you")
 
     with pytest.raises(Unreachable, match=r"^Spark didn't run a first job: no executor; nothing was read"):
-        SparkStage(lambda _: session, script()).open(warn)
+        SparkStage(lambda _: session, script).open(warn)
 
 
 def test_an_error_of_headraces_own_code_isnt_reported_as_sparks():
@@ -108,7 +108,7 @@ def test_an_error_of_headraces_own_code_isnt_reported_as_sparks():
     session.range.return_value.collect.side_effect = ValueError("a mistake in Headrace")
 
     with pytest.raises(ValueError, match="a mistake in Headrace"):
-        SparkStage(lambda _: session, script()).open(warn)
+        SparkStage(lambda _: session, script).open(warn)
 
 
 def _a_free_port() -> int:

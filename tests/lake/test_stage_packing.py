@@ -35,7 +35,7 @@ class _NoSession:
 
 
 def _stage_failing_with(text: str) -> SparkStage:
-    return SparkStage(lambda _: _NoSession(text), script())  # type: ignore[arg-type, return-value]
+    return SparkStage(lambda _: _NoSession(text), script)  # type: ignore[arg-type, return-value]
 
 
 def test_heavy_shards_are_spread_over_tasks_and_light_ones_added():
@@ -88,7 +88,7 @@ def test_all_tasks_together_read_at_most_one_page_more_than_the_waves_limits(
 
 
 def test_without_batches_no_session_is_made():
-    stage = SparkStage(lambda _: pytest.fail("asked for a session"), script())
+    stage = SparkStage(lambda _: pytest.fail("asked for a session"), script)
 
     assert stage.stage([], a_spec("unused"), ROOMY) == Manifest(())
 
@@ -164,7 +164,7 @@ def test_a_shard_without_a_result_from_spark_is_an_error():
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
     with pytest.raises(Transient, match=r"the Spark job returned 1 of 2 shards\. Nothing was committed"):
-        SparkStage(lambda _: session, script()).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
+        SparkStage(lambda _: session, script).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
 
 def test_every_task_reports_the_load_of_its_host():
@@ -174,9 +174,7 @@ def test_every_task_reports_the_load_of_its_host():
     told = pa.table({"manifest": [encode_manifest(manifest) for manifest in tasks]})
     session.range.return_value.mapInArrow.return_value.toArrow.return_value = told
 
-    manifest = SparkStage(lambda _: session, script()).stage(
-        [a_batch(0), a_batch(1)], a_spec("unused"), ROOMY
-    )
+    manifest = SparkStage(lambda _: session, script).stage([a_batch(0), a_batch(1)], a_spec("unused"), ROOMY)
 
     assert manifest.loads == tuple(loads)
 
@@ -185,7 +183,7 @@ def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
     def raise_an_own_error(_on_waiting: OnWaiting) -> None:
         raise ValueError("a mistake in Headrace")
 
-    stage = SparkStage(raise_an_own_error, script())  # type: ignore[arg-type]
+    stage = SparkStage(raise_an_own_error, script)  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="a mistake in Headrace"):
         stage.stage([a_batch()], a_spec("unused"), ROOMY)
@@ -194,7 +192,7 @@ def test_an_error_in_headraces_own_code_isnt_reported_as_sparks():
 def test_cancelling_without_a_job_makes_no_session():
     asked = Mock()
 
-    SparkStage(asked, script()).cancel()
+    SparkStage(asked, script).cancel()
 
     asked.assert_not_called()
 

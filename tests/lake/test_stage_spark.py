@@ -33,9 +33,11 @@ from headrace.pipeline.lake.stage import SparkStage
 from headrace.pipeline.lake_ports import RecordPage
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import SparkSettings
+from headrace.pipeline.task_identity import DriverIdentity
 from tests.lake.files import a_key
 from tests.lake.stage_script import ROOMY, a_batch, a_page, a_spec, files_in, rows_of
 from tests.spark import SparkServer
+from tests.stand_in import access_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +79,7 @@ class Stream:
 
 
 def _stage(spark: "SparkSession", aws: LocalAws) -> SparkStage:
-    return SparkStage(lambda _: spark, KinesisPages(region=aws.region, endpoint=aws.endpoint))
+    return SparkStage(lambda _: spark, lambda: KinesisPages(access=access_to(aws)))
 
 
 def test_a_wave_of_shards_is_staged_as_one_job(spark: "SparkSession", aws: LocalAws, tmp_path: Path):
@@ -229,7 +231,9 @@ def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalA
     numbers = stream.put(20)
     s3.create_bucket(Bucket=stream.name)
     spec = replace(
-        a_spec(f"s3://{stream.name}/lake/data"), options=(("endpoint", aws.endpoint), ("region", aws.region))
+        a_spec(f"s3://{stream.name}/lake/data"),
+        options=(("endpoint", aws.endpoint), ("region", aws.region)),
+        identity=DriverIdentity().now(),
     )
 
     (file,) = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY).files
@@ -244,7 +248,11 @@ def test_files_go_to_s3_at_the_specs_endpoint(spark: "SparkSession", aws: LocalA
 def test_with_a_missing_bucket_no_position_moves(spark: "SparkSession", aws: LocalAws):
     stream = Stream(aws, shards=1)
     stream.put(1)
-    spec = replace(a_spec("s3://nowhere/data"), options=(("endpoint", aws.endpoint), ("region", aws.region)))
+    spec = replace(
+        a_spec("s3://nowhere/data"),
+        options=(("endpoint", aws.endpoint), ("region", aws.region)),
+        identity=DriverIdentity().now(),
+    )
 
     manifest = _stage(spark, aws).stage([stream.batch(0)], spec, ROOMY)
 
@@ -257,9 +265,9 @@ def test_a_task_reads_with_the_profile_of_the_settings(spark: "SparkSession", aw
     numbers = stream.put(3)
     asked = Path(os.environ["AWS_CONFIG_FILE"]).with_name("was-asked")
     assert not asked.exists(), "the tasks of other tests have no profile"
-    pages = KinesisPages(region=aws.region, endpoint=aws.endpoint, profile="streaming")
+    pages = KinesisPages(access=access_to(aws, "streaming"))
 
-    manifest = SparkStage(lambda _: spark, pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+    manifest = SparkStage(lambda _: spark, lambda: pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
 
     assert [number for _, number in rows_of(manifest)] == numbers
     assert asked.exists()
@@ -269,9 +277,9 @@ def test_the_error_names_a_profile_that_sparks_host_lacks(
     spark: "SparkSession", aws: LocalAws, tmp_path: Path
 ):
     stream = Stream(aws, shards=1)
-    pages = KinesisPages(region=aws.region, endpoint=aws.endpoint, profile="elsewhere")
+    pages = KinesisPages(access=access_to(aws, "elsewhere"))
 
-    manifest = SparkStage(lambda _: spark, pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
+    manifest = SparkStage(lambda _: spark, lambda: pages).stage([stream.batch(0)], a_spec(tmp_path), ROOMY)
 
     why = manifest.staged[0].error or ""
     assert "doesn't have the AWS profile that aws.profile in the settings names ('elsewhere')" in why
@@ -289,7 +297,7 @@ def test_the_error_for_a_package_missing_on_a_spark_worker_names_it(spark: "Spar
             yield a_package_nobody_has.page(batch)
 
     with pytest.raises(MissingPackage, match="lacks the Python package 'a_package_nobody_has'"):
-        SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+        SparkStage(lambda _: spark, Pages).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
 
 def test_the_task_of_a_dead_spark_worker_is_repeated_and_every_row_counts_once(
@@ -305,7 +313,7 @@ def test_the_task_of_a_dead_spark_worker_is_repeated_and_every_row_counts_once(
                 os._exit(1)
             yield from pages
 
-    manifest = SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path / "data"), ROOMY)
+    manifest = SparkStage(lambda _: spark, Pages).stage([a_batch()], a_spec(tmp_path / "data"), ROOMY)
 
     assert died.exists()
     assert rows_of(manifest) == [(a_key().shard_id, 1), (a_key().shard_id, 2)]
@@ -332,7 +340,7 @@ def test_a_job_that_keeps_failing_is_reported_in_one_sentence(spark: "SparkSessi
             os._exit(1)
 
     with pytest.raises(Unreachable, match="failed: Python worker exited unexpectedly") as caught:
-        SparkStage(lambda _: spark, Pages()).stage([a_batch()], a_spec(tmp_path), ROOMY)
+        SparkStage(lambda _: spark, Pages).stage([a_batch()], a_spec(tmp_path), ROOMY)
 
     assert "\n" not in str(caught.value)
 
@@ -348,7 +356,7 @@ def test_cancel_ends_the_running_job(spark: "SparkSession", tmp_path: Path):
             yield from ()
 
     listening = os.open(reached, os.O_RDONLY | os.O_NONBLOCK)
-    stage = SparkStage(lambda _: spark, Pages())
+    stage = SparkStage(lambda _: spark, Pages)
     with ThreadPoolExecutor(1) as pool:
         wave = pool.submit(stage.stage, [a_batch()], a_spec(tmp_path / "data"), ROOMY)
         assert select([listening], [], [], 60)[0], "the job didn't start to read"

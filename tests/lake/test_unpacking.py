@@ -1,5 +1,6 @@
 """Aggregates that landed as one row each are taken apart on real Iceberg: exactly those of a window, once, whatever happens meanwhile."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,16 @@ def test_what_is_no_right_aggregate_stays_whole_with_the_reason(bed: UnpackBed):
     assert bed.unpack(bed.to_unpack(Numbers(A.shard_id, 6))) == [
         "no aggregate found that is left to take apart"
     ]
+
+
+def test_hash_keys_of_a_later_life_of_the_stream_leave_no_aggregate_whole(bed: UnpackBed):
+    """A stream that is created again uses the same shard names for other hash keys."""
+    nothing = Shard(A.shard_id, hash_range=HashRange(MAX_HASH_KEY, MAX_HASH_KEY))
+    later = ListedStream({A.shard_id: nothing}, replace(A.stream, epoch=A.stream.epoch + 60))
+    window = bed.to_unpack(TO_THREE)
+    assert f"Kinesis doesn't list 1 shard of the window, the first {A}" in bed.notes(window, kinesis=later)
+    assert bed.payloads() == APART_TO_THREE
+    assert wrong(prove(bed)) == []
 
 
 def test_columns_of_others_go_with_the_rows(bed: UnpackBed):

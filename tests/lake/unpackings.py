@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline.core.parse_values import Bound, Parsed, Piece, SourceFile, SurveyOrder, WaveLimits
+from headrace.pipeline.core.parse_values import Bound, Parsed, SourceFile, Survey, SurveyOrder, WaveLimits
 from headrace.pipeline.core.shard import HashRange
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.core.window import ReplayWindow
@@ -56,7 +56,7 @@ class InProcess(Unpacker):
     def _table(self) -> IcebergTable:
         return self.bed.lake.handle()
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
         return survey(order, order.files, self._table().staging_spec())
 
     def unpack(

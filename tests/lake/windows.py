@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from headrace.pipeline.clock import SystemIds
 from headrace.pipeline.core.batch import BatchLimits
 from headrace.pipeline.core.parse_account import joined
-from headrace.pipeline.core.parse_values import Parsed, Piece, SurveyOrder, WaveLimits, WavePlan
+from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WaveLimits, WavePlan
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.window import ReplayWindow, WindowRange, window_table
 from headrace.pipeline.core.window_making import Asked
@@ -56,7 +57,8 @@ class InProcess(Copier):
     bed: "WindowBed"
     table: IcebergTable
 
-    def survey(self, order: SurveyOrder) -> tuple[Piece, ...]:
+    def survey(self, order: SurveyOrder) -> Survey:
+        self.bed.looked_into_by_windows.update(order.files)
         return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
 
     def copy(self, plan: WavePlan) -> Parsed:
@@ -70,6 +72,11 @@ class InProcess(Copier):
 
 
 class WindowBed(Bed):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.looked_into_by_windows: set[str] = set()
+        """Files of the lake table that the copying of windows has looked into."""
+
     def windowing(self, settings: Settings = SETTINGS) -> Windowing:
         return Windowing(
             settings=settings,

@@ -141,6 +141,20 @@ def test_name_and_arn_of_different_streams_are_refused(client):
     assert client.get_records(ShardIterator=an_iterator(client), StreamARN=arn)["Records"] == []
 
 
+def test_an_arn_with_another_account_isnt_allowed_and_one_of_another_region_isnt_found(client):
+    a_stream(client)
+    arn = client.describe_stream_summary(StreamName=STREAM)["StreamDescriptionSummary"]["StreamARN"]
+    iterator = an_iterator(client)
+    for other, code in (
+        (arn.replace("123456789012", "999999999999"), "AccessDeniedException"),
+        (arn.replace("us-east-1", "eu-west-1"), "ResourceNotFoundException"),
+    ):
+        with refuses(code):
+            client.describe_stream_summary(StreamARN=other)
+        with refuses(code):
+            client.get_records(ShardIterator=iterator, StreamARN=other)
+
+
 def test_each_region_has_its_own_streams(local):
     here, there = local.client(), local.client("eu-west-1")
     a_stream(here)

@@ -124,6 +124,8 @@ _SAMPLES = {
     "parse.0.name": "orders",
     "parse.0.table": "lake.typed",
     "parse.0.callable": "package.module:function",
+    "parse.0.schema": "id BIGINT NOT NULL",
+    "parse.0.unique.by": "id",
 }
 
 
@@ -302,7 +304,7 @@ def test_the_schema_of_a_target_may_be_in_a_file_beside_the_settings(tmp_path: P
     with pytest.raises(BadSetting, match=r"orders\.ddl of the target orders is empty"):
         read_settings(tmp_path / "h.yaml", {})
     (tmp_path / "orders.ddl").write_text("id BIGINT,\n  name STRING\n")
-    assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == "id BIGINT, name STRING"
+    assert read_settings(tmp_path / "h.yaml", {}).settings.parse[0].schema == "id BIGINT,\n  name STRING\n"
 
 
 @pytest.mark.parametrize(

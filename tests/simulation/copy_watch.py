@@ -22,6 +22,7 @@ from headrace.pipeline.memory.parse import MemoryRows, MemoryTyped, TypedRow
 from headrace.pipeline.memory.stage import MemoryStage
 from headrace.pipeline.memory.table import Snapshot
 from tests.simulation.truth import Violation
+from tests.simulation.typed_commits import WINDOWS
 
 if TYPE_CHECKING:
     from tests.simulation.typed_fleet import TypedFleet
@@ -42,6 +43,7 @@ class _WatchedCopy(MemoryTyped):
         def now() -> bool:
             if not swap(made):
                 return False
+            self._fleet.commits.note(WINDOWS, None if task is None else task.process)
             self._watch.judge(made)
             return True
 

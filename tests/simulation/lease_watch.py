@@ -17,8 +17,9 @@ from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import TablesMissing
 from headrace.pipeline.memory.leases import MemoryLeaseStore
 from headrace.pipeline.ports import NO_ROWS, Listing
-from headrace.pipeline.settings.choices import Heartbeat
 from tests.simulation.scheduler import Process
+from tests.simulation.silence_watch import judge_beaten_since, judge_silence
+from tests.simulation.to_and_fro import ToAndFro
 from tests.simulation.truth import ShardTruth, Violation, number_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class WatchedLeases:
             self.store.hold_odd_row(ODD, "its form is unknown")
         self.made: dict[str, float] = {}
         """When each row was created, by key."""
+        self._to_and_fro = ToAndFro(world)
         self._handovers: dict[str, float] = {}
         """By key: when the row's handover was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
@@ -86,9 +88,11 @@ class WatchedLeases:
             return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
         return self.store.held_by(worker_id, known)
 
-    def apply(self, change: Change, by: Process, *, looked: float | None = None) -> Applied | Refused:
-        """`looked`: when the sending process had last read the worker rows. The time is passed in because the request
-        may arrive late."""
+    def apply(
+        self, change: Change, by: Process, *, looked: float | None = None, sent: float | None = None
+    ) -> Applied | Refused:
+        """`looked`: when the sending process had last read the worker rows. `sent`: when it sent the request. Both are passed in because the
+        request may arrive late."""
         self._require_table()
         if change.key == ODD:
             raise Violation(
@@ -105,7 +109,8 @@ class WatchedLeases:
         after = self.rows.get(change.key)
         if after is not before:
             self._world.note(by.name, _Written(change, after))
-            self._judge(before, after, change, by, by.looked_at_workers if looked is None else looked)
+            looked = by.looked_at_workers if looked is None else looked
+            self._judge(before, after, change, by, looked, self._world.sim.now if sent is None else sent)
         elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
             raise Violation(
                 "I2",
@@ -121,7 +126,13 @@ class WatchedLeases:
     # -- the judge ---------------------------------------------------------------------------------------------
 
     def _judge(
-        self, before: Lease | None, after: Lease | None, change: Change, by: Process, looked: float
+        self,
+        before: Lease | None,
+        after: Lease | None,
+        change: Change,
+        by: Process,
+        looked: float,
+        sent: float,
     ) -> None:
         if after is None:
             self._judge_delete(before, by)
@@ -136,7 +147,7 @@ class WatchedLeases:
         if after.run_claim != before.run_claim:
             self._judge_claim(before, after, change, by)
         if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
-            self._judge_move(before, after, change, by, looked)
+            self._judge_move(before, after, change, by, looked, sent)
         if change.kind is ChangeKind.WANT:
             self._world.call_listeners(before, after, change, by)
         if after.counter < before.counter:
@@ -274,7 +285,9 @@ class WatchedLeases:
             and now - self._world.workers.beaten.get(claim, -1e9) < 10.0
         )
 
-    def _judge_move(self, before: Lease, after: Lease, change: Change, by: Process, looked: float) -> None:
+    def _judge_move(
+        self, before: Lease, after: Lease, change: Change, by: Process, looked: float, sent: float
+    ) -> None:
         key = after.key
         if before.holder != after.holder and after.counter <= before.counter:
             raise Violation(
@@ -300,7 +313,9 @@ class WatchedLeases:
             self.moved = (key, before.holder or "", self._world.sim.now)
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
-            self._judge_silence(before, by, looked)
+            judge_silence(self._world, before, by, looked)
+            judge_beaten_since(self._world, before, by, looked=looked, sent=sent)
+        self._to_and_fro.judge(before, after, change, by)
         self._world.call_listeners(before, after, change, by)
 
     def _judge_early_handover(self, before: Lease, after: Lease, by: Process) -> None:
@@ -345,17 +360,6 @@ class WatchedLeases:
             )
         if not why and read.at_tip:
             losses.judge_looked(shard, read.upto.witness or at)
-
-    def _judge_silence(self, before: Lease, by: Process, looked: float) -> None:
-        """I20: no worker counts as dead because a clock jumped. A jump adds a tick and a half of credit at most;
-        the rest has to be real silence."""
-        world = self._world
-        jumps = sum(host is by.host and at > looked - 60.0 for at, host in world.jumps)
-        silent = world.workers.silence(before.holder or "", looked)
-        if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
-            raise Violation(
-                "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
-            )
 
     def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
         """The rows of a former stream stay until the wait that the settings name has passed."""

@@ -11,16 +11,17 @@ from tests.simulation.scheduler import Process, Scheduler
 class MachineClock:
     """A clock that is `offset` seconds fast. The clocks of Kinesis and of the lake table have no offset."""
 
-    def __init__(self, sim: Scheduler, offset: float = 0.0) -> None:
+    def __init__(self, sim: Scheduler, offset: float = 0.0, start: datetime = START) -> None:
         self.offset = offset
+        self._start = start
         self._sim = sim
         self._at = -1.0
-        self._now = START
+        self._now = start
 
     def now(self) -> datetime:
         at = self._sim.now + self.offset
         if at != self._at:
-            self._at, self._now = at, START + timedelta(0, at)
+            self._at, self._now = at, self._start + timedelta(0, at)
         return self._now
 
     def monotonic(self) -> float:
@@ -33,8 +34,8 @@ class MachineClock:
 class Host(MachineClock):
     """A machine whose processes die with it."""
 
-    def __init__(self, name: str, sim: Scheduler, offset: float) -> None:
-        super().__init__(sim, offset)
+    def __init__(self, name: str, sim: Scheduler, offset: float, start: datetime) -> None:
+        super().__init__(sim, offset, start)
         self.name = name
         self.alive = True
         self.processes: dict[Process, None] = {}

@@ -20,6 +20,7 @@ from headrace.pipeline.duties.chain_repair import Repairing
 from headrace.pipeline.duties.recover import Busy, Recovery
 from headrace.pipeline.errors import ChainBroken, HeadraceError
 from headrace.pipeline.wiring import NoDagster
+from tests.simulation.rolled_back import RolledBack
 from tests.simulation.skips import Skips
 from tests.simulation.truth import Violation
 from tests.simulation.worker_watch import PERSON
@@ -44,7 +45,8 @@ class People:
         """The `headrace reposition` command of each row, by key."""
         self.skips = Skips(world, self.a_recovery)
 
-    def roll_back(self) -> None:
+    def roll_back(self, *, forward: bool = False) -> None:
+        """`forward`: the person rolls the table forward again a little later, to where it stood."""
         world = self._world
         table = world.table
         if not self._is_whole() or table.head is None:
@@ -57,8 +59,23 @@ class People:
             to = world.rng.choice(fit)
             world.note("a person", f"rolls the table back from snapshot {table.head} to {to}")
             world.call_faults.happened["rolled_back"] += 1
-            table.roll_back(to)
+            undone = table.roll_back(to)
             self._start_looking()
+            if forward:
+                world.sim.after(world.rng.uniform(2.0, 60.0), lambda: self._forward(undone))
+
+    def _forward(self, undone: RolledBack) -> None:
+        """The person has changed their mind. Not where somebody has repaired the table or rolled it back once more."""
+        world, table = self._world, self._world.table
+        since = [snapshot.id for snapshot in table.history(table.head)]
+        kept = table.retained().snapshots
+        if undone.to not in since or undone.head not in kept or any(at not in kept for at in undone.before):
+            return
+        if table.load().positions.origins.keys() != table.state_at(undone.head or 0).positions.origins.keys():
+            return
+        world.note("a person", f"rolls the table forward from snapshot {table.head} to {undone.head}")
+        world.call_faults.happened["rolled_forward"] += 1
+        table.roll_forward(undone)
 
     def expire(self) -> None:
         """Another engine expires snapshots that carry positions, and deletes the metadata files that name them."""

@@ -8,6 +8,7 @@ from random import Random
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
 from tests.simulation.call_faults import Mix
+from tests.simulation.kinds import with_kinds
 
 CALM = Mix()
 
@@ -133,6 +134,12 @@ class Plan:
     keeps: float = 0.0
     """Until this second the lake table gets one row for each aggregate, and from then on a row for each user record. Aggregates may have
     aggregates inside, and some records only look like aggregates."""
+    short_recordings: bool = False
+    """Whether a recording of ledgers may end before the head."""
+    midnight: float = 0.0
+    """Seconds after the start at which a new day (UTC) begins; 0: not within the plan. Where it does, upkeep drops the day before."""
+    files: int = 1
+    """The most files that a wave makes."""
     puts_every: float = 4.0
     wave_records: int = 1_000_000
     wave_every: float = 10.0
@@ -206,7 +213,8 @@ def a_plan(seed: int) -> Plan:
     plan = untold(plan, Random(f"untold {seed}"))
     plan = aggregated(plan, Random(f"aggregated {seed}"))
     plan = typed(plan, Random(f"typed {seed}"))
-    return windowed(plan, Random(f"windowed {seed}"))
+    plan = windowed(plan, Random(f"windowed {seed}"))
+    return with_kinds(plan)
 
 
 def widened(plan: Plan, rng: Random) -> Plan:

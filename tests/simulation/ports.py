@@ -17,6 +17,7 @@ from headrace.pipeline.errors import TablesMissing, Unreachable
 from headrace.pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
 from headrace.pipeline.memory.leases import one_by_one
 from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
+from tests.simulation.lock_watch import JudgedLock
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.truth import Violation
 
@@ -127,7 +128,13 @@ class Leases(Port):
     def apply(self, change: Change) -> Applied | Refused:
         process = self._calls.process
         done: Applied | Refused = self._calls.call(
-            WRITE, "leases.apply", self._server.apply, change, process, looked=process.looked_at_workers
+            WRITE,
+            "leases.apply",
+            self._server.apply,
+            change,
+            process,
+            looked=process.looked_at_workers,
+            sent=self._calls.world.sim.now,
         )
         return done
 
@@ -181,6 +188,8 @@ class Workers(Port):
             found = ask(kind, what, with_table, *args, **named)
             if looks:
                 process.looked_at_workers = world.sim.now
+            elif method == "get_many":
+                process.read_of_worker.update(dict.fromkeys(args[0], world.sim.now))
             return found
 
         self.__dict__[method] = call
@@ -193,7 +202,7 @@ class Lock(Port):
     service, name = "dynamo", "lock"
 
     def __init__(self, calls: ServiceCalls) -> None:
-        super().__init__(calls, calls.world.lock)
+        super().__init__(calls, JudgedLock(calls.world, calls.process))
 
     def take(self, mine: Any, *, seen: Any) -> bool:
         taken: bool = self._calls.call(WRITE, "lock.take", self._server.take, mine, seen=seen)

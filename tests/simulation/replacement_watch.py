@@ -46,7 +46,8 @@ class ReplacementWatch:
             """The rows within the replaced ranges, and the others."""
             found = sorted(rows)
             ours = [row for row in found if row.key in replays and watch.is_in(replays[row.key], row)]
-            return ours, [row for row in found if row not in set(ours)]
+            chosen = set(ours)
+            return ours, [row for row in found if row not in chosen]
 
         gone, gone_others = split(row for path in made.replaced for row in watch.typed_rows.of(path))
         good, good_others = split(row for file in made.files for row in watch.typed_rows.of(file.path))

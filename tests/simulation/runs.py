@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.due import RunState
@@ -15,10 +17,13 @@ from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
-from tests.simulation.truth import Violation
+from tests.simulation.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Deployment
+
+_WITHIN = 2.0
+"""Seconds: Kinesis tells its time in whole seconds, and a call takes a while."""
 
 
 class RunAtWork:
@@ -42,6 +47,7 @@ class RunAtWork:
         self.keys = keys
         self._since = host.now()
         """When the run began under its present claim, by its host's clock."""
+        self._named = self._asked_for(keys or ())
         self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
         self.process.on_death = self._on_death
         self.world.tally.runs += 1
@@ -85,12 +91,49 @@ class RunAtWork:
     def _work(self, work: Callable[[], RunEnding]) -> None:
         ending = work()
         self.world.kept.judge_end(self.process)
+        if self.keys is not None and ending.error is None:
+            self._require_read(frozenset(ending.failed))
         failed = f", failed: {','.join(sorted(ending.failed))}" if ending.failed else ""
         self.world.note(self.process.name, f"is over{failed}{f' ({ending.error})' if ending.error else ''}")
         self.process.on_death = None
         if self.instance is not None:
             self.instance.end(self.run_id, tuple(sorted(ending.failed)), passing=ending.is_passing)
         self.host.processes.pop(self.process, None)
+
+    def _asked_for(self, keys: tuple[str, ...]) -> dict[str, tuple[ShardTruth, int]]:
+        """By lease key: the shard, and how many of its records had arrived when the run began, by the slowest clock that it may go by."""
+        began = self.world.clock.now() + timedelta(seconds=min(0.0, self.host.offset) - _WITHIN)
+        shards = ((key, self.world.leases.shard(self.world.leases.rows.get(key))) for key in keys)
+        return {key: (its, bisect_left(its.arrivals, began)) for key, its in shards if its is not None}
+
+    def _require_read(self, failed: frozenset[str]) -> None:
+        """I22: a run for named shards that ends well has read each of them to the tip that it had at the run's beginning, or to its end, or
+        names it among those that it couldn't read."""
+        world = self.world
+        jumped = any(host is self.host for _, host in world.jumps)
+        if jumped or not world.losses.sure or world.call_faults.happened["rolled_back"]:
+            return
+        for key, (shard, arrived) in self._named.items():
+            stream, now = shard.key.stream, world.clock.now()
+            if (
+                key in failed
+                or shard.ended
+                or not world.truth.lives(stream)
+                or stream not in world.table.origins
+            ):
+                continue
+            first = world.truth.first(shard, world.table.origins[stream])
+            left = [
+                at
+                for at in shard.arrivals[max(first, shard.read) : arrived]
+                if not world.losses.is_reported(shard, at, now)
+            ]
+            if left and not world.truth.is_passed(shard, world.truth.placed()):
+                raise Violation(
+                    "I22",
+                    f"{self.process} ends well, and {len(left)} records of {key} from before it began haven't landed",
+                    key,
+                )
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         world = self.world

@@ -107,6 +107,9 @@ def _unaccounted_records(world: World) -> Iterator[tuple[str, str]]:
             its = landed.setdefault(row[0], {})
             for sequence in numbers_of(row):
                 its[sequence] = its.get(sequence, 0) + 1
+    for (key, sequence), times in world.table.dropped.items():
+        its = landed.setdefault(key, {})
+        its[sequence] = its.get(sequence, 0) + times
     for shard in world.truth.shards.values():
         stream = shard.key.stream
         if (

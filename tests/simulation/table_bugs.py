@@ -60,8 +60,8 @@ TABLE: Final = (
         "a refused commit is put on the new head without being judged again (D9)",
         (
             "memory.table",
-            "landing = decide_landing(base.positions, proposal, base.through)",
-            "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal, base.through)",
+            "landing = decide_landing(base.positions, proposal, base.through, self._clock.now())",
+            "landing = next(iter(tries.values()), None) or decide_landing(base.positions, proposal, base.through, self._clock.now())",
         ),
     ),
     a_bug(

@@ -4,6 +4,7 @@ I8, I9, I12, I13, I34)?"""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,11 +16,13 @@ from headrace.pipeline.core.repair_plan import LastRow, TableEvidence
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.lake_ports import StagingSpec, TableState
 from headrace.pipeline.memory.aggregates import numbers_of
-from headrace.pipeline.memory.clock import START
 from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from headrace.pipeline.settings.choices import InitialPosition
+from tests.simulation.drop_watch import judge_drop, judge_foreign
+from tests.simulation.rolled_back import RolledBack
 from tests.simulation.state_watch import StateWatch
 from tests.simulation.truth import ShardTruth, Violation, number_of
+from tests.simulation.typed_commits import LAKE
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,6 +36,8 @@ class WatchedTable(MemoryTable):
         self._world = world
         self.origins: dict[StreamId, datetime | None] = {}
         self.landed = 0
+        self.dropped: Counter[tuple[ShardKey, int]] = Counter()
+        """The user records that a retention has removed, each with how often it was there."""
         self.repairing = False
         """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
@@ -68,6 +73,8 @@ class WatchedTable(MemoryTable):
             return False
         if base != made.parent:
             raise Violation("I4", f"snapshot {made.id}, built on {made.parent}, was committed on {base}")
+        task = self._world.sim.current
+        self._world.typed.commits.note(LAKE, None if task is None else task.process)
         self._judge(made, by)
         return True
 
@@ -82,15 +89,32 @@ class WatchedTable(MemoryTable):
     def state_at(self, snapshot: int) -> TableState:
         return self._state(snapshot)
 
-    def roll_back(self, to: int) -> None:
-        """Roll the table back. What the judges know of the table goes back with it."""
+    def roll_back(self, to: int) -> RolledBack:
+        """Roll the table back. What the judges know of the table goes back with it. Returns what they need to roll it forward again."""
+        undone = RolledBack(self.head, to)
         for snapshot in self.history(self.head):
             if snapshot.id == to:
                 break
-            for key, (token, read, gaps) in self._before.pop(snapshot.id, {}).items():
+            before = self._before.pop(snapshot.id, {})
+            undone.before[snapshot.id] = before
+            for key, (token, read, gaps) in before.items():
                 shard = self._world.truth.shards[key]
+                undone.after.setdefault(key, (shard.token, shard.read, shard.gaps))
                 shard.goes_back()
                 shard.token, shard.read, shard.gaps = token, read, gaps
+        self._note_set(to)
+        return undone
+
+    def roll_forward(self, undone: RolledBack) -> None:
+        """Set the table to where it stood before it was rolled back. What has landed since is no part of it any more."""
+        self.roll_back(undone.to)
+        for key, (token, read, gaps) in undone.after.items():
+            shard = self._world.truth.shards[key]
+            shard.token, shard.read, shard.gaps = token, read, gaps
+        self._before |= undone.before
+        self._note_set(undone.head)
+
+    def _note_set(self, to: int | None) -> None:
         self._world.losses.sure = False
         self._world.kept.note_rollback()
         self.rollback(to)
@@ -115,6 +139,7 @@ class WatchedTable(MemoryTable):
     def _judge(self, made: Snapshot, by: str) -> None:
         ours = (each.id for each in self.history(made.parent) if each.ours)
         self._written.judge(made, None if self.repairing else next(ours, None))
+        self._world.files.judge(made)
         for stream, origin in made.page.origins:
             if self._is_dropped_life(stream, made):
                 self.origins[stream] = origin.start.at
@@ -122,9 +147,7 @@ class WatchedTable(MemoryTable):
                 self._judge_origin(stream, origin, made)
             self._world.losses.decided[stream] = origin
         if made.replaced:
-            rewritten = all(each.kind is not Kind.UNPACKED for each in made.page.ranges)
-            (self._judge_rewrite if rewritten else self._world.typed.unpackings.judge)(made, by)
-            self._judge_positions(made)
+            self._judge_exchange(made, by)
             return
         self._before[made.id] = {
             each.key: (shard.token, shard.read, shard.gaps)
@@ -148,6 +171,15 @@ class WatchedTable(MemoryTable):
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
         self._judge_through(made)
+
+    def _judge_exchange(self, made: Snapshot, by: str) -> None:
+        if not made.files and not made.page.ranges:
+            judge_drop(self._world, made, by)
+        elif any(each.kind is Kind.UNPACKED for each in made.page.ranges):
+            self._world.typed.unpackings.judge(made, by)
+        else:
+            self._judge_rewrite(made, by)
+        self._judge_positions(made)
 
     def _judge_through(self, made: Snapshot) -> None:
         """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
@@ -221,13 +253,13 @@ class WatchedTable(MemoryTable):
             case InitialPosition.LATEST:
                 return origin.decided
             case InitialPosition.AT_TIMESTAMP:
-                return START + timedelta(seconds=plan.starts_at)
+                return self._world.start_of_time + timedelta(seconds=plan.starts_at)
             case InitialPosition.TRIM_HORIZON:
                 return None
 
     def _judge_range(self, each: Range, rows: list[int], by: str, made: Snapshot) -> None:
         shard = self._world.truth.shards.get(each.key)
-        about, losses = each.key.shard_id, self._world.losses
+        about = each.key.shard_id
         if shard is None:
             raise Violation(
                 "I1", f"a range of {each.key} ({each.key.stream.epoch}), a shard that never existed", about
@@ -247,6 +279,19 @@ class WatchedTable(MemoryTable):
         if shard.ended:
             raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
         stop = shard.read if upto[0] is None else self._read_up_to(shard, number_of(upto))
+        stop = self._judge_kind(shard, each, stop, rows=rows, by=by, made=made)
+        self._judge_end(shard, each, stop)
+        self.landed += len(rows)
+        if each.upto.ended:
+            stop, shard.named = len(shard.sequences), each.upto.children
+        shard.token, shard.read = upto, max(stop, shard.read)
+        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    def _judge_kind(
+        self, shard: ShardTruth, each: Range, stop: int, *, rows: list[int], by: str, made: Snapshot
+    ) -> int:
+        """How many user records of the shard are behind the table's position now. `stop`: those up to the range's end."""
+        losses = self._world.losses
         wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
         if each.kind is Kind.LANDED:
             self._world.kept.judge_commit(each)
@@ -254,14 +299,11 @@ class WatchedTable(MemoryTable):
             losses.add_proof(shard, each, max(stop, shard.read, self._first(shard)))
         elif each.kind is Kind.ADOPT:
             self._judge_adopted(shard, each, stop)
+        elif each.kind is Kind.FOREIGN:
+            judge_foreign(self._world, shard, each, stop)
         elif each.kind is Kind.SKIPPED:
             stop = self._judge_skipped(shard, each, stop, made)
-        self._judge_end(shard, each, stop)
-        self.landed += len(rows)
-        if each.upto.ended:
-            stop, shard.named = len(shard.sequences), each.upto.children
-        shard.token, shard.read = upto, max(stop, shard.read)
-        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+        return stop
 
     def _read_up_to(self, shard: ShardTruth, number: int) -> int:
         """How many user records of the shard are in the table where this is its last row."""

@@ -45,4 +45,20 @@ class Thief:
         if row is None or row.holder != NAME or world.sim.now >= self._until:
             return
         world.leases.rows[self._key] = replace(row, counter=row.counter + 1)
+        if world.plan.foreign:
+            self._read_on()
         world.sim.after(_RENEWS, self._renew)
+
+    def _read_on(self) -> None:
+        """Process some records after the row's checkpoint, and checkpoint them, as a KCL worker does whose checkpoints the settings allow."""
+        world, row = self._world, self._world.leases.rows[self._key]
+        shard = world.leases.shard(row)
+        if shard is None or not row.checkpoint.is_digits:
+            return
+        ahead = [number for number in shard.sequences if number > int(row.checkpoint.sequence)][:5]
+        if ahead:
+            number = world.rng.choice(ahead)
+            world.foreign[shard.key] = max(number, world.foreign.get(shard.key, 0))
+            world.call_faults.happened["foreign_read"] += 1
+            world.note(NAME, f"{self._key}: processed up to {number}")
+            world.leases.rows[self._key] = replace(row, checkpoint=shard.checkpoint(number))

@@ -31,7 +31,8 @@ TIMES: Final = (
         "a jump of the clock counts as silence of a worker",
         ("core.sighting", "min(max(since, timedelta(0)), tick + tick / 2)", "max(since, timedelta(0))"),
         # A counter has to stand still for a look while the leader's clock jumps.
-        among={"mode": "own", "heartbeat": "worker", "troubles": {"jump": 60.0}, "mix": {"missed": 0.3}},
+        among={"mode": "own", "heartbeat": "worker", "troubles": {"jump": 25.0}, "mix": {"missed": 0.4}},
+        seeds=120,
     ),
     a_bug(
         "living-claims-taken",

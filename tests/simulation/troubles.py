@@ -8,6 +8,7 @@ from tests.simulation.hosts import Deployment
 from tests.simulation.machine import Host
 from tests.simulation.scheduler import Process
 from tests.simulation.thief import Thief
+from tests.simulation.tidying import tidy
 from tests.simulation.world import World
 
 _MOST_OPEN = 10
@@ -244,6 +245,9 @@ class Troubles:
     def roll_back(self) -> None:
         self.world.people.roll_back()
 
+    def roll_forward(self) -> None:
+        self.world.people.roll_back(forward=True)
+
     def expire(self) -> None:
         self.world.people.expire()
 
@@ -257,6 +261,9 @@ class Troubles:
         """The upkeep job of a deployment, of which several may be at work at once."""
         if (deployment := self._a_deployment()) is not None:
             deployment.upkeep()
+
+    def tidy(self) -> None:
+        tidy(self.world)
 
     # -- the stream --------------------------------------------------------------------------------------------
 

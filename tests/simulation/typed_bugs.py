@@ -49,8 +49,8 @@ TYPED: Final = (
         "a wave goes up to positions of a later look than the files that it reads",
         (
             "duties.parsing",
-            "        look = self.source.look()\n        wishes = self._wishes(look.positions)\n",
-            "        look = self.source.look()\n        wishes = self._wishes(self.source.look().positions)\n",
+            "        wishes = plan_wishes(look.positions, target, takes=self._takes)\n",
+            "        wishes = plan_wishes(self.source.look().positions, target, takes=self._takes)\n",
         ),
         among=typed_fleet(every=5.0),
     ),
@@ -68,9 +68,14 @@ TYPED: Final = (
         "came-and-went-unlooked-at",
         "a typed table that was made late never looks at files of shards that the lake table had dropped by then",
         (
-            "core.parsing_plan",
+            "core.portion",
             "    return wanted.upto is None or wanted.is_new or shards[0]",
             "    return wanted.upto is None or shards[0]",
+        ),
+        (
+            "core.portion",
+            "            if part.name[:2] in self.streams and part.name not in self.closed:\n",
+            "            if part.name is None:\n",
         ),
         among=typed_fleet(begins=900.0, deploys=0.0, redrives=0.0, cut=0.0)
         | {
@@ -90,6 +95,16 @@ TYPED: Final = (
             "    if True:\n",
         ),
         among=typed_fleet(rows=1_000_000, begins=300.0, deploys=40.0),
+    ),
+    a_bug(
+        "looked-into-is-done",
+        "a file that was looked into counts as one that has nothing left, although rows of it wait, or come into a later wave",
+        (
+            "core.looked",
+            "        or (part.name in passed and part.last <= passed[part.name])\n",
+            "        or True\n",
+        ),
+        among=typed_fleet() | {"troubles": {"split": 60.0, "merge": 60.0}},
     ),
     a_bug(
         "mended-and-kept",

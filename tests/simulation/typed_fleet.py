@@ -19,7 +19,7 @@ from headrace.pipeline.core.redrive_plan import ALL, Selection
 from headrace.pipeline.core.settling_plan import is_settled
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.duties.compacting import Compacting
-from headrace.pipeline.errors import HeadraceError, WrongShape
+from headrace.pipeline.errors import HeadraceError, Transient, WrongShape
 from headrace.pipeline.memory.parse import MemoryRows, TypedRow
 from headrace.pipeline.settings.parse_block import ParseSettings
 from tests.simulation.call_faults import CallFaults
@@ -27,6 +27,7 @@ from tests.simulation.kinesis import StreamOfWindows
 from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.truth import Violation
+from tests.simulation.typed_commits import TypedCommits
 from tests.simulation.typed_job import FINAL, Job
 from tests.simulation.typed_watch import TypedWatch
 from tests.simulation.unpack_watch import UnpackWatch
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _LAST_REDRIVES = 25.0
+_MEANWHILE = "meanwhile"
+"""What a wave says that another one has overtaken."""
 _MOST_PAUSE = 120.0
 
 
@@ -88,6 +91,7 @@ class TypedFleet:
         """Those that work on a typed table or a window."""
         self.looks: dict[Process, int | None] = {}
         """The snapshot of the lake table that each process looked at last."""
+        self.commits = TypedCommits(world)
         self.windows = WindowFleet(self)
         self.unpackings = UnpackWatch(self)
         self.targets = [self._target(number) for number in range(plan.typed.targets)]
@@ -216,17 +220,22 @@ class TypedFleet:
         process = self.world.a_process(f"{kind}{self._ids}", host)
         self.processes.add(process)
         job = Job(self, target, process)
+        # A list, because each wave that ends well begins a new time in which somebody else may be faster.
+        since = [self.world.sim.now]
 
         def run() -> None:
             try:
                 for told in work(job):
                     self.world.note(process.name, told)
+                    since.append(self.world.sim.now)
                     if self.is_over and job.settings.version != str(FINAL):
                         break  # its small waves might never catch up with the traffic, and would keep later runs from it
             except HeadraceError as error:
                 is_of_parser = "stop_above" in str(error)
                 if isinstance(error, WrongShape) and not (is_of_parser or may_refuse(error)):
                     raise Violation("I38", f"{process}: {error}") from error
+                if isinstance(error, Transient) and _MEANWHILE in str(error):
+                    self.commits.require_others(process, target, since[-1], str(error))
                 self.faults.happened["stopped" if isinstance(error, WrongShape) else "typed_failed"] += 1
                 self.world.note(process.name, f"failed: {error}")
             process.on_death = None
@@ -252,6 +261,16 @@ class TypedFleet:
             if left := list(self._mendable(target)):
                 yield name, f"{min(left)} could be parsed, and no redrive did so"
         yield from self.windows.unsettled()
+
+    def require_told(self, key: ShardKey, number: int, by: str) -> None:
+        """A row that leaves the lake table for good was parsed by each target that takes it."""
+        for target in self.targets:
+            if target.takes(key) and not target.watch.is_told(key, number):
+                raise Violation(
+                    "I38",
+                    f"{by} removes row {number} of {key}, which {target.settings.name} hasn't parsed",
+                    key.shard_id,
+                )
 
     def _taken_by(self, target: Target) -> Callable[[StreamId], bool]:
         return lambda stream: target.settings.stream in (None, stream.name)

@@ -37,7 +37,6 @@ FINAL = 1000
 """The version of the parser after the faults. It mends most of what was set aside."""
 _ALL_ROWS = 1_000_000
 _PIECE = 3
-_DROPPED_AS = "filter"
 
 
 @dataclass
@@ -149,7 +148,7 @@ def _parts_of(world: World, job: Job, calls: ServiceCalls) -> ParsePorts:
         table=table,
         quarantine=quarantine,
         parser=_Spark(job, parser),
-        dropped_as=_DROPPED_AS if job.settings.filter else "",
+        dropped_as="",
         set_aside=set_aside,
         redriver=_Spark(job, replace(parser, source=watch.aside_rows)),
         typed=Thinned(table=typed, leaver=_Spark(job, replace(parser, source=watch.typed_rows))),

@@ -99,6 +99,7 @@ class TypedWatch:
             if not swap(made):
                 self._world.note(by, f"swap of {self.name} refused")
                 return False
+            self._fleet.commits.note(self.name, None if task is None else task.process)
             judge(made, by, looked)
             return True
 

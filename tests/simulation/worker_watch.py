@@ -41,6 +41,13 @@ class WatchedWorkers(MemoryWorkerStore):
         at = bisect_right(beats, seen)
         return seen - (beats[at - 1] if at else 0.0)
 
+    def beats_of(self, worker_id: str) -> list[float]:
+        """When the worker beat."""
+        return self._beats.get(worker_id, [])
+
+    def names(self) -> list[str]:
+        return list(self._beats)
+
     def delete_stale(self, worker: Worker) -> bool:
         """I7: a worker's row is deleted once the worker hasn't beaten for a day, even if the deleting host's clock
         is some minutes off."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import count
 from random import Random
 
 from headrace.pipeline.core.change import Change
@@ -31,6 +30,7 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
+from tests.simulation.file_watch import WatchedFiles
 from tests.simulation.hosts import Deployment
 from tests.simulation.kept_watch import KeptWatch
 from tests.simulation.kinesis import WatchedSource
@@ -73,22 +73,32 @@ class World:
         self.history: History = []
         self.script: Script | None = None
         self.call_faults = CallFaults(self.sim, self.rng, plan.mix, self.note)
-        self.clock = MachineClock(self.sim)
+        self.start_of_time = (
+            START if not plan.midnight else START + timedelta(seconds=86_400.0 - plan.midnight)
+        )
+        self.clock = MachineClock(self.sim, start=self.start_of_time)
         self.ids = CountingIds("id", seed=plan.seed)
         self.truth = Truth()
         self.source = WatchedSource(self)
         self.losses = Losses(self)
         # Sequence numbers get one digit longer after some records, so that their order as text would be wrong.
-        self.source._sequence = count(10**21 - self.rng.randrange(5, 200))
+        self.source._next = 10**21 - self.rng.randrange(5, 200)
         self.kept = KeptWatch(self)
         self.thieves: set[str] = set()
         """KCL workers that take leases although no setting provides for them."""
+        self.foreign: dict[ShardKey, int] = {}
+        """By shard: the last record that such a worker has processed, where the settings allow its checkpoints."""
         self.leases = WatchedLeases(self)
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
         self.table = WatchedTable(self)
         self.lineage = MemoryLineage(self.table)
+        self.lineage.most = lambda new: (
+            self.rng.randrange(new) + 1 if plan.short_recordings and new > 1 else new
+        )
+        self.files = WatchedFiles(self)
         self.stage = MemoryStage(self.source, self.clock)
+        self.stage.files = lambda _: self.rng.randrange(plan.files) + 1 if plan.files > 1 else 1
         self.stage.tells_end = lambda _: not self.call_faults.occurs("end_untold")
         self.live = MemoryLive(self.table)
         self.rewriter = MemoryRewriter(self.stage.rows, self.clock)
@@ -112,7 +122,9 @@ class World:
         self.people = People(self)
         for name in NAMES[: 1 if plan.streams == 1 else plan.streams - plan.added]:
             self.create_stream(name)
-        self.hosts = [Host(f"h{i + 1}", self.sim, self._offset()) for i in range(plan.hosts)]
+        self.hosts = [
+            Host(f"h{i + 1}", self.sim, self._offset(), self.start_of_time) for i in range(plan.hosts)
+        ]
         self.deployments = self._deployments()
         self.typed = TypedFleet(self)
 
@@ -136,7 +148,7 @@ class World:
     def settings(self, workers: tuple[str, ...]) -> Settings:
         plan = self.plan
         at = (
-            START + timedelta(seconds=plan.starts_at)
+            self.start_of_time + timedelta(seconds=plan.starts_at)
             if plan.position is InitialPosition.AT_TIMESTAMP
             else None
         )

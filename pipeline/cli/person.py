@@ -1,0 +1,12 @@
+"""Who runs the command, for what is kept of it."""
+
+import getpass
+import socket
+
+
+def person() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        user = "somebody"
+    return f"{user} on {socket.gethostname()}"

@@ -1,0 +1,97 @@
+"""What the ledgers of the lake table state is compared with what a wave of a typed table finds there, before anything is parsed.
+
+    plan of the wave ─► ledgers of the same time ─► as many rows? ─► go on
+                                                        │ no
+                                                        ▼
+                        all ledgers of these shards ─► as many rows, or is there a reason? ─► go on, and say so
+                                                        │ no
+                                                        ▼
+                                                      refuse
+
+A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for two reasons: another engine has removed
+them, or the retention had removed them before the typed table was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.pipeline.core.parse_check import Differs, Parsed, asked_of, differences, excused
+from headrace.pipeline.core.parse_values import WavePlan
+from headrace.pipeline.core.proof_rows import first_kept_day
+from headrace.pipeline.core.words import counted
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.ports import Clock
+from headrace.pipeline.target_ports import ParsedTable, SourceTable
+
+
+class Changed(Exception):
+    """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its ledgers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseChecking:
+    name: str
+    """Of the target."""
+    source: SourceTable
+    table: ParsedTable
+    landings: LineageTable
+    """The ledgers of the lake table."""
+    lineage: LineageTable
+    """The ledgers of the typed table."""
+    retention: timedelta | None
+    clock: Clock
+    accepts_missing: bool = False
+    """Whether a person has said that the rows were removed on purpose."""
+
+    def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
+        """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
+        first (`is_last`: it has done so)."""
+        quick = tuple(differences(plan, self.landings.entries(asked_of(plan)), self._parsed()))
+        if not quick:
+            return ()
+        entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
+        found = tuple(differences(plan, entries, self._parsed(), whole=True))
+        if not found:
+            return ()
+        if not is_last:
+            raise Changed
+        begun = next((each.at for each in self.lineage.entries()), None)
+        kept_from = first_kept_day(self.clock.now(), self.retention, None)
+        notes: list[str] = []
+        for each in found:
+            if excused(each, entries, kept_from=kept_from, begun=begun):
+                notes.append(
+                    f"{_many(each)} because upkeep.retention had removed them before the typed table was made"
+                )
+            elif by := self.source.changed_by_others(each.since, removes=each.lacks > 0):
+                notes.append(f"{_many(each)}: {by}")
+            elif self.accepts_missing and each.lacks > 0:
+                notes.append(f"{_many(each)}, as a person has accepted")
+            else:
+                raise WrongShape(self._refusal(each))
+        return tuple(notes)
+
+    def _parsed(self) -> Parsed:
+        return Parsed(self.table.pages())
+
+    def _refusal(self, each: Differs) -> str:
+        safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
+        if each.lacks < 0:
+            return (
+                f"{self.name}: {each}: {counted(-each.lacks, 'row')} more, and no commit of another engine tells why. {safe} `headrace prove` names "
+                "rows that are in the lake table twice; remove the second ones by another engine, and parse again"
+            )
+        return (
+            f"{self.name}: {each}: {counted(each.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor a commit of another "
+            f"engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
+            f"were removed on purpose, run `headrace parse {self.name} --accept-missing` once"
+        )
+
+
+def _many(each: Differs) -> str:
+    if each.lacks < 0:
+        return f"{each.key}: {counted(-each.lacks, 'row')} more parsed than landed"
+    return f"{each.key}: {counted(each.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"

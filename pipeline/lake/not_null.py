@@ -1,0 +1,163 @@
+"""Columns that are NOT NULL, and parts of columns that are: which rows lack a value there, and arrays of Arrow that have these types.
+
+A row that lacks one goes to quarantine. The check is the same for each format, after the payloads were decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MOST_NAMED = 5
+"""Columns that a reason names."""
+_Path = tuple[str, ...]
+_Misses = Iterator[tuple[_Path, Any]]
+
+
+def has_required(columns: Iterable[pa.Field[Any]]) -> bool:
+    return any(not each.nullable or _has_required(each.type) for each in columns)
+
+
+def _has_required(kind: pa.DataType) -> bool:
+    """Whether a part of the type is NOT NULL. The keys of a map always are."""
+    return has_required(_parts(kind))
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    types = pa.types
+    if types.is_struct(kind):
+        return tuple(kind)
+    if types.is_map(kind):
+        return (pa.field("key", kind.key_type), kind.item_field)
+    return (kind.value_field,) if types.is_list(kind) or types.is_large_list(kind) else ()
+
+
+# --- which rows lack a value ------------------------------------------------------------------------------------
+
+
+def with_nulls_aside(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[pa.Field[Any]]
+) -> Iterator[pa.RecordBatch]:
+    """The rows, in which those that lack a value where the columns are NOT NULL have a reason. `data` of each row is its payload; from here on
+    only rows with a reason have it."""
+    for batch in batches:
+        is_good = _is_null(batch["reason"])
+        lacking: dict[int, list[str]] = {}
+        for path, misses in _misses(batch["row"], columns):
+            for place in np.flatnonzero(misses & is_good).tolist():
+                lacking.setdefault(place, []).append(_name_of(path))
+        found = [_sentence(lacking[place]) if place in lacking else None for place in range(batch.num_rows)]
+        reason: Any = (
+            pc.coalesce(batch["reason"], pa.array(found, pa.string())) if lacking else batch["reason"]
+        )
+        data: Any = pc.if_else(pc.is_valid(reason), batch["data"], pa.scalar(None, batch["data"].type))
+        changed = {"reason": reason, "data": data}
+        names = batch.schema.names
+        yield pa.RecordBatch.from_arrays([changed.get(name, batch[name]) for name in names], names=names)
+
+
+def _sentence(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"the payload has no value for what is NOT NULL: {', '.join(names[:_MOST_NAMED])}{more}"
+
+
+def _name_of(path: _Path) -> str:
+    return ".".join(path).replace(".[]", "[]")
+
+
+def _misses(row: pa.Array[Any], columns: Sequence[pa.Field[Any]]) -> _Misses:
+    """For each part that is NOT NULL, whether each row lacks a value there. A part within something that is null may be null."""
+    for each in columns:
+        if has_required([each]):
+            yield from _of_field(pc.struct_field(row, [each.name]), each, (each.name,))
+
+
+def _of_field(values: Any, field: pa.Field[Any], path: _Path) -> _Misses:
+    if not field.nullable:
+        yield path, _is_null(values)
+    yield from _within(values, field.type, path)
+
+
+def _within(values: Any, kind: Any, path: _Path) -> _Misses:
+    if not _has_required(kind):
+        return
+    if pa.types.is_struct(kind):
+        is_there = ~_is_null(values)
+        for part in kind:
+            if has_required([part]):
+                for name, misses in _of_field(pc.struct_field(values, [part.name]), part, (*path, part.name)):
+                    yield name, misses & is_there
+        return
+    lengths, _, items = _taken_apart(values)
+    rows = np.repeat(np.arange(len(values)), lengths)
+    for name, misses in _of_field(items, _parts(kind)[-1], (*path, "[]")):
+        found = np.zeros(len(values), dtype=bool)
+        found[rows[misses]] = True
+        yield name, found
+
+
+def _is_null(values: Any) -> Any:
+    return np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _taken_apart(values: Any) -> tuple[Any, Any, Any]:
+    """Of lists or maps: how many entries each has, the keys of all of them (None for lists), and the values. Null has no entries."""
+    # A copy without nulls, so that no offset and no entry behind a null is left.
+    there = values.filter(pc.is_valid(values))
+    lengths = np.zeros(len(values), dtype=np.int64)
+    lengths[~_is_null(values)] = np.diff(there.offsets.to_numpy())
+    is_map = pa.types.is_map(values.type)
+    return lengths, there.keys if is_map else None, there.items if is_map else there.flatten()
+
+
+# --- arrays of these types --------------------------------------------------------------------------------------
+
+
+def fitted(values: Any, kind: Any) -> Any:
+    """The same values in a type whose parts may be NOT NULL. Arrow's own cast refuses a null in a part of a struct that itself is null; no reader
+    sees what is there instead.
+
+    The parts of structs are found by their place. `values`: an array, which lacks no value.
+    """
+    if not _has_required(kind):
+        return values.cast(kind)
+    is_null = pc.is_null(values)
+    if pa.types.is_struct(kind):
+        parts = [_part(fitted(values.field(place), part.type), part) for place, part in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=is_null)
+    lengths, keys, items = _taken_apart(values)
+    is_long = pa.types.is_large_list(kind)
+    ends: Any = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
+    made = fitted(items, _parts(kind)[-1].type)
+    arrays: Any = pa  # the stubs know no types of which only the run tells
+    if pa.types.is_map(kind):
+        return arrays.MapArray.from_arrays(ends, fitted(keys, kind.key_type), made, kind, mask=is_null)
+    array = arrays.LargeListArray if is_long else arrays.ListArray
+    return array.from_arrays(ends, made, kind, mask=is_null)
+
+
+def _part(values: Any, field: pa.Field[Any]) -> Any:
+    if field.nullable or not values.null_count:
+        return values
+    whole = pa.concat_arrays([values, pa.array([_nothing(field.type)], field.type)])
+    return whole.take(pa.array(np.where(_is_null(values), len(values), np.arange(len(values)))))
+
+
+def _nothing(kind: Any) -> Any:
+    """A value of the type."""
+    types = pa.types
+    if types.is_struct(kind):
+        return {part.name: _nothing(part.type) for part in kind}
+    if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
+        return []
+    if types.is_string(kind) or types.is_large_string(kind):
+        return ""
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return b""
+    if types.is_fixed_size_binary(kind):
+        return bytes(kind.byte_width)
+    return False if types.is_boolean(kind) else 0

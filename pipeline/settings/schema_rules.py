@@ -1,0 +1,76 @@
+"""Rules of the schema of a target that is written as DDL, beside those of DDL itself. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.ddl import DdlColumn, WrongDdl, read_ddl
+from headrace.pipeline.settings.parse_block import ParseSettings
+
+REASON, DATA = "quarantine_reason", "quarantine_data"
+"""Columns by which a callable sets a record aside."""
+CORRUPT = "headrace_corrupt"
+"""The column into which Spark puts a JSON payload that it can't read."""
+OWN_COLUMNS = frozenset(
+    {
+        *("stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number", "arrival_ts"),
+        *("sort_key", "arrival_day", "record", REASON, DATA, CORRUPT),
+    }
+)
+"""Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed table, and those by which it
+hands rows on."""
+DDL_FORMATS = (ParseFormat.JSON, ParseFormat.CALLABLE)
+"""Formats whose schema is DDL."""
+
+
+def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
+    """The columns of a target whose schema is DDL; none where payloads tell all of them. Raises WrongDdl."""
+    if not target.schema:
+        return ()
+    columns = read_ddl(target.schema)
+    for column in columns:
+        if column.name.lower() in OWN_COLUMNS:
+            why = f"Headrace itself gives the table a column {column.name.lower()}; use format: callable, and give the column another name"
+            raise WrongDdl(why, column.name, column.at)
+        if target.format is ParseFormat.JSON and any(
+            kind != "string" for kind in _kinds_of_keys(column.type)
+        ):
+            why = "names in JSON are texts, so that the keys of a MAP can only be STRING"
+            raise WrongDdl(why, column.name, column.at)
+    return columns
+
+
+def why_no_keys(by: Sequence[str], columns: Mapping[str, Any]) -> str | None:
+    """Why the columns of `unique.by` can't tell whether two rows are the same event. `columns`: with types as Spark writes them in JSON."""
+    for name in by:
+        if name not in columns:
+            return (
+                f"names {name}, and the schema has no such column ({', '.join(columns) or 'it names none'}); name columns of the schema. A part of "
+                "a struct can't be named; use format: callable, and make it a column"
+            )
+        kind = columns[name]
+        # NaN isn't equal to itself, and Spark can't sort maps.
+        if not isinstance(kind, str) or kind in ("float", "double"):
+            told = kind if isinstance(kind, str) else kind["type"]
+            return (
+                f"names {name}, whose type is {told}: such values can't tell whether two rows are the same event; name columns with texts, whole "
+                "numbers, decimals, times, booleans or bytes"
+            )
+    return None
+
+
+def _kinds_of_keys(kind: Any) -> Iterator[Any]:
+    """The types of the keys of each map within a type."""
+    if isinstance(kind, str):
+        return
+    match kind["type"]:
+        case "struct":
+            for each in kind["fields"]:
+                yield from _kinds_of_keys(each["type"])
+        case "array":
+            yield from _kinds_of_keys(kind["elementType"])
+        case "map":
+            yield kind["keyType"]
+            yield from _kinds_of_keys(kind["valueType"])

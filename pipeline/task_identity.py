@@ -1,0 +1,112 @@
+"""Who a Spark task is to AWS: the identity of the driver, which is handed over with the task.
+
+    the driver's credentials come from                       the task has                    they are refreshed by
+    the setting aws.profile                                  the name of the profile         the AWS files of the task's host
+    a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
+    anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
+
+A local Spark server is shared by processes, and has the environment of the one that started it. So what that environment says of keys, profiles,
+regions and endpoints never counts for a task: with it, a task would read another project's stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.pipeline.errors import Unreachable
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+_FILES: Final = {"config_file": "AWS_CONFIG_FILE", "credentials_file": "AWS_SHARED_CREDENTIALS_FILE"}
+"""botocore's name of a file with profiles -> the environment variable that names another place for it."""
+_ROLES_OF_HOSTS: Final = frozenset({"assume-role-with-web-identity", "container-role", "iam-role"})
+"""botocore's names of the ways in which a host has a role."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """Not one of the values is in a text that this class makes, nor in the text of a value that has it."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskIdentity:
+    """Without profile and keys: the role of the host on which the task runs."""
+
+    profile: str | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    """Of a profile: where the driver's environment says that the AWS files are. A host that has no such file uses its own ones."""
+    keys: AwsKeys | None = None
+
+    def session(self) -> Session:
+        """A session of botocore with this identity, whatever the environment of this process says."""
+        from botocore.configprovider import ConstantProvider
+        from botocore.session import Session
+
+        session = Session(profile=self.profile)
+        store: Any = session.get_component("config_store")
+        if self.profile is not None:
+            for name, path in self.files:
+                if Path(path).expanduser().is_file():
+                    store.set_config_provider(name, ConstantProvider(path))
+            return session
+        store.set_config_provider("profile", ConstantProvider(None))
+        for name in _FILES:
+            store.set_config_provider(name, ConstantProvider(os.devnull))
+        if self.keys is not None:
+            session.set_credentials(self.keys.access_key, self.keys.secret_key, self.keys.token)
+        else:
+            chain: Any = session.get_component("credential_provider")
+            chain.providers[:] = [each for each in chain.providers if each.METHOD in _ROLES_OF_HOSTS]
+        return session
+
+
+ROLE_OF_THE_HOST: Final = TaskIdentity()
+
+
+def named(profile: str, environ: Mapping[str, str] = os.environ) -> TaskIdentity:
+    """The identity of a profile that the settings name."""
+    files = tuple((name, environ[variable]) for name, variable in _FILES.items() if variable in environ)
+    return TaskIdentity(profile=profile, files=files)
+
+
+class DriverIdentity:
+    """The identity of this process, to be handed over. Its credentials refresh themselves."""
+
+    def __init__(self, profile: str | None = None) -> None:
+        """`profile`: the setting aws.profile."""
+        self._profile = profile
+        self._credentials: Any = None
+
+    def now(self) -> TaskIdentity:
+        """What a job gets that begins now. Keys that expire have ten minutes left or more."""
+        if self._profile is not None:
+            return named(self._profile)
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+
+        try:
+            if self._credentials is None:
+                self._credentials = Session().get_credentials()
+            if self._credentials is None or self._credentials.method in _ROLES_OF_HOSTS:
+                return ROLE_OF_THE_HOST
+            return TaskIdentity(keys=frozen(self._credentials))
+        except BotoCoreError as error:
+            raise Unreachable(
+                f"the AWS credentials of this process, which Spark's tasks need, can't be had now ({error}). Nothing was read; the next try asks for "
+                "them again"
+            ) from error
+
+
+def frozen(credentials: Any) -> AwsKeys:
+    """The keys that botocore's credentials have now."""
+    now = credentials.get_frozen_credentials()
+    return AwsKeys(now.access_key, now.secret_key, now.token)

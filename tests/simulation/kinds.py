@@ -1,0 +1,243 @@
+"""Kinds of histories that the drawing of single fields hardly ever brings together. Each is in at least six of a hundred plain seeds.
+
+A kind is drawn for a plan after all else, where it fits, and several may come together. `has` tells a kind by the plan alone, so that a test
+can count how often each kind comes (`test_kinds.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from headrace.pipeline.settings.choices import Mode
+
+if TYPE_CHECKING:
+    from tests.simulation.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    has: Callable[[Plan], bool]
+    make: Callable[[Plan, Random], Plan]
+    fits: Callable[[Plan], bool] = lambda _: True
+    share: float = 0.1
+    """Of the plans for which the kind is drawn. Some don't fit."""
+
+
+def with_kinds(plan: Plan) -> Plan:
+    """Each kind is drawn from a random generator of its own: a further kind changes only the plans that get it."""
+    for kind in KINDS:
+        rng = Random(f"{kind.name} {plan.seed}")
+        if rng.random() < kind.share and kind.fits(plan):
+            plan = kind.make(plan, rng)
+    return plan
+
+
+def kinds_of(plan: Plan) -> frozenset[str]:
+    return frozenset(kind.name for kind in KINDS if kind.has(plan))
+
+
+# --- what is changed ----------------------------------------------------------------------------------------------
+
+
+def _troubled(plan: Plan, rng: Random, **spans: tuple[float, float]) -> Plan:
+    """The plan with these troubles, and with less time: they come often."""
+    troubles = {name: rng.uniform(*span) for name, span in spans.items()}
+    return replace(plan, troubles={**plan.troubles, **troubles}, fault_seconds=min(plan.fault_seconds, 400.0))
+
+
+def _parsed(plan: Plan, rng: Random) -> Plan:
+    from tests.simulation.plan import parsed
+
+    return plan if plan.typed.targets else replace(plan, typed=parsed(rng))
+
+
+def _often(plan: Plan, name: str, mean: float) -> bool:
+    return 0.0 < plan.troubles.get(name, 0.0) <= mean
+
+
+def _may_be_parsed(plan: Plan) -> bool:
+    # A typed table counts on what holds for Kinesis, where no retention is shorter than a day.
+    return plan.retention > 3600.0
+
+
+def _long_waves(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, stop=(60.0, 150.0), kill_host=(100.0, 200.0))
+    return replace(
+        plan, wave_takes=rng.uniform(15.0, 30.0), wave_records=1_000_000, graceful=True, settle_seconds=1200.0
+    )
+
+
+def _late_merges(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, merge=(20.0, 60.0), split=(30.0, 80.0))
+    return replace(plan, shards=rng.choice((4, 6)), mix=replace(plan.mix, late_listing=rng.uniform(0.1, 0.5)))
+
+
+def _late_typed(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
+    return replace(plan, typed=replace(plan.typed, begins=rng.uniform(60.0, 300.0)))
+
+
+def _large_windows(plan: Plan, rng: Random) -> Plan:
+    plan = _parsed(plan, rng)
+    typed = replace(
+        plan.typed, rows=1_000_000, windows=rng.uniform(20.0, 60.0), every=rng.uniform(6.0, 15.0), begins=0.0
+    )
+    # Every fifth deployment sets all rows aside.
+    typed = replace(typed, deploys=rng.uniform(20.0, 60.0))
+    return replace(
+        plan,
+        typed=typed,
+        puts_every=rng.uniform(0.3, 0.6),
+        wave_records=1_000_000,
+        shards=1,
+        fault_seconds=300.0,
+    )
+
+
+def _read_while_recreated(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(_parsed(plan, rng), rng, recreate=(60.0, 150.0))
+    return replace(plan, typed=replace(plan.typed, reads=rng.uniform(15.0, 50.0)))
+
+
+def _many_shards(plan: Plan, rng: Random) -> Plan:
+    troubles = {
+        name: mean for name, mean in plan.troubles.items() if name not in {"wipe_rows", "drop_tables"}
+    }
+    return replace(
+        plan,
+        shards=rng.randint(101, 120),
+        puts_every=0.5,
+        troubles=troubles,
+        fault_seconds=90.0,
+        hosts=2,
+        workers_each=1,
+    )
+
+
+def _dropped_days(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan if rng.random() < 0.4 else _parsed(plan, rng), rng, tidy=(15.0, 40.0))
+    typed = replace(plan.typed, windows=0.0, copies=0.0, unpacks=0.0, reads=0.0)
+    # The runs of a target come late, and fail; shards come that it doesn't know yet.
+    if typed.targets:
+        plan = _troubled(plan, rng, split=(40.0, 120.0))
+        typed = replace(typed, every=rng.uniform(20.0, 60.0))
+    return replace(plan, midnight=rng.uniform(80.0, 250.0), typed=typed)
+
+
+def _deleted_files(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, tidy=(10.0, 25.0), freeze_run=(40.0, 120.0))
+    # Few commits: a file that was staged long ago can still be committed, because the table hasn't moved.
+    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.05, 0.3))
+    return replace(plan, mix=mix, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+
+
+def _keeps_its_history(plan: Plan) -> bool:
+    # A repair, which takes positions from rows, knows nothing of those that a retention has removed.
+    return (
+        not plan.troubles.keys() & {"roll_back", "roll_forward", "expire"}
+        and not plan.quiet
+        and _may_be_parsed(plan)
+    )
+
+
+_UNDOING = frozenset({"roll_back", "roll_forward", "expire", "wipe_rows", "drop_tables", "drop_row"})
+
+
+def _with_foreign(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(plan, rng, steal=(30.0, 80.0))
+    # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
+    troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
+    return replace(plan, foreign=True, troubles=troubles)
+
+
+def _may_have_foreign(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
+    return is_plain and not plan.aggregates and not plan.hosts_off and _may_be_parsed(plan)
+
+
+def _is_small(plan: Plan) -> bool:
+    is_plain = plan.mode is Mode.OWN and plan.streams == 1 and not plan.adopted and not plan.quiet
+    return (
+        is_plain
+        and not plan.typed.targets
+        and not plan.hosts_off
+        and not plan.wave_takes
+        and _may_be_parsed(plan)
+    )
+
+
+KINDS: Final = (
+    Kind(
+        "KCL workers whose checkpoints are allowed",
+        lambda p: p.foreign and _often(p, "steal", 100.0),
+        _with_foreign,
+        _may_have_foreign,
+        0.2,
+    ),
+    Kind(
+        "waves longer than the lease duration beside handovers",
+        lambda p: p.wave_takes >= 15.0 and p.graceful and _often(p, "stop", 150.0),
+        _long_waves,
+        lambda p: not p.quiet,
+    ),
+    Kind(
+        "late listings beside many merges",
+        lambda p: p.mix.late_listing >= 0.1 and _often(p, "merge", 60.0) and p.shards >= 4,
+        _late_merges,
+        lambda p: p.streams == 1,
+    ),
+    Kind(
+        "named shards beside recreated streams",
+        lambda p: _often(p, "ask", 60.0) and _often(p, "recreate", 150.0),
+        lambda p, rng: _troubled(p, rng, ask=(20.0, 60.0), recreate=(60.0, 150.0)),
+    ),
+    Kind(
+        "typed tables that begin late beside splits",
+        lambda p: bool(p.typed.targets) and p.typed.begins >= 60.0 and _often(p, "split", 80.0),
+        _late_typed,
+        _may_be_parsed,
+        0.12,
+    ),
+    Kind(
+        "windows with a hundred rows",
+        lambda p: p.typed.rows > 100 and 0.0 < p.typed.windows <= 60.0 and p.puts_every <= 0.6,
+        _large_windows,
+        lambda p: _may_be_parsed(p) and not p.wave_takes and not p.quiet,
+        0.19,
+    ),
+    Kind(
+        "windows that read a stream while it is recreated",
+        lambda p: 0.0 < p.typed.reads <= 50.0 and _often(p, "recreate", 150.0),
+        _read_while_recreated,
+        _may_be_parsed,
+        0.14,
+    ),
+    Kind(
+        "files that nothing names are deleted",
+        lambda p: _often(p, "tidy", 60.0),
+        _deleted_files,
+        lambda p: not p.quiet,
+        0.07,
+    ),
+    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.14),
+    Kind(
+        "a person who rolls forward",
+        lambda p: "roll_forward" in p.troubles,
+        lambda p, rng: replace(p, troubles={**p.troubles, "roll_forward": rng.uniform(80.0, 250.0)}),
+        lambda p: not (p.adopted or p.midnight or p.quiet or p.foreign or "expire" in p.troubles),
+        0.09,
+    ),
+    Kind(
+        "a recording that ends before the head",
+        lambda p: p.short_recordings,
+        lambda p, rng: replace(p, short_recordings=True),
+    ),
+    Kind(
+        "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
+    ),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.4),
+)
