@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.stream import StreamId
@@ -339,8 +339,8 @@ def test_a_type_into_which_a_column_cant_be_widened_is_refused(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     typed = IcebergTyped(lake.properties, "lake.ids", state=str(tmp_path / "state"), clock=lake.clock)
     typed.ensure(create=True)
-    typed.with_columns([("id", LongType())])
+    typed.with_columns([NestedField(1, "id", LongType())])
     snapshots = len(typed.open().metadata.schemas)
     with pytest.raises(HeadraceError, match="the column id"):
-        typed.with_columns([("id", StringType())])
+        typed.with_columns([NestedField(1, "id", StringType())])
     assert len(typed.open().metadata.schemas) == snapshots
