@@ -54,7 +54,10 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         ports = ResourcePorts(**given)
         config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
-        yield from ()  # a generator that yields no output: its events say what happened
+        # The run's own events say what happened, so that it yields no output. But Dagster skips the assets after it that a person has
+        # selected for the same run, unless there is one.
+        if (context.run.asset_selection or frozenset()) - {context.asset_key}:
+            yield dg.MaterializeResult()
 
     return records
 

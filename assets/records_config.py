@@ -4,8 +4,6 @@ A person names partitions, and needs no config: Dagster's launchpad asks for not
 has no list of names that only the sensor can fill.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -193,7 +193,7 @@ def _parsing(bed: Bed, session: SparkSession) -> Parsing:
         quarantine=bed.quarantine(),
         tasks=2,
     )
-    return replace(before, parser=parser, dropped_as=frames.dropped_as, check=frames.check)
+    return replace(before, parser=parser, dropped_as=frames.dropped_as, check_settings=frames.check)
 
 
 def measured(case: Case, session: SparkSession, records: int, folder: Path) -> tuple[Cpu, float]:

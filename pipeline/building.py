@@ -24,6 +24,7 @@ from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Wiring, wire
 from headrace.resources.instance import KeptInstance
+from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.spark import SparkResource
@@ -45,6 +46,8 @@ def build_definitions(
     """
     if not isinstance(settings, Settings):
         settings = read_settings(Path(settings), {}).settings
+    if ports is None:
+        keep_spark(settings)
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
     kept = dg.ResourceDefinition.hardcoded_resource(
         wiring.ports, "the ports that this process keeps between ticks"

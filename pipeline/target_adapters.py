@@ -67,7 +67,7 @@ class TargetAdapters:
             redriver=replace(parser, source=quarantine),
             inferrer=parser if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
-            check=frames.check,
+            check_settings=frames.check,
             typed=Thinned(
                 table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),

@@ -179,7 +179,7 @@ class ParsePorts:
     """None where payloads don't tell their columns."""
     code: Callable[[], str] = str
     """What parses the rows, with digests of the code and of the schema, for the ledger."""
-    check: Callable[[], None] = lambda: None
+    check_settings: Callable[[], None] = lambda: None
     """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""

@@ -57,7 +57,7 @@ class TargetWiring:
             expiring=tuple(map(self.expiring_of, parts.kept)),
             run=run_id,
             code=parts.code,
-            check=parts.check,
+            check_settings=parts.check_settings,
         )
 
     def inferring(self, target: ParseSettings) -> Inferring:
@@ -84,7 +84,7 @@ class TargetWiring:
             limits=WaveLimits(wave.records, wave.bytes),
             run=run_id,
             code=parts.code,
-            check=parts.check,
+            check_settings=parts.check_settings,
         )
 
     def expiring_of(self, kept: KeptTable) -> Expiring:

@@ -35,7 +35,7 @@ _STATES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRuns:
+class ApplicationRuns:
     """What belongs to one application in Dagster's storage."""
 
     application: str
@@ -53,7 +53,7 @@ class OwnRuns:
 
 @dataclass(slots=True, kw_only=True)
 class OldRuns:
-    own: OwnRuns
+    own: ApplicationRuns
     keep_for: timedelta
     clock: Clock
     _old: deque[str] = field(default_factory=deque)

@@ -10,7 +10,7 @@ from headrace.assets.names import lineage_key, parsed_key, partitions_name, reco
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
-from headrace.resources.old_runs import OldRuns, OwnRuns
+from headrace.resources.old_runs import ApplicationRuns, OldRuns
 from headrace.resources.strange_partitions import StrangePartitions
 
 
@@ -20,7 +20,7 @@ class Housekeeping:
     def __init__(self, wiring: Wiring, jobs: Sequence[str]) -> None:
         settings = wiring.settings
         shards = records_key(settings)
-        own = OwnRuns(
+        own = ApplicationRuns(
             application=settings.application,
             jobs=jobs,
             workers=[worker.id for worker in settings.workers],

@@ -1,12 +1,13 @@
 """Shared by all tests: the hypothesis profiles, one stand-in of AWS and one Spark server."""
 
 import tests.hypothesis_profiles  # noqa: F401 - importing it registers and loads the profile
-from tests.spark import a_jvm_that_compiles_little, joined_spark, spark, spark_server
+from tests.spark import a_jvm_that_compiles_little, discovery_stays, joined_spark, spark, spark_server
 from tests.stand_in import aws, dynamodb, kinesis, no_backoff, only_the_stand_ins_credentials
 
 __all__ = [
     "a_jvm_that_compiles_little",
     "aws",
+    "discovery_stays",
     "dynamodb",
     "joined_spark",
     "kinesis",

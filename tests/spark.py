@@ -70,6 +70,17 @@ def _aws_configuration(folder: Path) -> Path:
     return configuration
 
 
+@pytest.fixture(autouse=True)
+def discovery_stays() -> Iterator[None]:
+    """A command that runs in the test's own process says there which Spark server it uses, and would say so to the tests after it."""
+    before = os.environ.get(DISCOVERY)
+    yield
+    if before is None:
+        os.environ.pop(DISCOVERY, None)
+    else:
+        os.environ[DISCOVERY] = before
+
+
 @pytest.fixture
 def joined_spark(spark_server: SparkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process and its children use the shared Spark server as their local server."""

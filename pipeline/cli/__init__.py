@@ -26,6 +26,7 @@ COMMANDS = {
     "consume": "read shards up to their newest record, without Dagster",
     "demo": "land a stream on this machine through two reshards, and check every record",
     "dev": "run Dagster on this machine with your settings",
+    "doctor": "check the settings, Java and the local Spark server, and say what to do",
     "give-back": "hand the leases to KCL's workers, at the positions of the lake table",
     "lineage": "show which records of which shard went into which snapshot",
     "local": "run a local stand-in for AWS, for development and tests",

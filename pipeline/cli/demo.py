@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace) -> int:
         stopped_by_signals(),
         emptied(Path(args.home)) as home,
         held(home.dagster, Holder(command="headrace demo", ui=ui)),
-        spark_of_its_own(home.dagster),
+        spark_of_its_own(home.dagster, home.settings, name="headrace demo"),
         ExitStack() as started,
     ):
         show = Show(home, started, records=args.records, patience=args.patience)

@@ -65,7 +65,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
     try:
-        with spark_of_its_own(home):
+        with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
             warmed(env)
             dagster = services.Group(services.dagster_command(workspace, port), env=env)

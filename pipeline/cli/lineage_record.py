@@ -26,7 +26,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """A range that has the number, or may have it, and the files of the lake table with rows of that number in the range."""
 
     step: Step
@@ -39,7 +39,7 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     number: int = args.sequence
     lake = adapters.table("lineage")
     story = story_of(cut.of(adapters.lineage("lineage").entries(cut.filter(number=number))))
-    spanning = [Place(step, tuple(_files(step, lake, number))) for step in _steps_with(story, number)]
+    spanning = [RecordPlace(step, tuple(_files(step, lake, number))) for step in _steps_with(story, number)]
     places = answer_of(spanning)
     shards = {place.step.range.key for place in places}
     parsed = list(_parsed(adapters, cut, number, shards)) if places else []
@@ -61,7 +61,7 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     return 0 if places else _NO_RANGE
 
 
-def answer_of(spanning: Sequence[Place]) -> list[Place]:
+def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
     """The ranges that have the number, of those that span it: each shard's numbers may lie between those of any other shard.
 
     The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is the answer.
@@ -74,7 +74,7 @@ def answer_of(spanning: Sequence[Place]) -> list[Place]:
     return [place for place in gaps if place.step.range.after is not None] or gaps
 
 
-def _nowhere(args: argparse.Namespace, spanning: Sequence[Place]) -> str:
+def _nowhere(args: argparse.Namespace, spanning: Sequence[RecordPlace]) -> str:
     of = f" of {args.shard}" if args.shard else ""
     if not spanning:
         return f"no range{of} has the sequence number {args.sequence}: such a record has not landed, and no gap names it"
@@ -109,7 +109,7 @@ def _files(step: Step, lake: IcebergTable, number: int) -> Iterator[FoundRecord]
         yield from find_record(lake, step.range, number)
 
 
-def _where(place: Place, number: int) -> Iterator[str]:
+def _where(place: RecordPlace, number: int) -> Iterator[str]:
     from headrace.pipeline.core.accounting import read_accounting
     from headrace.pipeline.core.lineage import Kind
     from headrace.pipeline.core.words import counted
@@ -133,11 +133,11 @@ def _where(place: Place, number: int) -> Iterator[str]:
         yield f"  no row of the table has the number {number} in this range"
 
 
-def _is_as_landed(place: Place, file: FoundRecord) -> bool:
+def _is_as_landed(place: RecordPlace, file: FoundRecord) -> bool:
     return file.path.rsplit("/", 1)[-1] in place.step.range.files
 
 
-def _place_json(place: Place) -> dict[str, Any]:
+def _place_json(place: RecordPlace) -> dict[str, Any]:
     from headrace.pipeline.cli.lineage_json import range_json
 
     files = [

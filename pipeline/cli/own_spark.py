@@ -10,33 +10,34 @@ from pathlib import Path
 
 from headrace.pipeline.cli.services import Group, undisturbed
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.local_server import end, is_server
-from headrace.pipeline.lake.private_files import make_folder
-from headrace.pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.lake.session import DISCOVERY, own_folder
+from headrace.pipeline.lake.spark_server.joining import stop_unused
+from headrace.pipeline.lake.spark_server.server_process import ADDRESS
+from headrace.pipeline.lake.spark_server.server_users import use
 
 WARM = [sys.executable, "-m", "headrace.pipeline.cli.warm"]
 
 
 @contextmanager
-def spark_of_its_own(dagster: Path) -> Iterator[None]:
-    """Give the deployment a local Connect server of its own, and stop the server at the end, whichever process started it.
+def spark_of_its_own(
+    dagster: Path, settings: Path | None = None, *, name: str = "headrace dev"
+) -> Iterator[Path]:
+    """Give the deployment the local Connect server of its project, and stop the server at the end, whichever process started it.
 
-    PySpark by itself would use one server for all processes of the user. But a server keeps the AWS credentials that it was
-    started with, so each deployment has a server of its own, and one that a killed `headrace dev` left is stopped first.
+    A server that a killed `headrace dev` left is stopped first. A server that another process uses, such as a `headrace consume` of this
+    project, goes on: it is joined, and ends some minutes after its last user. Yields the server's folder.
     """
-    folder = discovery_in(dagster).parent
-    make_folder(folder, private=True)
-    folder.chmod(
-        0o700
-    )  # the folder holds the server's token, with which anybody on this host could run code in it
-    before = os.environ.get(DISCOVERY)
-    os.environ[DISCOVERY] = str(discovery_in(dagster))
+    before = os.environ.pop(DISCOVERY, None)  # the server of another project, perhaps
+    folder = own_folder(settings=settings, dagster_home=dagster)
+    os.environ[DISCOVERY] = str(folder / ADDRESS)
     try:
-        _stop_spark(folder)
-        yield
+        stop_unused(folder)
+        # The server stays between the runs of this deployment, however seldom they are.
+        use(folder, name)
+        yield folder
     finally:
         with undisturbed():
-            _stop_spark(folder)
+            stop_unused(folder)
         if before is None:
             del os.environ[DISCOVERY]
         else:
@@ -57,13 +58,3 @@ def warmed(env: Mapping[str, str]) -> None:
         raise
     if code != 0:
         raise Unreachable("the local Spark server didn't start, for the reason above; Dagster wasn't started")
-
-
-def _stop_spark(folder: Path) -> None:
-    """Stop the servers whose process ids Spark's start script wrote into the folder: also one that was still starting."""
-    for file in folder.glob("spark-*.pid"):
-        pid = int(file.read_text(encoding="utf-8"))
-        if is_server(pid):
-            end(pid)
-        file.unlink()
-    (folder / "connect.json").unlink(missing_ok=True)

@@ -260,9 +260,8 @@ def _answers(port: int) -> bool:
 
 
 def join_spark(config: Path) -> None:
-    """Use the local Spark server of a `headrace dev` on the same settings, where one runs, instead of starting another."""
-    from headrace.pipeline.lake.session import DISCOVERY, discovery_in
+    """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster dev` and other commands."""
+    from headrace.pipeline.lake.session import DISCOVERY, own_folder
+    from headrace.pipeline.lake.spark_server.server_process import ADDRESS
 
-    discovery = discovery_in(dagster_home(config))
-    if discovery.exists():
-        os.environ.setdefault(DISCOVERY, str(discovery))
+    os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
+    from headrace.pipeline.lake.spark_server.server_facts import LocalServer
+    from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
 
 
@@ -33,13 +36,21 @@ def run(args: argparse.Namespace) -> int:
 
     if args.table is not None:
         return answer(args, names_of(args), AwsSettings(**place_of(args)))
-    settings = load(args).settings
+    loaded = load(args)
+    settings, servers = loaded.settings, _spark_servers(loaded)
     names = TableNames(
         lease_table=settings.lease_table,
         worker_table=args.worker_table or settings.worker_table,
         state_table=args.state_table or settings.state_table,
     )
-    return answer(args, names, replace(settings.aws, **place_of(args)), judge=partial(_forms, settings))
+    return answer(
+        args,
+        names,
+        replace(settings.aws, **place_of(args)),
+        judge=partial(_forms, settings),
+        lines=[f"local Spark server: {server}" for server in servers],
+        facts={"spark_servers": [server.as_json() for server in servers]},
+    )
 
 
 def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
@@ -62,3 +73,15 @@ def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
         needs_person=True,
         names=names,
     )
+
+
+def _spark_servers(loaded: "Loaded") -> "list[LocalServer]":
+    """The local Spark servers of this project on this host; one for each environment in which it is used."""
+    from headrace.pipeline.lake.session import is_local, key_of_server, server_folder
+    from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
+
+    if not any(is_local(worker.spark) for worker in loaded.settings.workers):
+        return []
+    file = Path(loaded.name)
+    key, folder = key_of_server(settings=file), server_folder(settings=file)
+    return [server for server in servers_of_user() if server.is_own(folder) or server.is_of_project(key)]

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from headrace.pipeline.core.batch import StagedFile, TakenFile
 from headrace.pipeline.core.belonging import READ_FROM_STREAMS, why_too_early, why_too_late
-from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerPage, ParentIs, ParentReason, Range
 from headrace.pipeline.core.order import children_of_ends, strangers
 from headrace.pipeline.core.position import Origin, Position, Positions, is_forward, reaches
 from headrace.pipeline.core.redrive_chain import chain_of
@@ -46,7 +46,7 @@ class Proposal:
     compared: Positions | None = None
     """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a position since, the table
     may have further rows, and nothing lands."""
-    looked: Looked | None = None
+    looked: FilesDone | None = None
     """Of a typed table: which files of the lake table have nothing left for it, once all of the proposal has landed."""
     gone: tuple[str, ...] = ()
     """Paths of data files that the commit removes from the table. Where the table lacks one of them, or another engine has deleted rows of

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, ParentIs, ParentReason, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerPage, ParentIs, ParentReason, Range
 from headrace.pipeline.core.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.state_delta import Delta
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -151,11 +151,11 @@ def read_ledger(text: str) -> LedgerPage:
         )
 
 
-def _looked_in(row: Json) -> Looked | None:
+def _looked_in(row: Json) -> FilesDone | None:
     if row is None:
         return None
     snapshot, sequence, upto, stream, still = row
-    return Looked(int(snapshot), int(sequence), int(upto), stream, frozenset(map(str, still)))
+    return FilesDone(int(snapshot), int(sequence), int(upto), stream, frozenset(map(str, still)))
 
 
 def _range_out(

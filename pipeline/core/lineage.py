@@ -111,7 +111,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FilesDone:
     """In the ledger of a typed table: which files of the lake table have nothing left for it (`headrace.pipeline.core.looked`)."""
 
     snapshot: int
@@ -135,7 +135,7 @@ class LedgerPage:
     """Origins that this commit decided."""
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
-    looked: Looked | None = None
+    looked: FilesDone | None = None
     """In a typed table: what the next wave needn't look into."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from headrace.pipeline.core.lineage import LedgerPage, Looked
+from headrace.pipeline.core.lineage import FilesDone, LedgerPage
 from headrace.pipeline.core.parse_values import ShardName, SourceFile, WavePlan, name_of, past
 from headrace.pipeline.core.position import Positions
 
@@ -22,7 +22,7 @@ _FARTHEST = 100
 """Ledgers that are read, the newest first."""
 
 
-def covers(looked: Looked, file: SourceFile) -> bool:
+def covers(looked: FilesDone, file: SourceFile) -> bool:
     """Whether the file has nothing left for the typed table."""
     # Another file of that name is looked into, too, which costs time and nothing else.
     return file.added is not None and file.added <= looked.upto and _name(file) not in looked.still
@@ -30,7 +30,7 @@ def covers(looked: Looked, file: SourceFile) -> bool:
 
 def looked_in(
     pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool]
-) -> Looked | None:
+) -> FilesDone | None:
     """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`: which the typed table is
     made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
     for page in islice(pages, _FARTHEST):
@@ -50,8 +50,8 @@ def looked_after(
     snapshot: int | None,
     sequence: int,
     stream: str | None,
-    before: Looked | None,
-) -> Looked | None:
+    before: FilesDone | None,
+) -> FilesDone | None:
     """What a commit of the typed table may say, that brings the table to the positions `at`. `files`: all of the lake table in this snapshot,
     with what surveys have found in them. `before`: what its earlier ledgers say."""
     if snapshot is None:
@@ -66,7 +66,7 @@ def looked_after(
     )
     upto = left[MOST_OPEN][0] - 1 if len(left) > MOST_OPEN else sequence
     still = frozenset(name for added, name in left if added <= upto)
-    return Looked(snapshot, sequence, upto, stream, still)
+    return FilesDone(snapshot, sequence, upto, stream, still)
 
 
 def after(plan: WavePlan, target: Positions) -> Positions:

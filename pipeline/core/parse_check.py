@@ -72,7 +72,7 @@ def asked_of(plan: WavePlan, *, whole: bool = False) -> RangeFilter:
 
 
 def differences(
-    plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: Parsed, *, whole: bool = False
+    plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, whole: bool = False
 ) -> Iterator[Differs]:
     """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier waves. `whole`: whether
     these are all ledgers of the shards. Else some that bring no rows may be missing, and what can't be compared by them differs."""
@@ -83,7 +83,7 @@ def differences(
             yield differs
 
 
-class Parsed:
+class ParsedSoFar:
     """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave was cut."""
 
     def __init__(self, pages: Iterable[LedgerPage]) -> None:
@@ -124,7 +124,7 @@ class _Part:
         return Differs(self.key, self.found, stated, self.cut is not None, self.steps)
 
 
-def _part_of(each: PlannedRange, story: Story, parsed: Parsed) -> _Part | None:
+def _part_of(each: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
     """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or the typed table's
     ledgers of that wave have expired."""
     low, high = text_of(each.after), "~" if each.upto.ended else order_text(each.upto)
@@ -153,7 +153,7 @@ def _part_of(each: PlannedRange, story: Story, parsed: Parsed) -> _Part | None:
 
 
 def _back_to_a_beginning(
-    key: ShardKey, at: str, landed: Sequence[Step], parsed: Parsed
+    key: ShardKey, at: str, landed: Sequence[Step], parsed: ParsedSoFar
 ) -> tuple[str, int] | None:
     """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had from there on."""
     rows = 0

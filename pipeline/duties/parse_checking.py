@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headrace.pipeline.core.parse_check import Differs, Parsed, asked_of, differences, excused
+from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, asked_of, differences, excused
 from headrace.pipeline.core.parse_values import WavePlan
 from headrace.pipeline.core.proof_rows import first_kept_day
 from headrace.pipeline.core.words import counted
@@ -74,8 +74,8 @@ class ParseChecking:
                 raise WrongShape(self._refusal(each))
         return tuple(notes)
 
-    def _parsed(self) -> Parsed:
-        return Parsed(self.table.pages())
+    def _parsed(self) -> ParsedSoFar:
+        return ParsedSoFar(self.table.pages())
 
     def _refusal(self, each: Differs) -> str:
         safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."

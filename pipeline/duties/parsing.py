@@ -20,7 +20,7 @@ from itertools import count
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Looked, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, Range
 from headrace.pipeline.core.looked import after, covers, looked_after, looked_in
 from headrace.pipeline.core.parse_account import account, why_stop
 from headrace.pipeline.core.parse_values import Parsed, SourceFile, WaveLimits, WavePlan, Wishes
@@ -76,7 +76,7 @@ class _Basis:
     look: SourceLook
     target: Positions
     """The typed table's."""
-    looked: Looked | None
+    looked: FilesDone | None
     files: tuple[SourceFile, ...]
     """Those that may have something left."""
     wishes: Wishes
@@ -99,10 +99,10 @@ class Parsing:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
+    check_settings: Callable[[], None] = lambda: None
+    """Raises BadSetting for a schema or code that no wave could use."""
     checking: ParseChecking | None = None
     """Compares what is found with what the ledgers of the lake table state."""
-    check: Callable[[], None] = lambda: None
-    """Raises BadSetting for a schema or code that no wave could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
@@ -165,7 +165,7 @@ class Parsing:
 
     def wave(self) -> ParsedWave:
         # First: settings that can't be used make no table, and are told of also where there is nothing to parse.
-        self.check()
+        self.check_settings()
         if not self.source.exists():
             return ParsedWave(notes=(_NO_LAKE_TABLE,))
         # Made wherever it is missing: a typed table that was dropped is parsed anew.
@@ -227,7 +227,7 @@ class Parsing:
     def _wishes(self, source: Positions) -> Wishes:
         return plan_wishes(source, self.table.load().positions, takes=self._takes)
 
-    def _looked(self, look: SourceLook) -> Looked | None:
+    def _looked(self, look: SourceLook) -> FilesDone | None:
         """Which files of the lake table have nothing left for the typed table."""
         try:
             return looked_in(self.table.pages(), stream=self.settings.stream, leads_to=look.leads_to)
@@ -245,7 +245,7 @@ class Parsing:
         parsed: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
-        looked: Looked | None,
+        looked: FilesDone | None,
     ) -> int | None:
         code = self.code()
         ranges = tuple(

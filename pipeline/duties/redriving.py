@@ -77,7 +77,7 @@ class Redriving:
     run: str
     code: Callable[[], str] = str
     """What parses the rows, for the ledger. Called after they were parsed."""
-    check: Callable[[], None] = lambda: None
+    check_settings: Callable[[], None] = lambda: None
     """Raises BadSetting for a schema or code that no portion could use."""
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
@@ -86,7 +86,7 @@ class Redriving:
 
     def portions(self, selection: Selection = ALL, *, dry_run: bool = False) -> Iterator[Redriven]:
         """Parse the selected rows again, portion after portion. Rows that come into quarantine meanwhile aren't parsed again."""
-        self.check()
+        self.check_settings()
         if not (self.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:

@@ -9,10 +9,13 @@ import re
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.pipeline.core.words import clean
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
@@ -85,8 +88,14 @@ def answer(
     aws: "AwsSettings",
     *,
     judge: "Callable[[Observation], Iterable[Finding]]" = lambda _: (),
+    lines: "Sequence[str]" = (),
+    facts: "Mapping[str, object]" = MappingProxyType({}),
 ) -> int:
-    """Read the tables, print what they show, and return the exit code. `judge`: what the settings show beside them."""
+    """Read the tables, print what they show, and return the exit code.
+
+    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables, for people before the
+    conclusion, and in the JSON.
+    """
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
@@ -98,11 +107,13 @@ def answer(
     seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
     seen = replace(seen, also=tuple(judge(seen)))
     if args.json:
-        print(json.dumps(document_of(seen), indent=2))
+        print(json.dumps({**document_of(seen), **facts}, indent=2))
     elif args.csv:
         write_csv(seen, sys.stdout)
     else:
-        print(*text_of(seen), sep="\n", flush=True)
+        *told, blank, conclusion = text_of(seen)
+        also = (blank, *map(clean, lines)) if lines else ()
+        print(*told, *also, blank, conclusion, sep="\n", flush=True)
     is_urgent = any(finding.needs_person for finding in findings_of(seen))
     return _NEEDS_A_PERSON if args.strict and is_urgent else 0
 

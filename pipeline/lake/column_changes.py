@@ -25,23 +25,23 @@ def change_to(
     Columns are added and promoted. A part that was NOT NULL may be null from then on where the parser no longer promises a value. What the parser
     doesn't name stays as it is where the table `may_have_more`. Raises WrongShape where rows of the table stand in the way.
     """
-    there = {each.name: each for each in own}
+    there = {column.name: column for column in own}
     update = table.update_schema(allow_incompatible_changes=True)
     changed, tightened = False, list[str]()
-    for each in wanted:
-        if each.name not in there:
-            update.add_column(each.name, each.field_type, each.doc, required=each.required)
+    for column in wanted:
+        if column.name not in there:
+            update.add_column(column.name, column.field_type, column.doc, required=column.required)
             changed = True
-            tightened += [each.name] if each.required else []
+            tightened += [column.name] if column.required else []
             continue
-        for path, kind in _promoted(table, there[each.name], each, may_have_more=may_have_more):
+        for path, kind in _promoted(table, there[column.name], column, may_have_more=may_have_more):
             update.update_column(path, field_type=kind)
             changed = True
-        for path, required in _nullability(there[each.name], each, may_have_more=may_have_more):
+        for path, required in _nullability(there[column.name], column, may_have_more=may_have_more):
             update.update_column(path, required=required)
             changed = True
             tightened += [".".join(path)] if required else []
-    for name in () if may_have_more else sorted(there.keys() - {each.name for each in wanted}):
+    for name in () if may_have_more else sorted(there.keys() - {column.name for column in wanted}):
         if there[name].required:
             update.make_column_optional(name)
             changed = True

@@ -47,7 +47,7 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
 
     _check(records, settings)
     # The alias hides what lies below these columns: Spark would find a name such as `id` there.
-    told = records.alias("records").withColumn(
+    verdicts = records.alias("records").withColumn(
         _VERDICT,
         F.when(F.col("decode_error").isNotNull(), F.lit(_TAKES)).otherwise(
             F.expr(_TRIED.format(condition=settings.filter))
@@ -59,7 +59,9 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
     why = F.when(F.col(_VERDICT).isNull(), F.lit(FAILED)).when(
         (F.col(_VERDICT) == _UNKNOWN) & _is_no_json(settings), F.lit(NOT_JSON)
     )
-    marked = told.select("*", is_left_out.alias(IS_LEFT_OUT), F.coalesce("decode_error", why).alias("why"))
+    marked = verdicts.select(
+        "*", is_left_out.alias(IS_LEFT_OUT), F.coalesce("decode_error", why).alias("why")
+    )
     return marked.select(
         "record",
         "partition_key",

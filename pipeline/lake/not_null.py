@@ -19,7 +19,7 @@ _Misses = Iterator[tuple[_Path, Any]]
 
 
 def has_required(columns: Iterable[pa.Field[Any]]) -> bool:
-    return any(not each.nullable or _has_required(each.type) for each in columns)
+    return any(not column.nullable or _has_required(column.type) for column in columns)
 
 
 def _has_required(kind: pa.DataType) -> bool:
@@ -50,9 +50,11 @@ def with_nulls_aside(
         for path, misses in _misses(batch["row"], columns):
             for place in np.flatnonzero(misses & is_good).tolist():
                 lacking.setdefault(place, []).append(_name_of(path))
-        found = [_sentence(lacking[place]) if place in lacking else None for place in range(batch.num_rows)]
+        sentences = [
+            _sentence(lacking[place]) if place in lacking else None for place in range(batch.num_rows)
+        ]
         reason: Any = (
-            pc.coalesce(batch["reason"], pa.array(found, pa.string())) if lacking else batch["reason"]
+            pc.coalesce(batch["reason"], pa.array(sentences, pa.string())) if lacking else batch["reason"]
         )
         data: Any = pc.if_else(pc.is_valid(reason), batch["data"], pa.scalar(None, batch["data"].type))
         changed = {"reason": reason, "data": data}
@@ -71,9 +73,9 @@ def _name_of(path: _Path) -> str:
 
 def _misses(row: pa.Array[Any], columns: Sequence[pa.Field[Any]]) -> _Misses:
     """For each part that is NOT NULL, whether each row lacks a value there. A part within something that is null may be null."""
-    for each in columns:
-        if has_required([each]):
-            yield from _of_field(pc.struct_field(row, [each.name]), each, (each.name,))
+    for column in columns:
+        if has_required([column]):
+            yield from _of_field(pc.struct_field(row, [column.name]), column, (column.name,))
 
 
 def _of_field(values: Any, field: pa.Field[Any], path: _Path) -> _Misses:
@@ -95,9 +97,9 @@ def _within(values: Any, kind: Any, path: _Path) -> _Misses:
     lengths, _, items = _taken_apart(values)
     rows = np.repeat(np.arange(len(values)), lengths)
     for name, misses in _of_field(items, _parts(kind)[-1], (*path, "[]")):
-        found = np.zeros(len(values), dtype=bool)
-        found[rows[misses]] = True
-        yield name, found
+        lacking = np.zeros(len(values), dtype=bool)
+        lacking[rows[misses]] = True
+        yield name, lacking
 
 
 def _is_null(values: Any) -> Any:
@@ -132,12 +134,12 @@ def fitted(values: Any, kind: Any) -> Any:
     lengths, keys, items = _taken_apart(values)
     is_long = pa.types.is_large_list(kind)
     ends: Any = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64() if is_long else pa.int32())
-    made = fitted(items, _parts(kind)[-1].type)
+    entries = fitted(items, _parts(kind)[-1].type)
     arrays: Any = pa  # the stubs know no types of which only the run tells
     if pa.types.is_map(kind):
-        return arrays.MapArray.from_arrays(ends, fitted(keys, kind.key_type), made, kind, mask=is_null)
+        return arrays.MapArray.from_arrays(ends, fitted(keys, kind.key_type), entries, kind, mask=is_null)
     array = arrays.LargeListArray if is_long else arrays.ListArray
-    return array.from_arrays(ends, made, kind, mask=is_null)
+    return array.from_arrays(ends, entries, kind, mask=is_null)
 
 
 def _part(values: Any, field: pa.Field[Any]) -> Any:

@@ -45,7 +45,7 @@ class TargetCode:
         target, name = self._target, (self._target.callable or "").partition(":")[2]
         try:
             module = imported(self.user, self._module) if self.user else import_module(self._module)
-            found: Function = getattr(module, name)
+            function: Function = getattr(module, name)
         except HeadraceError:
             raise
         except Exception as error:
@@ -54,7 +54,7 @@ class TargetCode:
                 f"the function {target.callable!r} of the target {target.name} can't be imported ({type(error).__name__}: {error}). Nothing was "
                 f"parsed; put its module beside the settings file, or install it, and correct {target.called('callable')}"
             ) from error
-        return found
+        return function
 
     def text(self) -> str:
         """What parses, with digests of the code and of the schema in the settings. The digest of the code covers all settings that decide about a

@@ -219,7 +219,9 @@ class IcebergQuarantine(_Parsed):
             scan = self.open().scan(selected_fields=("reason",))
             counts: Counter[str] = Counter()
             for batch in scan.to_arrow_batch_reader():
-                counts.update(reason or "" for reason in batch["reason"].to_pylist())
+                reasons: Any = batch["reason"]
+                for each in reasons.value_counts().to_pylist():
+                    counts[each["values"] or ""] += each["counts"]
         return counts
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:

@@ -1,18 +1,16 @@
 """Spark sessions: the local Connect server that PySpark carries, a remote one, or a classic master.
 
-All Headrace processes of a user share the local server, and it outlives them, because starting a server takes 5 s and
-joining one takes 1 s. The server and its workers keep the environment of the process that started it. What that says of AWS doesn't
-count: region, endpoint and identity travel with each task (`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo,
-a pytest session) stops the server with `stop_local_server`.
+The processes of one project and environment share a local server (`headrace.pipeline.lake.spark_server`), and it outlives them by some
+minutes, because starting a server takes 5 s and joining one takes 1 s. What its environment says of AWS doesn't count: region, endpoint and
+identity travel with each task (`headrace.pipeline.task_identity`). The process that supervises the others (headrace dev, headrace demo, a
+pytest session) stops the server at its end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,8 +21,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from headrace.pipeline.errors import BadSetting, Unreachable
-from headrace.pipeline.lake.local_server import answers, bring_up
-from headrace.pipeline.lake.ship import ON_SERVER, engine_zip, private_folder
+from headrace.pipeline.lake.ship import ON_SERVER, engine_name, engine_zip, private_folder
+from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION, ServerStart, answers, bring_up, stop
+from headrace.pipeline.lake.spark_server.server_key import ServerKey, key_of, read, write
+from headrace.pipeline.lake.spark_server.server_watch import delete_old
 from headrace.pipeline.lake.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake_ports import OnWaiting
 from headrace.pipeline.settings.model import SparkSettings
@@ -33,12 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DISCOVERY = "SPARK_LOCAL_CONNECT_DISCOVERY"
-"""PySpark's environment variable: the path of the file with the local server's address and token. Processes with different
-paths use different servers.
+"""PySpark's environment variable: the path of the file `connect.json` of a local server. A process that has it uses this server, whatever
+the server was started for.
 """
-
-AUTHENTICATION = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""PySpark's environment variable: the token that its client sends to a server, read when a session is made."""
 
 _LOCAL = {
     # Little is enough: records never pass through the JVM, which carries one JSON document per task.
@@ -107,16 +104,10 @@ def is_local(settings: SparkSettings) -> bool:
 
 def stop_local_server() -> bool:
     """Stop the local server if it runs. Returns whether it did."""
-    discovery = _discovery()
-    if not discovery.exists():
-        return False
-    from pyspark.sql.connect.local_server import stop_local_connect_server
-
     # The sessions first: when the process ends, a session whose server is gone tries to reach it for minutes.
     for session in list(_made):
         session.stop()
-    with _environment({DISCOVERY: str(discovery)}):
-        return bool(stop_local_connect_server())
+    return stop(server_folder())
 
 
 def _local(
@@ -129,22 +120,51 @@ def _local(
     """
     session_conf = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
     starting = {
-        **_for_workers(java_home),
+        **environment_of_jvm(java_home),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(engine_zip()), os.environ.get("PYTHONPATH")))),
-        DISCOVERY: str(_discovery()),
     }
+    folder = own_folder()
     with _environment(starting):
-        starting_conf = {
-            **conf,
-            ON_SERVER: engine_zip().name,
-            "spark.local.connect.server.port": _free_port(),
-        }
-        server = bring_up(remote, starting_conf, on_waiting=on_waiting)
+        start = ServerStart(master=remote, conf={**conf, ON_SERVER: engine_zip().name})
+        server = bring_up(folder, start, user=conf["spark.app.name"], on_waiting=on_waiting)
         # Only while this session is made: PySpark would send the token to each other server, too, and ask it for TLS.
-        with _environment({AUTHENTICATION: server.token or ""}):
+        with _environment({AUTHENTICATION: server.token}):
             session = _connect(server.url, session_conf, shared=not isolated)
     _made.add(session)
     return session
+
+
+def server_folder(*, settings: Path | None = None) -> Path:
+    """The folder of the local server that this process would join for the project with these settings. It may not exist."""
+    if given := os.environ.get(DISCOVERY):
+        return Path(given).absolute().parent
+    return _folder_of(key_of_server(settings=settings))
+
+
+def own_folder(*, settings: Path | None = None, dagster_home: Path | None = None) -> Path:
+    """The folder of the local server that this process joins for this project; it is made where there is none."""
+    if given := os.environ.get(DISCOVERY):
+        folder = Path(given).absolute().parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    key = key_of_server(settings=settings, dagster_home=dagster_home)
+    folder = _folder_of(key)
+    if read(folder) == key:
+        os.utime(folder)
+    else:
+        delete_old(folder.parent)
+        write(key, folder)
+    return folder
+
+
+def key_of_server(*, settings: Path | None = None, dagster_home: Path | None = None) -> ServerKey:
+    """The key of the local server that this process would join for this project, in its environment."""
+    return key_of(os.environ, engine_name(), settings=settings, dagster_home=dagster_home)
+
+
+def _folder_of(key: ServerKey) -> Path:
+    """The folder of the server with this key. It lies on this host, because the server does: two hosts may share a DAGSTER_HOME."""
+    return private_folder("spark") / key.name
 
 
 def _on_shared_workers(session: SparkSession) -> SparkSession:
@@ -222,11 +242,11 @@ def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> Spa
     builder = SparkSession.builder.master(master)
     for key, value in {**(_LOCAL if master.startswith("local") else {}), **conf}.items():
         builder = builder.config(key, value)
-    with _environment(_for_workers(java_home)):
+    with _environment(environment_of_jvm(java_home)):
         return builder.getOrCreate()
 
 
-def _for_workers(java_home: str | None) -> dict[str, str]:
+def environment_of_jvm(java_home: str | None) -> dict[str, str]:
     """Environment variables for a JVM that Headrace starts; its Python workers inherit them."""
     home = java_home or os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
@@ -242,38 +262,6 @@ def _for_workers(java_home: str | None) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": home} if home else {}),
     }
-
-
-def _free_port() -> str:
-    """A free port. PySpark itself takes port 15002 if no process listens there yet: of two servers that start at the same moment
-    one fails, and its clients then talk to the other server.
-    """
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return str(asked.getsockname()[1])
-
-
-def discovery_in(dagster_home: Path) -> Path:
-    """The discovery file of the server that belongs to one Dagster. The server's log and pid file are in the same folder."""
-    if " " not in str(dagster_home):
-        return dagster_home / "spark" / "connect.json"
-    # Spark's start script doesn't quote the paths of log and pid file, so that a path with a space starts no server.
-    name = hashlib.sha256(str(dagster_home).encode()).hexdigest()[:12]
-    return private_folder(f"spark-{name}") / "connect.json"
-
-
-def _discovery() -> Path:
-    """The discovery file that this process uses. It is never PySpark's default, so that stopping Headrace's server stops no
-    other Spark work of the user.
-    """
-    if given := os.environ.get(DISCOVERY):
-        return Path(given)
-    home = os.environ.get("DAGSTER_HOME")
-    if home and discovery_in(Path(home)).exists():
-        # `headrace consume` joins the server of a running `headrace dev`.
-        return discovery_in(Path(home))
-    # A private folder, because the file holds the server's token.
-    return private_folder("spark") / "connect.json"
 
 
 @contextmanager

@@ -89,9 +89,15 @@ def is_connect(session: SparkSession) -> bool:
 
 
 @lru_cache(maxsize=1)
+def engine_name() -> str:
+    """The name of this engine, which no other version has."""
+    return f"headrace-{_digest()}"
+
+
+@lru_cache(maxsize=1)
 def engine_zip() -> Path:
     """The zip file, built once per process. Processes with the same engine share it."""
-    path = private_folder("ship") / f"headrace-{_digest()}.zip"
+    path = private_folder("ship") / f"{engine_name()}.zip"
     if not path.exists():
         # Written under another name first: a process that finds the zip never finds half of it.
         begun = path.with_suffix(f".{os.getpid()}")

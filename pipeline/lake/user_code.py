@@ -92,12 +92,12 @@ def code_beside(folder: Path, module: str) -> UserCode | None:
     waiting, seen = [module.partition(".")[0]], set[str]()
     while waiting:
         name = waiting.pop()
-        found = {} if name in seen else _sources_of(folder, name)
+        sources = {} if name in seen else _sources_of(folder, name)
         seen.add(name)
-        if found:
+        if sources:
             _check_name(folder, name)
-            files |= found
-            waiting += [each for source in found.values() for each in _imported(source)]
+            files |= sources
+            waiting += [other for source in sources.values() for other in _imported(source)]
     return UserCode(folder, files) if files else None
 
 
@@ -121,7 +121,7 @@ def _imported(source: bytes) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import():
-                yield from (each.name.partition(".")[0] for each in node.names)
+                yield from (alias.name.partition(".")[0] for alias in node.names)
             case ast.ImportFrom(module=str() as module, level=0):
                 yield module.partition(".")[0]
 
@@ -187,10 +187,10 @@ class _Finder(MetaPathFinder):
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         modules = code.modules
-        known = {name: (found.folder, digest) for name, (found, digest) in self._codes.items()}
+        known = {name: (other.folder, digest) for name, (other, digest) in self._codes.items()}
         if any(known.get(name) != (code.folder, digest) for name, digest in modules.items()):
             # All of them: one that didn't change may hold parts of one that did.
-            for name in [each for each in sys.modules if each.partition(".")[0] in modules]:
+            for name in [name for name in sys.modules if name.partition(".")[0] in modules]:
                 del sys.modules[name]
         self._codes |= {name: (code, digest) for name, digest in modules.items()}
 
@@ -201,14 +201,14 @@ class _Finder(MetaPathFinder):
         if code is None:
             return None
         files, name = code[0].files, fullname.replace(".", "/")
-        found = next((each for each in (f"{name}/__init__.py", f"{name}.py") if each in files), None)
-        if found is not None:
-            loader: Any = _Loader(code[0], found)
+        source = next((path for path in (f"{name}/__init__.py", f"{name}.py") if path in files), None)
+        if source is not None:
+            loader: Any = _Loader(code[0], source)
             spec = spec_from_loader(fullname, loader, origin=loader.get_filename(fullname))
             if spec is not None:
                 spec.has_location = True
             return spec
-        if not any(each.startswith(f"{name}/") for each in files):
+        if not any(file.startswith(f"{name}/") for file in files):
             return None
         spec = ModuleSpec(fullname, None, is_package=True)
         spec.submodule_search_locations = [str(code[0].folder / name)]

@@ -12,7 +12,7 @@ class Broken(NamedTuple):
     """The rest of a sentence that begins with the key."""
     also: tuple[str, ...] = ()
     """Other keys that the rule looked at. While one of them has a mistake of its own, this rule isn't reported."""
-    at: int | None = None
+    offset: int | None = None
     """Where in the setting's text the mistake is: a long text may have many lines."""
 
 

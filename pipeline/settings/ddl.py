@@ -57,12 +57,12 @@ _DEEPEST = 100
 
 
 class WrongDdl(Exception):
-    def __init__(self, why: str, word: str, at: int) -> None:
-        """`why`: the rest of a sentence after the wrong word. `at`: where the word begins in the text."""
+    def __init__(self, why: str, word: str, offset: int) -> None:
+        """`why`: the rest of a sentence after the wrong word. `offset`: where the word begins in the text."""
         super().__init__(why)
         self.why = why
         self.word = word
-        self.at = at
+        self.offset = offset
 
     def __str__(self) -> str:
         return f"at {_clip(self.word) if self.word else 'its end'}: {self.why}"
@@ -76,7 +76,7 @@ class DdlColumn:
     required: bool
     """NOT NULL."""
     comment: str
-    at: int
+    offset: int
     """Where the name begins in the text."""
 
     @property
@@ -99,27 +99,27 @@ class _Token(NamedTuple):
     kind: str
     """word, quoted, text, sign, or `end` behind the last one."""
     text: str
-    at: int
+    offset: int
 
     def is_word(self, *words: str) -> bool:
         return self.kind == "word" and self.text.lower() in words
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise WrongDdl(_why_no_token(text, at), text[at], at)
-        if found.lastgroup != "space":
-            yield _Token(found.lastgroup or "", found[0], at)
-        at = found.end()
+    offset = 0
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
+        if match is None:
+            raise WrongDdl(_why_no_token(text, offset), text[offset], offset)
+        if match.lastgroup != "space":
+            yield _Token(match.lastgroup or "", match[0], offset)
+        offset = match.end()
 
 
-def _why_no_token(text: str, at: int) -> str:
-    if text[at] in "'\"`":
+def _why_no_token(text: str, offset: int) -> str:
+    if text[offset] in "'\"`":
         return "this quote has no end"
-    if text.startswith("/*", at):
+    if text.startswith("/*", offset):
         return "this comment has no end"
     return "this character can only be in a name within backquotes, as in `a-b` INT"
 
@@ -147,9 +147,9 @@ class _Reading:
         if not self.took(text):
             raise self.wrong(f"a {text} is missing {after}")
 
-    def wrong(self, why: str, at: _Token | None = None) -> WrongDdl:
-        found = at or self.now
-        return WrongDdl(why, found.text, found.at)
+    def wrong(self, why: str, token: _Token | None = None) -> WrongDdl:
+        token = token or self.now
+        return WrongDdl(why, token.text, token.offset)
 
     def fields(self, *, end: str) -> Iterator[DdlColumn]:
         """Columns, or the fields of a struct, up to the sign `end`; an empty text stands for the end of the schema."""
@@ -164,7 +164,7 @@ class _Reading:
                     if earlier == column.name
                     else f"and {earlier} too; capital letters make no difference"
                 )
-                raise WrongDdl(f"the column {column.name} is there {same}", column.name, column.at)
+                raise WrongDdl(f"the column {column.name} is there {same}", column.name, column.offset)
             names[column.name.lower()] = column.name
             yield column
             if self._ends(end):
@@ -176,7 +176,7 @@ class _Reading:
         return self.took(end) if end else self.now.kind == "end"
 
     def _field(self) -> DdlColumn:
-        at, name = self.now.at, self._name()
+        offset, name = self.now.offset, self._name()
         self.took(":")
         kind = self._type(f"the column {name}")
         required = False
@@ -186,7 +186,7 @@ class _Reading:
                 raise self.wrong("NULL is missing after NOT")
             self.place += 1
             required = True
-        return DdlColumn(name, kind, required, self._comment(), at)
+        return DdlColumn(name, kind, required, self._comment(), offset)
 
     def _name(self) -> str:
         token = self.now
@@ -244,7 +244,7 @@ class _Reading:
                 return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
             case "struct":
                 self.take("<", "after STRUCT")
-                fields = [each.field for each in self.fields(end=">")]
+                fields = [column.field for column in self.fields(end=">")]
                 if not fields:
                     raise self.wrong("a STRUCT needs a field", token)
                 return {"type": "struct", "fields": fields}
@@ -297,7 +297,7 @@ class _Reading:
     def _whole(self, token: _Token) -> _Token:
         """All of a type that was read, from this word on."""
         parts = self.tokens[self.tokens.index(token) : self.place]
-        return _Token("word", "".join(each.text for each in parts), token.at)
+        return _Token("word", "".join(part.text for part in parts), token.offset)
 
 
 def _why_no_type(name: str, word: str) -> str:
@@ -316,8 +316,8 @@ def why_no_column_name(name: str) -> str | None:
     return None
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    code, letter, quote = found.groups()
+def _unescaped(escape: re.Match[str]) -> str:
+    code, letter, quote = escape.groups()
     if quote:
         return quote
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)

@@ -94,7 +94,7 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
         try:
             columns_of_schema(target)
         except WrongDdl as error:
-            line = text[: error.at].count("\n") + 1
+            line = text[: error.offset].count("\n") + 1
             raise BadSetting(
                 f"{file}:{line}: the schema of the target {target.name} is wrong {error}. Nothing was written"
             ) from None
@@ -139,7 +139,9 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
     for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
         if not problems.touches(broken.key, *broken.also):
             place = (
-                reader.place_of(broken.key) if broken.at is None else reader.line_of(broken.key, broken.at)
+                reader.place_of(broken.key)
+                if broken.offset is None
+                else reader.line_of(broken.key, broken.offset)
             )
             problems.broken(place, broken.key, broken.why)
     if error := problems.error():

@@ -43,7 +43,7 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def line_within(node: yaml.Node, at: int) -> int:
+def line_within(node: yaml.Node, offset: int) -> int:
     """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't space is counted."""
     mark = node.start_mark
     if not isinstance(node, yaml.ScalarNode) or mark is None or mark.buffer is None:
@@ -51,7 +51,7 @@ def line_within(node: yaml.Node, at: int) -> int:
     raw = mark.buffer[mark.pointer : node.end_mark.pointer]
     # The sign of a block, such as >-, stands on a line of its own; quotes aren't part of the value.
     start = raw.find("\n") + 1 if node.style in ("|", ">") else 1 if node.style else 0
-    left = sum(not letter.isspace() for letter in node.value[:at])
+    left = sum(not letter.isspace() for letter in node.value[:offset])
     for place in range(start, len(raw)):
         if raw[place].isspace():
             continue

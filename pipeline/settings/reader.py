@@ -51,11 +51,11 @@ class Reader:
             key = key.rpartition(".")[0]
         return self.origins[key]
 
-    def line_of(self, key: str, at: int) -> ValueSource:
+    def line_of(self, key: str, offset: int) -> ValueSource:
         """The place of a mistake within the text of a key."""
         place = self.place_of(key)
         node = self._nodes.get(key)
-        return place if node is None else ValueSource(place.name, line_within(node, at))
+        return place if node is None else ValueSource(place.name, line_within(node, offset))
 
     def _section(self, kind: type[Any], node: yaml.Node | None, key: str, *, base: Any = None) -> Any:
         """Make an instance of a dataclass. Values that neither file nor environment give come from `base`, else are defaults."""

@@ -33,12 +33,12 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
     for column in columns:
         if column.name.lower() in OWN_COLUMNS:
             why = f"Headrace itself gives the table a column {column.name.lower()}; use format: callable, and give the column another name"
-            raise WrongDdl(why, column.name, column.at)
+            raise WrongDdl(why, column.name, column.offset)
         if target.format is ParseFormat.JSON and any(
             kind != "string" for kind in _kinds_of_keys(column.type)
         ):
             why = "names in JSON are texts, so that the keys of a MAP can only be STRING"
-            raise WrongDdl(why, column.name, column.at)
+            raise WrongDdl(why, column.name, column.offset)
     return columns
 
 
@@ -53,9 +53,9 @@ def why_no_keys(by: Sequence[str], columns: Mapping[str, Any]) -> str | None:
         kind = columns[name]
         # NaN isn't equal to itself, and Spark can't sort maps.
         if not isinstance(kind, str) or kind in ("float", "double"):
-            told = kind if isinstance(kind, str) else kind["type"]
+            word = kind if isinstance(kind, str) else kind["type"]
             return (
-                f"names {name}, whose type is {told}: such values can't tell whether two rows are the same event; name columns with texts, whole "
+                f"names {name}, whose type is {word}: such values can't tell whether two rows are the same event; name columns with texts, whole "
                 "numbers, decimals, times, booleans or bytes"
             )
     return None
@@ -67,8 +67,8 @@ def _kinds_of_keys(kind: Any) -> Iterator[Any]:
         return
     match kind["type"]:
         case "struct":
-            for each in kind["fields"]:
-                yield from _kinds_of_keys(each["type"])
+            for field in kind["fields"]:
+                yield from _kinds_of_keys(field["type"])
         case "array":
             yield from _kinds_of_keys(kind["elementType"])
         case "map":

@@ -122,10 +122,10 @@ def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
     try:
         columns = columns_of_schema(target)
     except WrongDdl as wrong:
-        yield Broken(f"{key}.schema", f"of the target {target.name} is wrong {wrong}", at=wrong.at)
+        yield Broken(f"{key}.schema", f"of the target {target.name} is wrong {wrong}", offset=wrong.offset)
         return
     if target.columns is ColumnsFrom.GIVEN and (
-        why := why_no_keys(target.key_columns, {each.name: each.type for each in columns})
+        why := why_no_keys(target.key_columns, {column.name: column.type for column in columns})
     ):
         yield Broken(f"{key}.unique.by", f"of the target {target.name} {why}", also=(f"{key}.schema",))
 

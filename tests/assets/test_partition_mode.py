@@ -7,6 +7,7 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
+from headrace.assets.names import lineage_key
 from headrace.pipeline.core.change import Applied, Change, assign, claim, release
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.duties.wave import Arrow
@@ -235,3 +236,18 @@ def test_shards_that_an_error_kept_from_being_read_are_failed_and_not_materializ
 
     assert not result.success
     assert world.statuses() == {"FAILED": keys(0, 1)}
+
+
+def test_assets_that_are_selected_for_the_same_run_are_materialized_after_the_records(make_world: MakeWorld):
+    world = make_world()
+    world.settle()
+    world.world.produce(1)
+    lineage = lineage_key(world.settings)
+
+    result = world.defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=world.instance, asset_selection=[world.records, lineage], partition_key=key(1)
+    )
+
+    assert result.success
+    assert lineage in {event.asset_key for event in result.get_asset_materialization_events()}
+    assert world.statuses() == {"MATERIALIZED": keys(1)}

@@ -83,7 +83,7 @@ def test_a_full_disk_may_have_room_later(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "command",
     [
-        ("config", "--doc", "/nowhere/settings.md"),
+        ("config", "--doc", "/nowhere/settings"),
         ("config", "--doc", "/tmp"),
         ("config", "--doc", "/dev/null"),
         ("demo", "--home", "/proc/nowhere"),

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from headrace.pipeline.errors import Terminal
 from headrace.pipeline.inspect.findings import findings_of
 from headrace.pipeline.inspect.looking import look
 from headrace.pipeline.inspect.read import TableNames, TableReader
+from headrace.pipeline.lake.session import DISCOVERY, own_folder
+from headrace.pipeline.lake.spark_server.server_users import leave, use
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.memory.clock import MemoryClock
 from headrace.pipeline.settings.model import AwsSettings
@@ -24,6 +27,7 @@ from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
 from tests.duties.world import World
+from tests.spark_servers import a_running_server
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -362,3 +366,37 @@ def test_with_settings_the_applications_tables_are_read(
     assert main(["status", "--config", str(file), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)
     assert [(w["worker"], w["has_row"]) for w in seen["workers"]] == [("a", True), ("b", True)]
+
+
+def test_the_local_spark_server_of_the_project_is_told_before_the_conclusion_and_in_the_json(
+    kcl: KclTables,
+    aws: LocalAws,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv(DISCOVERY, raising=False)
+    kcl.put(leases_of("a"))
+    file = tmp_path / "headrace.yaml"
+    file.write_text(
+        f"{{application: orders, streams: [{{name: s}}], coordination: {{lease_table: {kcl.lease_table}}}, "
+        f"aws: {{region: {aws.region}, endpoint: '{aws.endpoint}'}}}}",
+        encoding="utf-8",
+    )
+    assert main(["status", "--config", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["spark_servers"] == []
+
+    folder = own_folder(settings=file)
+    use(folder, "headrace dev")
+    with a_running_server(folder) as pid:
+        assert main(["status", "--config", str(file), "--json"]) == 0
+        [server] = json.loads(capsys.readouterr().out)["spark_servers"]
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")  # a shell with another environment
+        assert main(["status", "--config", str(file)]) == 0
+        *_, told, blank, _ = capsys.readouterr().out.splitlines()
+    leave(folder)
+    assert (server["pid"], server["ends"], server["is_watched"]) == (pid, None, True)
+    assert server["users"] == [{"name": "headrace dev", "pid": os.getpid()}]
+    assert server["memory_bytes"] > 1_000_000
+    assert told.startswith(f"local Spark server: process {pid}, since ")
+    assert blank == ""

@@ -24,7 +24,8 @@ from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.sync import a_lease
 from headrace.pipeline.demo.reading import the_table
 from headrace.pipeline.lake import read
-from headrace.pipeline.lake.session import AUTHENTICATION, DISCOVERY
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import AwsSettings

@@ -86,16 +86,16 @@ class OnIceberg:
     def land(self, key: ShardKey, records: Mapping[int, bool]) -> None:
         self._bed.land(key, {number: good(number) if fits else BAD for number, fits in records.items()})
 
+    def leave_out(self, *numbers: int) -> None:
+        """The filter leaves these records out from now on."""
+        self._bed.parser.filtered = frozenset(numbers)
+
     def insert_as_others(self) -> None:
         append_as_others(self._bed.lake.handle().open())
 
     def sequence(self) -> int:
         snapshot = self._bed.lake.handle().open().current_snapshot()
         return 0 if snapshot is None else snapshot.sequence_number or 0
-
-    def leave_out(self, *numbers: int) -> None:
-        """The filter leaves these records out from now on."""
-        self._bed.parser.filtered = frozenset(numbers)
 
     def remove(self, path: str) -> None:
         Path(path.removeprefix("file://")).unlink()
@@ -143,6 +143,14 @@ class InMemory:
         upto = Position(max(records), arrival=NOON)
         self._lake.commit(Proposal((a_range(key, after, upto, rows=len(records)),), (file,)))
 
+    def _verdict(self, row: TypedRow) -> str | None:
+        if row.number in self._left_out:
+            return None
+        return "bad" if row.number in self._wrong else ""
+
+    def leave_out(self, *numbers: int) -> None:
+        self._left_out = frozenset(numbers)
+
     def insert_as_others(self) -> None:
         self._landed.rows["others"] = ((a_key(999), 1),)
         day = f"{self.clock.at:%Y-%m-%d}"
@@ -152,14 +160,6 @@ class InMemory:
 
     def sequence(self) -> int:
         return self._lake.head or 0
-
-    def _verdict(self, row: TypedRow) -> str | None:
-        if row.number in self._left_out:
-            return None
-        return "bad" if row.number in self._wrong else ""
-
-    def leave_out(self, *numbers: int) -> None:
-        self._left_out = frozenset(numbers)
 
     def remove(self, path: str) -> None:
         self.quarantine.removed.add(path)

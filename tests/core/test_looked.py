@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.ledger_codec import read_ledger, write_ledger
-from headrace.pipeline.core.lineage import Kind, LedgerPage, Looked, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerPage, Range
 from headrace.pipeline.core.looked import MOST_OPEN, covers, looked_after, looked_in
 from headrace.pipeline.core.parse_values import (
     FilePart,
@@ -26,7 +26,7 @@ STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_
 OTHER = replace(STREAM, arn=STREAM.arn.replace("orders", "clicks"))
 A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
 C = ShardKey(OTHER, A.shard_id)
-LOOKED = Looked(snapshot=77, sequence=9, upto=8, stream=None, still=frozenset({"f3"}))
+LOOKED = FilesDone(snapshot=77, sequence=9, upto=8, stream=None, still=frozenset({"f3"}))
 
 
 def part(key: ShardKey, first: int, last: int, *, rows: int = 1) -> FilePart:
@@ -37,7 +37,7 @@ def file(name: str, *parts: FilePart, added: int | None = 5) -> SourceFile:
     return SourceFile(f"s3://lake/data/{name}", sum(each.rows for each in parts), added=added, parts=parts)
 
 
-def told(*files: SourceFile, stream: str | None = None, before: Looked | None = None) -> Looked:
+def told(*files: SourceFile, stream: str | None = None, before: FilesDone | None = None) -> FilesDone:
     at = Positions({}, {A: Position(100), B: Position(200, 3)})
     found = looked_after(files, at, snapshot=77, sequence=9, stream=stream, before=before)
     assert found is not None
@@ -46,7 +46,7 @@ def told(*files: SourceFile, stream: str | None = None, before: Looked | None = 
 
 def test_a_file_has_nothing_left_once_each_of_its_rows_is_at_or_below_a_position():
     done = file("f1", part(A, 1, 100), part(B, 1, 150))
-    assert told(done) == Looked(77, 9, 9)
+    assert told(done) == FilesDone(77, 9, 9)
     assert covers(told(done), done)
     for more in (part(A, 1, 101), part(C, 1, 1), replace(part(A, 1, 1), shard_id="shardId-another")):
         left = file("f2", part(B, 1, 150), more)
@@ -92,7 +92,7 @@ def test_of_many_files_with_something_left_the_oldest_are_named_and_the_rest_com
     assert not any(covers(found, each) for each in files)
 
 
-def pages(*looked: Looked | None) -> list[LedgerPage]:
+def pages(*looked: FilesDone | None) -> list[LedgerPage]:
     return [LedgerPage(looked=each) for each in looked]
 
 
@@ -130,8 +130,8 @@ def test_nothing_counts_that_was_said_before_a_position_was_set_back():
     assert found is None
 
 
-@pytest.mark.parametrize("looked", [LOOKED, Looked(1, 2, 2, "orders"), None])
-def test_a_ledger_keeps_what_it_says(looked: Looked | None):
+@pytest.mark.parametrize("looked", [LOOKED, FilesDone(1, 2, 2, "orders"), None])
+def test_a_ledger_keeps_what_it_says(looked: FilesDone | None):
     page = LedgerPage(looked=looked)
     assert read_ledger(write_ledger(page)) == page
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.parse_check import Differs, Parsed, asked_of, differences, excused
+from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, asked_of, differences, excused
 from headrace.pipeline.core.parse_values import PlannedRange, WavePlan
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -16,7 +16,7 @@ from headrace.pipeline.core.stream import ShardKey, StreamId
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
 A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-_NEVER = Parsed(())
+_NEVER = ParsedSoFar(())
 
 
 def at(number: int | None, *, ended: bool = False) -> Position | None:
@@ -61,7 +61,7 @@ def wave(after: int | None, upto: int, rows: int, *, ended: bool = False) -> Wav
     return WavePlan((PlannedRange(A, at(after), end, rows=rows),))
 
 
-def earlier(*waves: tuple[int | None, int, int]) -> Parsed:
+def earlier(*waves: tuple[int | None, int, int]) -> ParsedSoFar:
     """Ranges of the typed table, newest first: from, to, rows."""
     pages = []
     for after, upto, rows in waves:
@@ -70,13 +70,13 @@ def earlier(*waves: tuple[int | None, int, int]) -> Parsed:
         why = Accounting(rows, rows).text()
         parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, why=why)
         pages.append(LedgerPage((parsed,)))
-    return Parsed(pages)
+    return ParsedSoFar(pages)
 
 
 def judged(
-    plan: WavePlan, *ranges: Range | Lost, parsed: Parsed | None = None
+    plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
 ) -> list[tuple[int, int, bool]]:
-    found = differences(plan, ledgers(*ranges), parsed or Parsed(()), whole=True)
+    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), whole=True)
     return [(each.found, each.stated, each.is_cut) for each in found]
 
 

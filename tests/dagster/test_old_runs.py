@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from headrace.resources.old_runs import OldRuns, OwnRuns
+from headrace.resources.old_runs import ApplicationRuns, OldRuns
 from headrace.resources.runs import worker_tag
 from tests.dagster.fixtures import MakeInstance
 from tests.dagster.partition_status import is_failed, partition_statuses
@@ -42,7 +42,7 @@ DEFS = dg.Definitions(
         dg.define_asset_job("other", [elsewhere]),
     ],
 )
-OWN = OwnRuns(
+OWN = ApplicationRuns(
     application="app",
     jobs=("app_consume", "app_parse"),
     workers=("w1",),

@@ -12,7 +12,9 @@ import pytest
 
 from headrace.pipeline.cli import main, own_spark, services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark_server import server_key
+from headrace.pipeline.lake.spark_server.server_users import users_of
 
 STUBBORN = """
 import os, signal, subprocess, sys
@@ -96,22 +98,37 @@ def test_a_port_in_use_is_reported_before_a_process_starts(
     assert [file.name for file in Path(".dagster").iterdir()] == [LOCK]
 
 
-def test_the_spark_server_of_a_deployment_is_passed_to_children_and_removed_at_the_end(
+def test_the_spark_server_of_a_deployment_is_passed_to_children_and_used_until_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delenv(DISCOVERY, raising=False)
-    with own_spark.spark_of_its_own(tmp_path):
-        assert os.environ[DISCOVERY] == str(discovery_in(tmp_path))
+    monkeypatch.setenv(DISCOVERY, "/of/another/project/connect.json")
+    settings = tmp_path / "headrace.yaml"
+    settings.touch()
+    with own_spark.spark_of_its_own(tmp_path / "dagster", settings) as folder:
+        assert os.environ[DISCOVERY] == str(folder / "connect.json")
+        key = server_key.read(folder)
+        assert key is not None
+        assert (key.settings, key.dagster_home) == (str(settings), str(tmp_path / "dagster"))
+        assert [(user.name, user.pid) for user in users_of(folder)] == [("headrace dev", os.getpid())]
         # A server that ended long ago, and whose process id now belongs to this process.
-        stale = discovery_in(tmp_path).parent / "spark-x-1.pid"
-        stale.write_text(str(os.getpid()), encoding="utf-8")
-    assert DISCOVERY not in os.environ
-    assert not stale.exists()
+        (folder / "server.pid").write_text(str(os.getpid()), encoding="utf-8")
+    assert os.environ[DISCOVERY] == "/of/another/project/connect.json"
+    assert users_of(folder) == ()
+    assert not (folder / "server.pid").exists()
 
 
-def test_the_files_of_spark_are_never_in_a_path_with_a_space(tmp_path: Path):
-    plain, spaced, other = (discovery_in(tmp_path / name) for name in ("a", "a b", "a c"))
-    assert plain == tmp_path / "a" / "spark" / "connect.json"
-    assert " " not in str(spaced)
-    assert spaced != other
-    assert discovery_in(tmp_path / "a b") == spaced
+def test_two_projects_have_servers_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(DISCOVERY, raising=False)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "headrace.yaml").touch()
+    with (
+        own_spark.spark_of_its_own(tmp_path / "a" / ".dagster", tmp_path / "a" / "headrace.yaml") as one,
+        own_spark.spark_of_its_own(tmp_path / "b" / ".dagster", tmp_path / "b" / "headrace.yaml") as other,
+    ):
+        assert one != other
+        monkeypatch.delenv(DISCOVERY)
+        services.join_spark(tmp_path / "a" / "headrace.yaml")
+        assert os.environ[DISCOVERY] == str(one / "connect.json")
+        monkeypatch.setenv(DISCOVERY, str(other / "connect.json"))
+    monkeypatch.delenv(DISCOVERY, raising=False)

@@ -17,7 +17,7 @@ from headrace.pipeline.settings.model import AwsSettings, Settings
 from headrace.pipeline.wiring import wire
 from tests.docs.pages import PAGES
 
-READ_ONLY = {"config", "plan", "status"}
+READ_ONLY = {"config", "doctor", "plan", "status"}
 SETTINGS = """
 application: orders
 streams: [{name: orders}]

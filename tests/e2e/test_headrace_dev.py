@@ -17,8 +17,8 @@ import pytest
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.local_server import is_server
 from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
 from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually
@@ -181,8 +181,8 @@ def test_headrace_dev_names_a_dagster_process_that_died_ends_the_others_and_fail
     assert dev.process.wait(240) == 75, dev.text()
     assert dev.last_sentence().startswith(f"headrace: {name} died.")
     assert dev.leftovers() == []
-    [server] = [int(file.read_text()) for file in dev.dagster_home.glob("spark/*.pid")] or [0]
-    assert not server or not is_server(server)
+    keys = [server.key for server in servers_of_user()]
+    assert str(dev.dagster_home) not in {key.dagster_home for key in keys if key}
 
 
 def test_a_code_server_proxy_that_dagster_starts_again_doesnt_end_headrace_dev(dev: Dev):

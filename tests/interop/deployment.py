@@ -14,8 +14,9 @@ from pathlib import Path
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.local_server import end, is_server
-from headrace.pipeline.lake.session import DISCOVERY, discovery_in
+from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
+from headrace.pipeline.lake.spark_server.server_process import end
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake
@@ -83,9 +84,13 @@ class Deployment:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         self.process.wait()
-        for file in discovery_in(self.folder).parent.glob("spark-*.pid"):
-            if is_server(server := int(file.read_text())):
-                end(server)
+        for server in servers_of_user():
+            if (
+                server.key is not None
+                and server.key.dagster_home == str(self.folder)
+                and server.process.folder
+            ):
+                end(server.process.folder)
 
     def stop(self) -> None:
         """Stop the deployment. The leases are given up, runs end, and the exit code is 0."""

@@ -28,10 +28,10 @@ from headrace.pipeline.core.ledger_codec import (
     write_positions,
 )
 from headrace.pipeline.core.lineage import (
+    FilesDone,
     Kind,
     LedgerEntry,
     LedgerPage,
-    Looked,
     Lost,
     ParentIs,
     ParentReason,
@@ -98,7 +98,7 @@ WINDOW = ReplayWindow(
     oldest_day=date(2026, 1, 31),
     target="typed",
 )
-TYPED_LEDGER = LedgerPage(looked=Looked(77, 9, 8, "orders", frozenset({"a.parquet", "b.parquet"})))
+TYPED_LEDGER = LedgerPage(looked=FilesDone(77, 9, 8, "orders", frozenset({"a.parquet", "b.parquet"})))
 ACCEPTED = (Accepted(77, {"orders/1769000000/shardId-000000000000": 3}, "a backfill", "somebody on a host"),)
 ENTRIES = (
     LedgerEntry(snapshot=1, sequence=1, at=NOON, writer="w1", page=LEDGER),

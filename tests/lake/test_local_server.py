@@ -1,25 +1,30 @@
 """The local Spark server is found or started, however slow the machine is. If it dies, the error shows its log."""
 
-import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake import local_server, waiting
-from headrace.pipeline.lake.local_server import is_server
+from headrace.pipeline.lake import waiting
 from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.lake.spark_server.joining import ServerStart, bring_up
+from headrace.pipeline.lake.spark_server.server_process import end, is_server, pid_of
+from headrace.pipeline.lake.spark_server.server_users import joining
 from headrace.pipeline.settings.model import SparkSettings
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 JAVA = Path(os.environ.get("JAVA_HOME", "/usr"), "bin", "java")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -28,9 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(DISCOVERY, str(tmp_path / "connect.json"))
     yield tmp_path
     stop_local_server()
-    for file in tmp_path.glob("*.pid"):
-        if is_server(pid := int(file.read_text())):
-            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -59,15 +61,16 @@ def count_in_a_session(java_home: str | None = None) -> int:
 
 
 def pid_of_the_server(folder: Path) -> int:
-    return int(json.loads((folder / "connect.json").read_text())["pid"])
+    pid = pid_of(folder)
+    assert pid is not None
+    assert is_server(pid, folder)
+    return pid
 
 
 @pytest.mark.slow
 def test_the_client_waits_for_a_slow_start_and_reports_progress(
-    folder: Path, progress_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, progress_log: pytest.LogCaptureFixture
 ):
-    """The start takes longer than PySpark would wait, which is 120 s on a real machine."""
-    monkeypatch.setattr("pyspark.sql.connect.local_server.ServerLauncher._READY_TIMEOUT", 1)
     assert count_in_a_session(a_java(folder, f'sleep 2; exec {JAVA} "$@"')) == 3
     assert "still waiting for the local Spark server" in progress_log.text
     assert f"its log is {folder / 'logs'}" in progress_log.text
@@ -75,22 +78,43 @@ def test_the_client_waits_for_a_slow_start_and_reports_progress(
 
 def test_a_server_that_dies_while_it_starts_is_an_error_with_its_log(folder: Path):
     with pytest.raises(
-        Unreachable, match=r"the local Spark server didn't start: .* its log is (\S+)"
+        Unreachable,
+        match=r"the local Spark server didn't start: it ended while it started\. .* its log is (\S+)",
     ) as error:
         count_in_a_session(a_java(folder, "echo no memory is left >&2; exit 1"))
     log = Path(str(error.value).rpartition(" ")[2])
     assert "no memory is left" in log.read_text()
 
 
-@pytest.mark.slow
-def test_a_server_that_isnt_up_in_time_is_an_error_with_its_log(
+def test_a_server_that_isnt_up_in_time_is_ended_and_is_an_error_with_its_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    usual = local_server.bring_up.__kwdefaults__ or {}
-    impatient = {**usual, "patience": waiting.PATIENCE / 150}
-    monkeypatch.setattr(local_server.bring_up, "__kwdefaults__", impatient)
-    with pytest.raises(Unreachable, match=r"did not become ready within 2 seconds.* its log is "):
-        count_in_a_session(a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
+    monkeypatch.setenv("JAVA_HOME", a_java(folder, f'sleep 20; exec {JAVA} "$@"'))
+    impatient = ServerStart(master="local[1]", conf={}, patience=timedelta(seconds=1))
+    with pytest.raises(Unreachable, match=r"it wasn't up within 1 s.* its log is "):
+        bring_up(folder, impatient, user="the test")
+    assert pid_of(folder) is None
+
+
+def test_two_processes_of_one_project_that_start_at_once_share_one_server(folder: Path):
+    program = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "from headrace.pipeline.lake.session import spark_session\n"
+        "from headrace.pipeline.settings.model import SparkSettings\n"
+        "session = spark_session(SparkSettings(), 'test')\n"
+        "print(session.range(3).count(), session.conf.get('spark.app.id'))\n"
+        "session.stop()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    with (
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as first,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as second,
+    ):
+        told = {process.communicate(timeout=120)[0] for process in (first, second)}
+    [line] = told
+    assert line.startswith("3 ")
+    assert len(list((folder / "logs").iterdir())) == 1, "one server was started"
 
 
 @pytest.mark.slow
@@ -117,7 +141,7 @@ def test_a_server_is_replaced_if_its_starter_was_killed_before_it_wrote_the_addr
     (folder / "connect.json").unlink()
     assert count_in_a_session() == 3
     assert pid_of_the_server(folder) != first
-    eventually(lambda: not is_server(first), "the first run has ended")
+    eventually(lambda: not is_server(first, folder), "the first server has ended")
 
 
 @pytest.mark.slow
@@ -125,4 +149,19 @@ def test_a_server_that_died_is_started_again(folder: Path):
     assert count_in_a_session() == 3
     os.kill(first := pid_of_the_server(folder), signal.SIGKILL)
     assert count_in_a_session() == 3
+    assert pid_of_the_server(folder) != first
+
+
+@pytest.mark.slow
+def test_a_process_that_wants_to_join_a_server_that_is_being_ended_starts_a_new_one(folder: Path):
+    assert count_in_a_session() == 3
+    first = pid_of_the_server(folder)
+    with joining(folder) as is_mine:  # as the watching process does
+        assert is_mine
+        counts: list[int] = []
+        joins = threading.Thread(target=lambda: counts.append(count_in_a_session()))
+        joins.start()
+        end(folder)
+    joins.join()
+    assert counts == [3]
     assert pid_of_the_server(folder) != first

@@ -51,7 +51,11 @@ def parsing(bed: Bed, spark: "SparkSession", **settings: Any) -> Parsing:
         tasks=2,
     )
     return replace(
-        before, parser=parser, dropped_as=frames.dropped_as, check=frames.check, code=frames.code.text
+        before,
+        parser=parser,
+        dropped_as=frames.dropped_as,
+        check_settings=frames.check,
+        code=frames.code.text,
     )
 
 

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.lake import waiting
-from headrace.pipeline.lake.session import AUTHENTICATION, _await_server, spark_session
+from headrace.pipeline.lake.session import _await_server, spark_session
+from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION
 from headrace.pipeline.lake.stage import SparkStage
 from headrace.pipeline.lake.waiting import PATIENCE, warn
 from headrace.pipeline.settings.model import SparkSettings

@@ -47,7 +47,7 @@ def test_what_is_wrong_is_told_with_its_word(text: str, word: str, why: str):
     assert why in told.value.why
     assert told.value.word == word
     if word:
-        assert text[told.value.at :].replace(" ", "").startswith(word)
+        assert text[told.value.offset :].replace(" ", "").startswith(word)
 
 
 def test_comments_quotes_and_capital_letters_are_read_as_spark_reads_them():

@@ -1,0 +1,17 @@
+"""The local Spark server stays as long as a Dagster code server of its project lives.
+
+Without this, it would end some minutes after a run, and the next run, an hour later, would start it anew.
+"""
+
+import sys
+
+from headrace.pipeline.lake.session import is_local, own_folder
+from headrace.pipeline.lake.spark_server.server_users import use
+from headrace.pipeline.settings.model import Settings
+
+
+def keep_spark(settings: Settings) -> None:
+    """Make the Dagster code server of this process a user of the local Spark server. In another process, nothing changes."""
+    is_code_server = "dagster._grpc.server" in sys.modules
+    if is_code_server and any(is_local(worker.spark) for worker in settings.workers):
+        use(own_folder(), "Dagster's code server")
