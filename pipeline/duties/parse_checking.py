@@ -66,7 +66,10 @@ class ParseChecking:
                 notes.append(
                     f"{_many(each)} because upkeep.retention had removed them before the typed table was made"
                 )
-            elif by := self.source.changed_by_others(each.since, removes=each.lacks > 0):
+            # Rows that another engine inserted may wait for the position from long before these ranges landed.
+            elif by := self.source.changed_by_others(
+                each.since if each.lacks > 0 else 0, removes=each.lacks > 0
+            ):
                 notes.append(f"{_many(each)}: {by}")
             elif self.accepts_missing and each.lacks > 0:
                 notes.append(f"{_many(each)}, as a person has accepted")

@@ -64,9 +64,8 @@ def test_positions_come_back_as_they_were(book: Positions):
 
 
 @given(table_positions())
-def test_positions_in_a_file_come_back_as_they_were_also_from_files_of_version_1(book: Positions):
+def test_positions_in_a_file_come_back_as_they_were(book: Positions):
     assert read_full(write_full(book)) == book
-    assert read_full(write_positions(book)) == book
 
 
 @given(table_positions(), st.frozensets(KEYS, max_size=3), st.integers(0, 10**9))

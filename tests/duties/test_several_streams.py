@@ -308,7 +308,7 @@ def test_if_kinesis_is_down_the_wave_fails() -> None:
 
 
 @pytest.mark.parametrize("made_anew", BOTH_STREAMS)
-def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wave_lands_the_other_streams(
+def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_those_of_the_other_streams(
     made_anew: str,
 ) -> None:
     world = two_streams()
@@ -328,14 +328,10 @@ def test_a_wave_lands_no_record_of_a_stream_recreated_meanwhile_and_the_next_wav
     world.stage.stage = recreate_while_reading  # type: ignore[method-assign,assignment]
     run = world.a_run()
     first = run.wave()
-    assert world.landed() == []
-    told = {p.lease_key.split(":")[1]: p for p in first.problems}
-    assert told[made_anew].fatal
-    assert "created again while this wave read it" in told[made_anew].why
-    if kept in told:
-        assert not told[kept].fatal
-        assert "a staged file holds its records together" in told[kept].why
-    assert run.wave().rows == 10
+    # The task finds another stream than the driver means, stages nothing of it, and so holds nothing of the other stream back.
+    assert (first.rows, {key.stream.name for key, _ in world.landed()}) == (10, {kept})
+    assert {p.lease_key.split(":")[1] for p in first.problems} == {made_anew}
+    assert all(p.fatal and "created again while this wave read it" in p.why for p in first.problems)
     world.clock.advance(timedelta(seconds=30))
     world.tick(5)
     world.wave(run="next")
