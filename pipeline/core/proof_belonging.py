@@ -27,7 +27,7 @@ def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
             or why_outside(_numbers(each.key, listed), each.upto.sequence)
         )
         if why is not None:
-            yield Wrong(f"{each.key.stream}, {step}: {why}")
+            yield Wrong(f"{step}: {why}")
 
 
 def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:

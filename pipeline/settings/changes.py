@@ -139,7 +139,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.format": _TARGET,
     "parse.N.schema": SettingChange(
         Takes.REFUSED,
-        "If a column gets a type into which the table's can't be widened. New columns and wider types come with the next run; a column that is "
+        "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has rows. New columns and wider types come with the next run; a column that is "
         "left out stays, and is null in new rows.",
     ),
     "parse.N.columns": _TARGET,

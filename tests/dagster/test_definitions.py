@@ -7,8 +7,9 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import lineage_key
+from headrace.pipeline.building import build_definitions
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.settings.model import TimeSettings
+from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings, WorkerSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.sensors.interval import interval
 from tests.dagster.fixtures import MakeWorld
@@ -64,10 +65,6 @@ def test_the_interval_of_a_sensor_is_a_second_less_than_its_tick(tick: float, as
 
 
 def test_the_upkeep_job_runs_by_a_schedule_unless_the_settings_switch_upkeep_off(make_world: MakeWorld):
-    from headrace.pipeline.building import (
-        build_definitions,  # its import reads settings, which the fixture provides
-    )
-
     world = make_world()
     app = world.settings.application
     for enabled, status in ((True, "RUNNING"), (False, "STOPPED")):
@@ -114,3 +111,13 @@ def test_an_upkeep_job_of_which_a_part_failed_fails_with_its_sentence(make_world
 
 def _gone() -> None:
     raise Unreachable("the storage didn't answer")
+
+
+def test_two_applications_that_read_one_stream_fit_into_one_code_location():
+    streams = (StreamSettings(name="orders"),)
+    one, two = (
+        build_definitions(Settings(application=name, streams=streams, workers=(WorkerSettings(id="w1"),)))
+        for name in ("one", "two")
+    )
+    keys = {key.to_user_string() for key in dg.Definitions.merge(one, two).resolve_all_asset_keys()}
+    assert {"one/records", "two/records", "kinesis/orders"} <= keys

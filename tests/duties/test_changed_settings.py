@@ -339,8 +339,8 @@ def test_a_type_into_which_a_column_cant_be_widened_is_refused(tmp_path: Path):
     lake = IcebergLake(tmp_path)
     typed = IcebergTyped(lake.properties, "lake.ids", state=str(tmp_path / "state"), clock=lake.clock)
     typed.ensure(create=True)
-    typed.with_columns([NestedField(-1, "id", LongType(), required=False)])
+    typed.with_columns([NestedField(1, "id", LongType())])
     snapshots = len(typed.open().metadata.schemas)
     with pytest.raises(HeadraceError, match="the column id"):
-        typed.with_columns([NestedField(-1, "id", StringType(), required=False)])
+        typed.with_columns([NestedField(1, "id", StringType())])
     assert len(typed.open().metadata.schemas) == snapshots

@@ -51,9 +51,12 @@ class SharedFiles(ReplaceBed):
         return 10_000 * (1 + self.shards.index(key)) + (landing or self.landings)
 
     def land_rows(self, rows: Mapping[ShardKey, list[int]], *, arrival: datetime = NOON) -> str:
+        # At the earliest when the records arrive.
+        was, self.clock.at = self.clock.at, max(self.clock.at, arrival)
         file = self.staged(rows, arrival=arrival)
         (count,) = {len(numbers) for numbers in rows.values()}
         self._land({key: numbers[-1] for key, numbers in rows.items()}, [file], rows=count, arrival=arrival)
+        self.clock.at = was
         return file.path
 
     def _land(

@@ -5,12 +5,13 @@ Whoever goes on then, in whichever mode, each record lands once; and the command
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.change import Applied, Change, Refused
+from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.lease_form import is_of_form
 from headrace.pipeline.duties.leader_report import LeaderMemory
 from headrace.pipeline.duties.rekeying import Rekeying
@@ -194,3 +195,32 @@ def test_a_second_stream_that_has_landed_closes_the_way_back_and_both_are_read_o
     world.produce(1, stream=RETURNS)
     read_all(world, "next")
     world.check()
+
+
+def test_a_row_that_a_frozen_leader_of_the_former_mode_makes_late_stops_nobody_and_is_removed() -> None:
+    world = an_application(None)
+    world.leases.wipe("shardId-000000000001")
+    write = world.leases.apply_all
+
+    def wakes_after_the_command(changes: Sequence[Change]) -> tuple[Outcome, ...]:
+        world.leases.apply_all = write  # type: ignore[method-assign]
+        former = world.settings
+        start_as(world, STREAM, RETURNS)
+        rekey(world)
+        world.settings = former
+        return write(changes)
+
+    world.leases.apply_all = wakes_after_the_command  # type: ignore[method-assign]
+    world.lead()
+    left = [row.key for row in world.leases.scan().leases if not is_of_form(row, multi=True)]
+    assert left == ["shardId-000000000001"]
+    start_as(world, STREAM, RETURNS)
+    world.produce(1)
+    read_all(world, "after")
+    world.clock.advance(world.settings.times.shard_sync)
+    assert "1 row not understood" in str(world.lead())
+    world.check()
+    rekey(world)
+    read_all(world, "last")
+    assert len(world.leases.scan().leases) == 2 * SHARDS
+    assert all(is_of_form(row, multi=True) for row in world.leases.scan().leases)
