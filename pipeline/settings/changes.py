@@ -162,6 +162,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "upkeep.enabled": _BOTH,
     "upkeep.keep_snapshots": _BOTH,
     "upkeep.keep_for": _BOTH,
+    "upkeep.keep_runs": _RELOAD,
     "upkeep.orphans_after": _RUN,
     "upkeep.compact": _RUN,
     "upkeep.compact_after": _RUN,

@@ -12,6 +12,8 @@ import pytest
 from headrace.assets.names import parsed_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake_ports import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.target_ports import ParsePorts
@@ -59,11 +61,17 @@ class PortsOfBeds:
     """A lake of its own for each target: which records a target takes isn't the subject here."""
 
     clock: LandingClock
+    asked: str = NAMES[0]
+    """The target whose ports were asked for last: the lineage that is asked for next is of its lake."""
     ids = SystemIds()
     timer = SystemTimer()
 
     def parsing(self, target: ParseSettings, _run: str) -> ParsePorts:
+        self.asked = target.name
         return self.clock.beds[target.name].ports()
+
+    def lineage(self, _writer: str) -> LineageTable:
+        return IcebergLineage(self.clock.beds[self.asked].lake.handle())
 
     def close(self) -> None:
         """Nothing was started."""

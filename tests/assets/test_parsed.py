@@ -10,6 +10,8 @@ import pytest
 
 from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
+from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake_ports import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.target_ports import ParsePorts
@@ -34,6 +36,9 @@ class PortsOfBed:
 
     def parsing(self, _target: ParseSettings, _run: str) -> ParsePorts:
         return self.bed.ports()
+
+    def lineage(self, _writer: str) -> LineageTable:
+        return IcebergLineage(self.bed.lake.handle())
 
     def close(self) -> None:
         """Nothing was started."""

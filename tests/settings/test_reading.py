@@ -118,6 +118,7 @@ _SAMPLES = {
     "coordination.deletion_protection": "true",
     "landing.table": "lake.other",
     "upkeep.orphans_after": "2d",
+    "upkeep.keep_runs": "2d",
     "upkeep.retention": "30d",
     "aws.endpoint": "http://127.0.0.1:4567",
     "workers.0.spark.remote": "sc://one:1",
