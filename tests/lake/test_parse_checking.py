@@ -10,6 +10,7 @@ from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.live_table import IcebergLive
 from tests.lake.parsings import BAD, A, B, Bed, good
+from tests.lake.tables import expire_all_but_the_head
 
 DAY = timedelta(days=1)
 REFUSED = "neither upkeep.retention nor a commit of another engine tells why"
@@ -99,6 +100,18 @@ def test_a_long_landing_that_several_waves_share_is_whole(bed: Bed):
     bed.land(A, {n: good(n) for n in range(1, 1501)}, arrival=bed.clock.at)
     bed.land(A, {n: good(n) for n in range(1501, 2201)}, arrival=bed.clock.at)
     assert bed.catch_up(limits=WaveLimits(1000, 2**30)) == 3
+    bed.check()
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, forget: bool):
+    """The waves share a range of the lake table. `forget`: whether the older metadata files are gone as well."""
+    bed.land(A, {n: good(n) for n in range(1, 2201)}, arrival=bed.clock.at)
+    waves = bed.parsing(limits=WaveLimits(1000, 2**30)).waves()
+    assert next(waves).parsed
+    next(waves)
+    expire_all_but_the_head(bed.typed(), forget=forget)
+    bed.catch_up(limits=WaveLimits(1000, 2**30))
     bed.check()
 
 
