@@ -39,6 +39,14 @@ def why_too_late(last: datetime | None, now: datetime) -> str | None:
     return f"a record arrived at {_text(last)}, more than an hour after {_text(now)}"
 
 
+def what_to_do(why: str) -> str:
+    """The sentence for a person, where a commit has refused records because of one of these reasons."""
+    return (
+        f"{why}. Nothing of this range was committed, and no position moved. Something answers that isn't Headrace's Kinesis, or its clock and "
+        "the one of Headrace's host differ: look at aws.endpoint, at proxies, and look at the clocks of both"
+    )
+
+
 def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | None:
     """`numbers`: those of the shard, where a list of shards has told them."""
     for number in sequences:
