@@ -10,7 +10,7 @@ from headrace.assets.names import partitions_name
 from headrace.pipeline.clock import SystemClock
 from headrace.resources.strange_partitions import StrangePartitions
 from tests.dagster.fixtures import MakeWorld
-from tests.dagster.world import DagsterWorld, key, keys, why_failed
+from tests.dagster.world import DagsterWorld, keys, why_failed
 
 
 class Ahead(SystemClock):
@@ -117,7 +117,7 @@ def test_a_shard_stays_whose_row_cant_be_understood(make_world: MakeWorld):
     world = make_world()
     world.ports.clock = Ahead()
     world.settle()
-    row = world.world.leases._rows.pop(key(1))
+    row = world.world.leases._rows.pop(keys(1)[0])
     world.world.leases.hold_odd_row(row.key, "leaseCounter is a text")
     for _ in range(3):
         assert "removed" not in _later(world, timedelta(hours=1))
