@@ -1,6 +1,6 @@
 """`<application>_parse`: the job that keeps all typed tables up with the lake table while records come.
 
-One run follows several targets for `times.linger`, a wave of each in turn. The sensor `parse` asks for its runs. Each wave that changes a
+One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse` asks for its runs. Each wave that changes a
 typed table materializes the target's asset, so that what depends on it is started. A target that fails ends the run, and its asset shows as
 failed; the next run goes on with the others.
 """

@@ -28,7 +28,7 @@ class StreamProofs:
         self._lock = Lock()
         self._proved: set[tuple[StreamId, Hashable]] = set()
         self._rests_until: dict[Hashable, float] = {}
-        """By access."""
+        """When the next question may be asked, by access."""
 
     def require(
         self,

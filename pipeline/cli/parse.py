@@ -61,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.infer and args.limit is not None:
         raise BadSetting("--infer parses no wave, so --limit can't go with it; nothing was read")
+    if args.check and (args.json or args.limit is not None):
+        raise BadSetting(
+            "--check parses no wave and prints text, so --json and --limit can't go with it; nothing was read"
+        )
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
     if args.check:
@@ -129,7 +133,8 @@ def _parse(
 
 
 def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dict[str, Any]":
-    dropped = sorted({why for wave in waves for why in wave.dropped})
+    from headrace.pipeline.core.accounting import all_dropped
+
     return {
         "target": target.name,
         "table": target.table,
@@ -137,7 +142,7 @@ def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dic
         "waves": sum(wave.snapshot is not None for wave in waves),
         "parsed": sum(wave.parsed for wave in waves),
         "set_aside": sum(wave.quarantined for wave in waves),
-        "dropped": {why: sum(wave.dropped.get(why, 0) for wave in waves) for why in dropped},
+        "dropped": all_dropped(wave.dropped for wave in waves),
         "is_behind": not (waves and waves[-1].is_last),
         "notes": [note for wave in waves for note in wave.notes],
     }

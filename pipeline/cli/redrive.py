@@ -95,7 +95,8 @@ def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Red
 
 
 def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":
-    dropped = sorted({why for portion in done for why in portion.dropped})
+    from headrace.pipeline.core.accounting import all_dropped
+
     return {
         "target": target.name,
         "table": target.table,
@@ -104,7 +105,7 @@ def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[s
         "parsed_again": sum(portion.tried for portion in done),
         "mended": sum(portion.mended for portion in done),
         "still_set_aside": sum(portion.still_aside for portion in done),
-        "dropped": {why: sum(portion.dropped.get(why, 0) for portion in done) for why in dropped},
+        "dropped": all_dropped(portion.dropped for portion in done),
     }
 
 
