@@ -10,7 +10,7 @@ from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words import counted
-from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.parsing import ParsedWave
     from headrace.pipeline.settings.file import Loaded
-    from headrace.pipeline.settings.model import Settings
     from headrace.pipeline.settings.parse_block import ParseSettings
     from headrace.pipeline.wiring import Wiring
 
@@ -57,6 +56,7 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.settings.targets import targets_of
     from headrace.pipeline.wiring import wire
 
     if args.infer and args.limit is not None:
@@ -146,18 +146,3 @@ def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dic
         "is_behind": not (waves and waves[-1].is_last),
         "notes": [note for wave in waves for note in wave.notes],
     }
-
-
-def targets_of(
-    settings: "Settings", name: str | None, *, nothing: str = "Nothing was parsed"
-) -> "tuple[ParseSettings, ...]":
-    """`nothing`: what the command hasn't done where there is no such target."""
-    found = tuple(target for target in settings.parse if name in (None, target.name))
-    if not found:
-        known = ", ".join(target.name for target in settings.parse) or "none"
-        raise Unknown(
-            f"the settings have no target {name!r} under `parse`; they have {known}. {nothing}"
-            if name
-            else f"the settings name no target under `parse`. {nothing}"
-        )
-    return found

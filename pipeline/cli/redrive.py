@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
-from headrace.pipeline.cli.parse import targets_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
@@ -59,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
     loaded = load(args)
+    from headrace.pipeline.settings.targets import targets_of
+
     targets = targets_of(loaded.settings, args.target)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)

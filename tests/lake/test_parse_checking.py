@@ -104,7 +104,7 @@ def test_a_long_landing_that_several_waves_share_is_whole(bed: Bed):
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, forget: bool):
+def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, *, forget: bool):
     """The waves share a range of the lake table. `forget`: whether the older metadata files are gone as well."""
     bed.land(A, {n: good(n) for n in range(1, 2201)}, arrival=bed.clock.at)
     waves = bed.parsing(limits=WaveLimits(1000, 2**30)).waves()

@@ -56,8 +56,8 @@ def test_more_rows_of_the_shard_than_were_accepted_are_wrong_also_in_a_later_pro
     accept(family, inserted(family))
     assert family.prove().holds
     second = inserted(family, number=2)
-    assert any("shardId-000000000999 2 of orders" in text for text in family.wrong())
-    assert any("shardId-000000000999 1 of orders" in text for text in family.wrong(anew=True))
+    assert any("orders/shardId-000000000999 2 (created " in text for text in family.wrong())
+    assert any("orders/shardId-000000000999 1 (created " in text for text in family.wrong(anew=True))
     accept(family, second)
     assert family.prove().holds
 
