@@ -1,8 +1,8 @@
 """`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of the other form."""
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
+from time import sleep
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import print_json
@@ -40,7 +40,7 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.wiring import wire
 
-    return rekey(wire(load(args).settings).rekeying(), args, pause=time.sleep)
+    return rekey(wire(load(args).settings).rekeying(), args, pause=sleep)
 
 
 def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[float], None]) -> int:

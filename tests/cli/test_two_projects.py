@@ -88,7 +88,7 @@ class Project:
     def use_remote(self, discovery: Path) -> None:
         """Name the server of another project as a remote one."""
         server = json.loads(discovery.read_text(encoding="utf-8"))
-        self.write_settings(f"workers: [{{id: w1, spark: {{remote: 'sc://127.0.0.1:{server['port']}'}}}}]")
+        self.write_settings(f"workers: [{{id: w1, spark: {{remote: 'sc://localhost:{server['port']}'}}}}]")
         self.more[AUTHENTICATION] = server["token"]
 
     def run(self, *arguments: str) -> str:
