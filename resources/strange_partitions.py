@@ -1,7 +1,7 @@
 """Partitions that name no shard are removed from Dagster: a person has added them by mistake.
 
-Dagster's UI lets a person add any partition key. A run for such a key fails with a sentence that names similar shards, and the key would stay:
-the asset red, and each asset that depends on all of its partitions waiting for a partition that never comes.
+Dagster's UI lets a person add a partition of any name. A run for such a name fails with a sentence that names similar shards, and the name would
+stay: the asset red, and each asset that depends on all of its partitions waiting for a partition that never comes.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _UNASKED = timedelta(minutes=10)
 @dataclass(slots=True, kw_only=True)
 class StrangePartitions:
     name: str
-    """Of the dynamic partitions."""
+    """The name of the dynamic partitions."""
     asset: dg.AssetKey
     ports: Ports
     _shards: set[str] = field(default_factory=set)

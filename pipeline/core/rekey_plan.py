@@ -30,14 +30,14 @@ _NOTHING = "Nothing was changed"
 class Rekey:
     """The changes of a rekeying, and what they are in words."""
 
-    made: tuple[Change, ...]
+    creations: tuple[Change, ...]
     """Rows of the new form. They are all written before anything is deleted."""
     deleted: tuple[Change, ...]
     sentences: tuple[str, ...]
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        return (*self.made, *self.deleted)
+        return (*self.creations, *self.deleted)
 
 
 @dataclass(frozen=True, slots=True)

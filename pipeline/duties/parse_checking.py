@@ -8,8 +8,8 @@
                                                         ▼
                                                       refuse
 
-A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for two reasons: another engine has removed
-them, or the retention had removed them before the typed table was made.
+A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
+them, the retention had removed them before the typed table was made, or a person has said `--accept-missing`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Changed(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseChecking:
     name: str
-    """Of the target."""
+    """The target's name."""
     source: SourceTable
     table: ParsedTable
     landings: LineageTable
@@ -56,28 +56,28 @@ class ParseChecking:
         if not quick:
             return ()
         entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
-        found = tuple(differences(plan, entries, self._parsed(), whole=True))
-        if not found:
+        differing = tuple(differences(plan, entries, self._parsed(), whole=True))
+        if not differing:
             return ()
         if not is_last:
             raise Changed
         begun = next((each.at for each in self.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
-        for each in found:
-            if excused(each, entries, kept_from=kept_from, begun=begun):
+        for difference in differing:
+            if excused(difference, entries, kept_from=kept_from, begun=begun):
                 notes.append(
-                    f"{_many(each)} because upkeep.retention had removed them before the typed table was made"
+                    f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
             # Rows that another engine inserted may wait for the position from long before these ranges landed.
             elif by := self.source.changed_by_others(
-                each.since if each.lacks > 0 else 0, removes=each.lacks > 0
+                difference.since if difference.lacks > 0 else 0, removes=difference.lacks > 0
             ):
-                notes.append(f"{_many(each)}: {by}")
-            elif self.accepts_missing and each.lacks > 0:
-                notes.append(f"{_many(each)}, as a person has accepted")
+                notes.append(f"{_many(difference)}: {by}")
+            elif self.accepts_missing and difference.lacks > 0:
+                notes.append(f"{_many(difference)}, as a person has accepted")
             else:
-                raise WrongShape(self._refusal(each))
+                raise WrongShape(self._refusal(difference))
         return tuple(notes)
 
     def _parsed(self) -> ParsedSoFar:
@@ -88,21 +88,21 @@ class ParseChecking:
         with suppress(ChainBroken):
             yield from self.table.pages()
 
-    def _refusal(self, each: Differs) -> str:
+    def _refusal(self, difference: Differs) -> str:
         safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
-        if each.lacks < 0:
+        if difference.lacks < 0:
             return (
-                f"{self.name}: {each}: {counted(-each.lacks, 'row')} more, and no commit of another engine tells why. {safe} `headrace prove` names "
-                "rows that are in the lake table twice; remove the second ones by another engine, and parse again"
+                f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another engine tells why. {safe} "
+                "`headrace prove` names rows that are in the lake table twice; remove the second ones by another engine, and parse again"
             )
         return (
-            f"{self.name}: {each}: {counted(each.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor a commit of another "
-            f"engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor "
+            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
             f"were removed on purpose, run `headrace parse {self.name} --accept-missing` once"
         )
 
 
-def _many(each: Differs) -> str:
-    if each.lacks < 0:
-        return f"{each.key}: {counted(-each.lacks, 'row')} more parsed than landed"
-    return f"{each.key}: {counted(each.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"
+def _many(difference: Differs) -> str:
+    if difference.lacks < 0:
+        return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
+    return f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"

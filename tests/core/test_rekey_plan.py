@@ -56,7 +56,7 @@ def refused(rows: list[Lease], lake: Positions, *names: str, multi: bool, chosen
 
 def after(rows: list[Lease], plan: Rekey) -> dict[str, Lease]:
     """The rows as they are after the plan."""
-    made = {change.key: change.create for change in plan.made if change.create is not None}
+    made = {change.key: change.create for change in plan.creations if change.create is not None}
     gone = {change.key for change in plan.deleted}
     return {k: row for k, row in ({row.key: row for row in rows} | made).items() if k not in gone}
 
@@ -85,7 +85,7 @@ BUSY = Lease(
 
 def test_a_row_keeps_all_that_it_tells_of_its_shard_and_loses_all_that_it_tells_of_its_worker():
     plan = planned([BUSY], a_lake(ORDERS, orders=4711), "orders", "returns", multi=True)
-    (made,) = (change.create for change in plan.made)
+    (made,) = (change.create for change in plan.creations)
     assert made == replace(
         BUSY,
         key=f"{ORDERS.serialized}:shardId-000000000000",
@@ -222,13 +222,13 @@ def test_rows_that_are_left_over_go_and_the_others_stay():
     own = a_row(0, multi=False, at=Checkpoint("9"))
     left = a_row(0, multi=True, at=Checkpoint("7"))
     plan = planned([own, left], a_lake(ORDERS, orders=9), "orders", multi=False)
-    assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
+    assert (plan.creations, [change.key for change in plan.deleted]) == ((), [left.key])
 
 
 def test_rows_of_a_stream_that_goes_may_be_all_that_is_left_over():
     own, left = a_row(0, multi=False), a_row(0, multi=True, stream=RETURNS)
     plan = planned([own, left], a_lake(ORDERS, RETURNS, orders=9), "orders", multi=False)
-    assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
+    assert (plan.creations, [change.key for change in plan.deleted]) == ((), [left.key])
     assert "no way back" in refused([own, left], a_lake(ORDERS, RETURNS, returns=9), "orders", multi=False)
 
 
