@@ -14,7 +14,7 @@ them, or the retention had removed them before the typed table was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -64,21 +64,30 @@ class ParseChecking:
         begun = next((each.at for each in self.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
+        unexcused = [each for each in found if not excused(each, entries, kept_from=kept_from, begun=begun)]
         for each in found:
-            if excused(each, entries, kept_from=kept_from, begun=begun):
+            if each not in unexcused:
                 notes.append(
                     f"{_many(each)} because upkeep.retention had removed them before the typed table was made"
                 )
-            # Rows that another engine inserted may wait for the position from long before these ranges landed.
-            elif by := self.source.changed_by_others(
-                each.since if each.lacks > 0 else 0, removes=each.lacks > 0
-            ):
+            elif by := self._by_others(each, unexcused):
                 notes.append(f"{_many(each)}: {by}")
             elif self.accepts_missing and each.lacks > 0:
                 notes.append(f"{_many(each)}, as a person has accepted")
             else:
                 raise WrongShape(self._refusal(each))
         return tuple(notes)
+
+    def _by_others(self, differs: Differs, found: Iterable[Differs]) -> str:
+        """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more rows than it has removed,
+        of all shards together."""
+        removes = differs.lacks > 0
+        alike = [each for each in found if (each.lacks > 0) == removes]
+        # Rows that another engine inserted may wait for the position from long before these ranges landed.
+        since, since_all = (differs.since, min(each.since for each in alike)) if removes else (0, 0)
+        by = self.source.changed_by_others(since, lacks=differs.lacks)
+        all_lack = sum(each.lacks for each in alike)
+        return by and self.source.changed_by_others(since_all, lacks=all_lack) and by
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())

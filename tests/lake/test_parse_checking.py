@@ -1,5 +1,6 @@
 """A typed table passes over no row that landed: what the ledgers of the lake table state is compared with what a wave finds there."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.live_table import IcebergLive
 from tests.lake.parsings import BAD, A, B, Bed, good
-from tests.lake.tables import expire_all_but_the_head
+from tests.lake.tables import delete_as_others, expire_all_but_the_head, rewrite_as_others
 
 DAY = timedelta(days=1)
 REFUSED = "neither upkeep.retention nor a commit of another engine tells why"
@@ -28,12 +29,21 @@ def drop_before(bed: Bed, when: datetime) -> None:
     assert IcebergLive(bed.lake.handle()).drop(when.date())
 
 
-def remove_file(bed: Bed, path: str) -> None:
-    """Delete all rows of a file, as another engine does by copy-on-write."""
+def compact_as_others(bed: Bed, path: str) -> None:
+    rewrite_as_others(bed.lake.handle().open(), path)
+
+
+def remove_on_a_branch(bed: Bed, path: str) -> None:
     table = bed.lake.handle().open()
-    (file,) = (task.file for task in table.scan().plan_files() if task.file.file_path == path)
-    with table.transaction() as change, change.update_snapshot().overwrite() as overwrite:
-        overwrite.delete_data_file(file)
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    delete_as_others(table, path, branch="audit")
+
+
+def remove_and_roll_back(bed: Bed, path: str) -> None:
+    delete_as_others(bed.lake.handle().open(), path)
+    bed.lake.rollback(1)
 
 
 def test_rows_that_a_retention_took_unparsed_are_missed(bed: Bed):
@@ -86,7 +96,7 @@ def test_a_new_typed_table_begins_with_what_the_retention_has_left(bed: Bed):
 def test_rows_that_another_engine_deleted_are_told_of_and_stop_nothing(bed: Bed):
     bed.land(A, {1: good(1), 2: BAD}, arrival=bed.clock.at)
     (file,) = bed.land(A, {3: good(3)}, arrival=bed.clock.at)
-    remove_file(bed, file.path)
+    delete_as_others(bed.lake.handle().open(), file.path)
     wave = bed.parsing().wave()
     assert (wave.parsed, wave.quarantined) == (1, 1)
     assert (
@@ -94,6 +104,32 @@ def test_rows_that_another_engine_deleted_are_told_of_and_stop_nothing(bed: Bed)
         in wave.notes[0]
     )
     bed.check()
+
+
+@pytest.mark.parametrize("act", [compact_as_others, remove_on_a_branch, remove_and_roll_back])
+def test_a_commit_of_another_engine_that_removed_no_row_of_main_excuses_no_missing_row(
+    bed: Bed, act: Callable[[Bed, str], None]
+):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at - 11 * DAY)
+    bed.catch_up()
+    bed.land(A, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
+    (file,) = bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    act(bed, file.path)
+    drop_before(bed, bed.clock.at - 2 * DAY)
+    with pytest.raises(WrongShape, match=REFUSED):
+        bed.parsing().wave()
+
+
+def test_a_deletion_by_another_engine_excuses_no_more_rows_than_it_removed_of_all_shards_together(bed: Bed):
+    for key in (A, B):
+        bed.land(key, {1: good(1)}, arrival=bed.clock.at - 11 * DAY)
+    bed.catch_up()
+    (file,) = bed.land(A, {2: good(2)}, arrival=bed.clock.at)
+    bed.land(B, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
+    delete_as_others(bed.lake.handle().open(), file.path)
+    drop_before(bed, bed.clock.at - 2 * DAY)
+    with pytest.raises(WrongShape, match=REFUSED):
+        bed.parsing().wave()
 
 
 def test_a_long_landing_that_several_waves_share_is_whole(bed: Bed):
@@ -104,7 +140,7 @@ def test_a_long_landing_that_several_waves_share_is_whole(bed: Bed):
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, forget: bool):
+def test_ledgers_of_earlier_waves_that_have_expired_stop_nothing(bed: Bed, *, forget: bool):
     """The waves share a range of the lake table. `forget`: whether the older metadata files are gone as well."""
     bed.land(A, {n: good(n) for n in range(1, 2201)}, arrival=bed.clock.at)
     waves = bed.parsing(limits=WaveLimits(1000, 2**30)).waves()
