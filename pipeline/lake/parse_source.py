@@ -24,6 +24,8 @@ from headrace.pipeline.target_ports import SourceLook, SourceTable
 
 _COUNTS = frozenset({"added-records", "deleted-records", "total-records"})
 """Keys of a summary. A commit that adds or deletes no rows may leave the first or the second one out."""
+_NO_REMOVAL = frozenset({Operation.APPEND.value})
+_NO_ADDITION = frozenset({Operation.DELETE.value, Operation.REPLACE.value})
 
 
 class IcebergSource(SourceTable):
@@ -72,7 +74,7 @@ class IcebergSource(SourceTable):
 def rows_changed(link: Link, *, removes: bool) -> float:
     """How many rows a commit may have removed (else: added) at most; without an end where its summary doesn't tell."""
     summary = link.summary
-    if link.operation in ((Operation.APPEND,) if removes else (Operation.DELETE, Operation.REPLACE)):
+    if link.operation in (_NO_REMOVAL if removes else _NO_ADDITION):
         return 0
     # Rows that a delete file names leave the table's files later.
     if summary.keys().isdisjoint(_COUNTS) or (removes and "added-delete-files" in summary):

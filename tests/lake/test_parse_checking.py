@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import rows_changed
+from headrace.pipeline.lake.position_chain import Link
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.tables import delete_as_others, expire_all_but_the_head, rewrite_as_others
 
@@ -118,6 +121,29 @@ def test_a_commit_of_another_engine_that_removed_no_row_of_main_excuses_no_missi
     drop_before(bed, bed.clock.at - 2 * DAY)
     with pytest.raises(WrongShape, match=REFUSED):
         bed.parsing().wave()
+
+
+@pytest.mark.parametrize(
+    ("operation", "summary", "removed", "added"),
+    [
+        ("append", {}, 0, inf),
+        ("overwrite", {}, inf, inf),
+        ("delete", {}, inf, 0),
+        ("replace", {}, inf, 0),
+        ("replace", {"total-records": "9"}, 0, 0),
+        ("replace", {"added-records": "5", "deleted-records": "9"}, 4, 0),
+        ("overwrite", {"added-records": "5", "deleted-records": "9"}, 4, 0),
+        ("overwrite", {"added-records": "9", "deleted-records": "5"}, 0, 4),
+        ("overwrite", {"added-delete-files": "1", "total-records": "9"}, inf, 0),
+        ("delete", {"deleted-records": "9"}, 9, 0),
+        ("append", {"added-records": "9"}, 0, 9),
+    ],
+)
+def test_a_commit_of_another_engine_has_changed_as_many_rows_as_its_summary_tells(
+    operation: str, summary: dict[str, str], removed: float, added: float
+):
+    link = Link(2, 1, 2, summary=summary, operation=operation)
+    assert (rows_changed(link, removes=True), rows_changed(link, removes=False)) == (removed, added)
 
 
 def test_a_deletion_by_another_engine_excuses_no_more_rows_than_it_removed_of_all_shards_together(bed: Bed):
