@@ -120,6 +120,29 @@ def test_a_compacted_file_is_looked_into_once(files: SharedFiles):
     files.check()
 
 
+def test_rows_are_parsed_again_after_the_typed_tables_were_set_back_while_a_wave_parsed_another_shard(
+    files: SharedFiles,
+):
+    files.land_rows({A: [50]})
+    files.catch_up()
+    before = [(table, table.load().snapshot) for table in (files.typed(), files.quarantine())]
+    files.land_rows({A: [100]})
+    files.catch_up()
+    files.land_rows({B: [10]})
+
+    def set_back(arrow: str) -> None:
+        if arrow == "staged":
+            for table, snapshot in before:
+                table.open().manage_snapshots().set_current_snapshot(snapshot or 0).commit()
+
+    wave = replace(files.parsing(), on_arrow=set_back).wave()
+    assert wave.parsed == 1
+    assert len(files.parsed()) == 2
+    files.catch_up()
+    files.check()
+    assert len(files.parsed()) == 3
+
+
 def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(files: SharedFiles):
     for landing in range(6):
         files.wave()
