@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from headrace.pipeline.core.lineage import Lost
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.proof import Window as Arrivals
 from headrace.pipeline.core.proof_chains import story_of
 from headrace.pipeline.core.proof_rows import EVER, Days
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
 from headrace.pipeline.core.window_days import days_of
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.lineage_table import IcebergLineage
@@ -279,3 +281,27 @@ def test_all_days_count_where_the_ledgers_dont_tell_of_each_row(files: SharedFil
         for key, steps in story.steps.items()
     }
     assert days_of(window, replace(story, steps=untold)) == EVER
+
+
+@pytest.mark.parametrize("kind", [Kind.REPAIR, Kind.REPOSITION])
+def test_all_days_count_where_a_window_begins_in_a_range_that_a_repair_or_a_person_has_set(kind: Kind):
+    """Rows up to there may have arrived at any time, and no ledger tells of them."""
+    ranges = (
+        Range(kind, A, None, Position(50), run="r", claim="r"),
+        Range(
+            Kind.LANDED,
+            A,
+            Position(50),
+            Position(60),
+            run="r",
+            claim="r",
+            rows=10,
+            first_arrival=NOON,
+            last_arrival=NOON,
+        ),
+    )
+    story = story_of([LedgerEntry(1, 1, NOON, LedgerPage(ranges))])
+    for after, days in ((Position(40), EVER), (Position(50), Days(NOON.date(), NOON.date()))):
+        part = WindowRange(A, after, Position(60))
+        window = ReplayWindow("w", "orders", NOON, by="a test", how="by numbers", ranges=(part,))
+        assert days_of(window, story) == days
