@@ -303,5 +303,7 @@ def test_all_days_count_where_a_window_begins_in_a_range_that_a_repair_or_a_pers
     story = story_of([LedgerEntry(1, 1, NOON, LedgerPage(ranges))])
     for after, days in ((Position(40), EVER), (Position(50), Days(NOON.date(), NOON.date()))):
         part = WindowRange(A, after, Position(60))
-        window = ReplayWindow("w", "orders", NOON, by="a test", how="by numbers", ranges=(part,))
+        window = ReplayWindow(
+            id="w", application="orders", made=NOON, by="a test", how="by numbers", ranges=(part,)
+        )
         assert days_of(window, story) == days
