@@ -46,8 +46,8 @@ class ParseChecking:
     """The ledgers of the typed table."""
     retention: timedelta | None
     clock: Clock
-    accepts_missing: bool = False
-    """Whether a person has said that the rows were removed on purpose."""
+    accepts_difference: bool = False
+    """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
@@ -72,7 +72,7 @@ class ParseChecking:
                 )
             elif by := self._by_others(each, unexcused):
                 notes.append(f"{_many(each)}: {by}")
-            elif self.accepts_missing and each.lacks > 0:
+            elif self.accepts_difference:
                 notes.append(f"{_many(each)}, as a person has accepted")
             else:
                 raise WrongShape(self._refusal(each))
@@ -102,12 +102,13 @@ class ParseChecking:
         if each.lacks < 0:
             return (
                 f"{self.name}: {each}: {counted(-each.lacks, 'row')} more, and no commit of another engine tells why. {safe} `headrace prove` names "
-                "rows that are in the lake table twice; remove the second ones by another engine, and parse again"
+                "rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second one by another engine, and "
+                f"parse again; if the rows are another engine's and are to be parsed, run `headrace parse {self.name} --accept-difference` once"
             )
         return (
             f"{self.name}: {each}: {counted(each.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor a commit of another "
             f"engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
-            f"were removed on purpose, run `headrace parse {self.name} --accept-missing` once"
+            f"were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
         )
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.data_files import data_files
 from headrace.pipeline.lake.live_table import IcebergLive
 from headrace.pipeline.lake.parse_source import rows_changed
 from headrace.pipeline.lake.position_chain import Link
+from tests.lake.files import a_file
 from tests.lake.parsings import BAD, A, B, Bed, good
 from tests.lake.tables import delete_as_others, expire_all_but_the_head, rewrite_as_others
 
@@ -71,18 +73,43 @@ def test_a_person_may_accept_that_rows_are_missing(bed: Bed):
     bed.land(A, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
     bed.land(A, {3: good(3)}, arrival=bed.clock.at)
     drop_before(bed, bed.clock.at - 2 * DAY)
-    with pytest.raises(WrongShape, match="--accept-missing"):
+    with pytest.raises(WrongShape, match="--accept-difference"):
         bed.parsing().wave()
     parsing = bed.parsing()
     checking = parsing.checking
     assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_missing=True)).wave()
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
     assert wave.parsed == 1
     assert wave.notes == (
         f"{A}: 1 row that landed aren't in the lake table any more, and aren't parsed, as a person has accepted",
     )
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+def test_a_person_may_accept_rows_of_another_engine_whose_snapshot_has_expired(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    table = bed.lake.handle().open()
+    file = a_file(bed.lake.handle().staging_spec(), {A: [2]})
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(next(data_files((file,), table.metadata)))
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
+    with pytest.raises(WrongShape, match="1 row more") as refused:
+        bed.parsing().wave()
+    # The row isn't there twice.
+    assert "two equal rows" in str(refused.value)
+    assert "--accept-difference" in str(refused.value)
+    parsing = bed.parsing()
+    checking = parsing.checking
+    assert checking is not None
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    assert wave.parsed + wave.quarantined == 2
+    assert wave.notes == (f"{A}: 1 row more parsed than landed, as a person has accepted",)
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
+    bed.check()
 
 
 def test_a_new_typed_table_begins_with_what_the_retention_has_left(bed: Bed):
