@@ -2,8 +2,8 @@
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Sequence
+from time import sleep
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
@@ -41,7 +41,7 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.wiring import wire
 
-    return rekey(wire(load(args).settings).rekeying(), args, pause=time.sleep)
+    return rekey(wire(load(args).settings).rekeying(), args, pause=sleep)
 
 
 def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[float], None]) -> int:

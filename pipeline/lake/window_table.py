@@ -150,7 +150,7 @@ class IcebergWindows(WindowStore):
 
     def _create(self) -> None:
         with asking(f"the catalog of {self.identifier}"), suppress(TableAlreadyExistsError):
-            self._lake.catalog.create_table(self.identifier, SCHEMA, properties=PROPERTIES)
+            self._lake.catalog.create_table(self.identifier, SCHEMA, properties=dict(PROPERTIES))
 
     def _send(self, table: Table, row: Mapping[str, Any]) -> None:
         now = self._lake.clock.now()

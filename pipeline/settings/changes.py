@@ -162,7 +162,6 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "upkeep.enabled": _BOTH,
     "upkeep.keep_snapshots": _BOTH,
     "upkeep.keep_for": _BOTH,
-    "upkeep.keep_runs": _RELOAD,
     "upkeep.orphans_after": _RUN,
     "upkeep.compact": _RUN,
     "upkeep.compact_after": _RUN,
@@ -170,6 +169,7 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "upkeep.retention": SettingChange(
         Takes.RUN, "What was removed before doesn't come back with a longer one."
     ),
+    "upkeep.keep_runs": _RELOAD,
     "private_files": SettingChange(Takes.LATER, "Folders and files that are there keep their rights."),
     "aws.region": SettingChange(
         Takes.REFUSED, "If the lake table has a stream of the same name in another region."

@@ -16,6 +16,7 @@ from headrace.pipeline.core.position import TRIM, Start
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import BadAnswer, BadSetting, DataLoss, Terminal, Throttled, Unreachable
 from headrace.pipeline.lake.gauge import Gauge
+from headrace.pipeline.lake.sort_key import SORT_KEY
 from headrace.pipeline.lake.stage_task import stage_batches
 from headrace.pipeline.lake_ports import StagingSpec
 from headrace.pipeline.settings.choices import WireFormat
@@ -314,7 +315,7 @@ def test_a_shard_whose_second_page_is_impossible_lands_its_first_and_delays_no_o
         return decode_answer(json.dumps(said).encode(), key, answered)
 
     monkeypatch.setattr(pages, "decode_answer", answer_in_reverse_order)
-    names = record_schema().names
+    names = (*record_schema().names, SORT_KEY)
     manifest = stage_batches(
         batches,
         world.reader(patience=1.0, wire=WireFormat.JSON),

@@ -69,7 +69,7 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     out = said.out.splitlines()
     assert "docs/proof.md, `When something is wrong`, tells what to do" in said.err
     assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
-    assert out[-1].startswith("NOT PROVED: 2 checks of 7 found 2 mistakes")
+    assert out[-1].startswith("NOT PROVED: 2 checks of 8 found 2 mistakes")
 
 
 def _is_as_documented(out: str) -> None:

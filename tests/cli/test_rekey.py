@@ -88,7 +88,7 @@ def app(
         monkeypatch.setenv(variable, value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEADRACE_CONFIG", raising=False)
-    monkeypatch.setattr("headrace.pipeline.cli.rekey.time.sleep", lambda _: None)
+    monkeypatch.setattr("headrace.pipeline.cli.rekey.sleep", lambda _: None)
     return App(tmp_path, aws, dynamodb, kinesis)
 
 
@@ -214,7 +214,7 @@ def test_while_anybody_is_at_work_nothing_is_written(
         sign(app)
         app.file.write_text(multi, encoding="utf-8")
 
-    monkeypatch.setattr("headrace.pipeline.cli.rekey.time.sleep", pause)
+    monkeypatch.setattr("headrace.pipeline.cli.rekey.sleep", pause)
     assert main(["rekey", "--yes"]) == 2
     said = capsys.readouterr().err
     assert "is at work. Nothing was changed. Stop all workers" in said
@@ -226,7 +226,7 @@ def test_a_worker_that_is_stopping_keeps_nobody_from_it(app: App, monkeypatch: p
     workers = wire(app.settings).ports.workers()
     workers.beat("w1", "dagster-1", found=None)
     workers.set_stopping("w1", stopping=True)
-    monkeypatch.setattr("headrace.pipeline.cli.rekey.time.sleep", lambda _: _a_worker_beats(app))
+    monkeypatch.setattr("headrace.pipeline.cli.rekey.sleep", lambda _: _a_worker_beats(app))
     app.start_as("multi")
     assert main(["rekey", "--yes"]) == 0
     assert all(is_of_form(row, multi=True) for row in app.leases.scan().leases)

@@ -181,7 +181,7 @@ def test_what_is_out_of_reach_is_told_of_each_shard():
             )
         )
     )
-    assert [each.split(" after")[0] for each in made(told, ALL).missing] == [A.shard_id, B.shard_id]
+    assert [each.split(" after")[0] for each in made(told, ALL).missing] == [str(A), str(B)]
     assert made(told, ALL).missing[0].endswith("they aren't in the lake table")
 
 

@@ -5,21 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StructType
 
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Range
-from headrace.pipeline.core.lineage_rows import entries_of, rows_of
 from headrace.pipeline.core.repair_plan import LastRow
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.lineage_frame import lineage_frame
-from headrace.pipeline.lake.lineage_schema import OF, PROPERTIES, SCHEMA
-from headrace.pipeline.lake.lineage_table import IcebergLineage, as_arrow
+from headrace.pipeline.lake.lineage_table import IcebergLineage
 from headrace.pipeline.lake.schema import AGGREGATES
 from headrace.pipeline.lake.stage_task import stage_batches
 from headrace.pipeline.settings.choices import Aggregates
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_landing, a_range
+from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.kpl_pages import a_page_of, aggregate
 from tests.lake.stage_script import ROOMY, a_batch, script
 from tests.lake.tables import IcebergLake
@@ -76,54 +72,8 @@ def test_an_older_table_keeps_aggregates_until_a_person_says_unpack_and_remember
 # --- the ledger tells from where -----------------------------------------------------------------------------
 
 
-def columns_of_before(schema: Schema) -> Schema:
-    """The lineage table's columns before aggregates were taken apart."""
-
-    def without(field: NestedField) -> NestedField:
-        if not isinstance(field.field_type, StructType):
-            return field
-        inner = StructType(*(each for each in field.field_type.fields if each.name != "inside"))
-        return field.model_copy(update={"field_type": inner})
-
-    return Schema(*(without(field) for field in schema.fields if field.name not in {"records", "unpacked"}))
-
-
 def ranges_in(lineage: IcebergLineage) -> list[Range]:
     return [r for e in lineage.entries() if isinstance(e, LedgerEntry) for r in e.page.ranges]
-
-
-def test_a_lineage_table_of_before_gets_the_new_columns_and_keeps_its_ranges(tmp_path: Path):
-    lake = IcebergLake(tmp_path)
-    lake.iceberg.commit(ORIGIN)
-    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=None, numbers=[1, 2]))
-    lineage = IcebergLineage(lake.iceberg)
-    before = list(lineage.entries())
-    uuid = str(lake.iceberg.open().metadata.table_uuid)
-    table = lake.iceberg.catalog.create_table(
-        lineage.identifier,
-        columns_of_before(SCHEMA),
-        properties={"format-version": "2", OF: uuid, **PROPERTIES},
-    )
-    table.append(as_arrow([row for entry in before for row in rows_of(entry)], table))
-    lake.iceberg.commit(a_landing(lake.iceberg.staging_spec(), A, after=2, numbers=[3]))
-
-    lineage.record()
-
-    assert list(lineage.entries())[: len(before)] == before
-    assert [(r.records, r.rows) for r in ranges_in(lineage)] == [(2, 2), (1, 1)]
-    rows = lake.iceberg.catalog.load_table(lineage.identifier).scan().to_arrow().to_pylist()
-    assert {row["records"] for row in rows if row["entry"] == "range"} == {None, 1}
-    assert {row["upto"]["inside"] for row in rows if row["entry"] == "range"} == {None, False}
-
-
-def test_a_range_of_before_counts_each_row_as_a_record_of_its_own():
-
-    entry = LedgerEntry(1, 1, NOON, LedgerPage((a_range(A, None, 7, rows=7),)))
-    (row,) = rows_of(entry)
-    position = {name: value for name, value in row["upto"].items() if name != "inside"}
-    stored = {**row, "upto": position, "records": None, "unpacked": None}
-
-    assert list(entries_of([stored])) == [entry]
 
 
 def test_the_frame_tells_of_each_range_its_records_its_rows_and_whether_aggregates_were_taken_apart():

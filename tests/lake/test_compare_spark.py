@@ -30,4 +30,4 @@ def test_spark_finds_the_row_that_took_the_place_of_another(tmp_path: Path, spar
     assert wrong(prove(bed, ports)[1]) == []
     with changed(bed.typed(), 13, moved_to(12)):
         named = wrong(prove(bed, ports, anew=True)[1])
-    assert f"{A.shard_id} 12: in lake.orders and not in the lake table" in named
+    assert f"{A} 12: in lake.orders and not in the lake table" in named

@@ -82,7 +82,7 @@ def test_a_walk_through_the_history_tells_the_same_way(tmp_path: Path):
 
 def test_a_file_of_positions_that_is_gone_tells_the_same_way(tmp_path: Path):
     states = typed(tmp_path).states
-    with pytest.raises(ChainBroken, match=f"put it back from a backup, or .*{PARSE_AGAIN}"):
+    with pytest.raises(ChainBroken, match=f"put the file back from a backup, or .*{PARSE_AGAIN}"):
         states.read(StateFile("gone.json", ""))
 
 

@@ -155,12 +155,18 @@ def test_equal_content_gives_the_same_zip_and_other_content_another_one(
     monkeypatch.setattr(ship, "_PACKAGE", package)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    first = ship.engine_zip.__wrapped__()
-    first.unlink()
-    again = ship.engine_zip.__wrapped__()
-    (package / "pipeline" / "core" / "batch.py").write_text("a = 2\n")
-    changed = ship.engine_zip.__wrapped__()
+    def zipped() -> Path:
+        ship.engine_name.cache_clear()
+        return ship.engine_zip.__wrapped__()
 
+    first = zipped()
+    first.unlink()
+    again = zipped()
+    (package / "pipeline" / "core" / "batch.py").write_text("a = 2\n")
+    changed = zipped()
+
+    monkeypatch.undo()
+    ship.engine_name.cache_clear()
     assert first.name == again.name != changed.name
 
 

@@ -44,7 +44,7 @@ def test_each_aggregate_is_taken_apart_once_and_what_the_lake_table_lacks_is_rea
 
 
 def test_windows_that_only_read_change_nothing_of_what_the_fleet_lands():
-    calm = replace(PLAN, position=InitialPosition.LATEST, opens=30.0, fault_seconds=240.0)
+    calm = replace(PLAN, position=InitialPosition.LATEST, opens=30.0, fault_seconds=300.0)
     beside, alone = (judged(replace(calm, typed=replace(TYPED, reads=reads))) for reads in (20.0, 0.0))
     assert beside.happened["older_read"]
 
