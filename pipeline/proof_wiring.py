@@ -38,7 +38,7 @@ class ProofWiring:
 
     def accepting(self, by: str) -> Accepting:
         """Notes rows of other engines that a person accepts. `by`: that person."""
-        return Accepting(table=self.ports.proof(), by=by)
+        return Accepting(table=self.ports.proof(), lineage=self.ports.lineage("prove"), by=by)
 
     def shadowing(
         self, columns: OtherColumns, *, stream: str | None, files: str | None, table: str | None

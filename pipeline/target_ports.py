@@ -61,9 +61,10 @@ class SourceTable(Protocol):
         """Load the lake table anew."""
         ...
 
-    def changed_by_others(self, since: int, *, removes: bool) -> str:
-        """The newest commit of another engine that may have removed rows (else: that may have added some), as a sentence, among the snapshots
-        from this sequence number on that the table's metadata still has; empty where there is none."""
+    def changed_by_others(self, since: int, *, lacks: int) -> str:
+        """Whether commits of other engines tell why the table lacks so many rows, or has so many more where the number is negative: the newest
+        commit of them that may have removed (or added) rows, as a sentence. Empty where those from this sequence number on, among the
+        snapshots to which main leads, can't have removed (or added) as many together. A compaction keeps the number of rows."""
         ...
 
 

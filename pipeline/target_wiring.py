@@ -30,9 +30,9 @@ class TargetWiring:
     settings: Settings
     ports: Ports
 
-    def parsing(self, target: ParseSettings, run_id: str, *, accepts_missing: bool = False) -> Parsing:
-        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_missing`: whether a person has said that rows which
-        landed and aren't there any more were removed on purpose."""
+    def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
+        """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a person has said that
+        the rows which are there are to be parsed, though the ledgers of the lake table state others."""
         parts, wave = self.ports.parsing(target, run_id), self.settings.wave
         return Parsing(
             settings=target,
@@ -49,7 +49,7 @@ class TargetWiring:
                 lineage=parts.lineage,
                 retention=self.settings.upkeep.retention,
                 clock=self.ports.clock,
-                accepts_missing=accepts_missing,
+                accepts_difference=accepts_difference,
             ),
             deduplicating=_deduplicating(target, parts),
             limits=WaveLimits(wave.records, wave.bytes),

@@ -43,9 +43,10 @@ def add(subparsers: "Subparsers") -> None:
         help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
     )
     parser.add_argument(
-        "--accept-missing",
+        "--accept-difference",
         action="store_true",
-        help="go on where rows that landed aren't in the lake table any more, because they were removed on purpose",
+        help="parse the rows that are there, where the lake table has fewer rows than its ledgers state because they were removed on purpose, or "
+        "more because another engine has inserted them",
     )
     add_limit(
         parser,
@@ -114,7 +115,7 @@ def _parse(
     say = tell_aside if args.json else tell
     waves: list[ParsedWave] = []
     run_id = f"headrace parse {wiring.ports.ids.fresh()}"
-    parsing = wiring.targets.parsing(target, run_id, accepts_missing=args.accept_missing)
+    parsing = wiring.targets.parsing(target, run_id, accepts_difference=args.accept_difference)
     try:
         for wave in islice(parsing.waves(), args.limit):
             waves.append(wave)

@@ -13,6 +13,7 @@ from datetime import datetime
 from headrace.pipeline.core.batch import StagedFile, TakenFile
 from headrace.pipeline.core.belonging import READ_FROM_STREAMS, why_too_early, why_too_late
 from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.looked import reach
 from headrace.pipeline.core.order import children_of_ends, strangers
 from headrace.pipeline.core.position import Origin, Position, Positions, is_forward, reaches
 from headrace.pipeline.core.redrive_chain import chain_of
@@ -48,6 +49,8 @@ class Proposal:
     may have further rows, and nothing lands."""
     looked: FilesDone | None = None
     """Of a typed table: which files of the lake table have nothing left for it, once all of the proposal has landed."""
+    rests_on: Positions = field(default_factory=Positions)
+    """The positions with which `looked` was found, before the proposal. Where the base is behind one of them, `looked` isn't said."""
     gone: tuple[str, ...] = ()
     """Paths of data files that the commit removes from the table. Where the table lacks one of them, or another engine has deleted rows of
     one by a delete file, nothing lands."""
@@ -137,7 +140,7 @@ def decide_landing(
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
     dropped = tuple(k for k in proposal.drop if k not in moved and _may_drop(base, k, proposal.begun))
     positions = base.with_origins(decided).with_shards(moved, dropped)
-    looked = None if refused else proposal.looked
+    looked = proposal.looked if not refused and reach(base, proposal.rests_on) else None
     page = LedgerPage(landed, tuple(sorted(decided.items())), dropped, looked)
     through = through_after(stated, base, page=page, positions=positions, proofs=proposal.proofs)
     proves = not through.keys() <= stated.keys()

@@ -69,6 +69,15 @@ def looked_after(
     return FilesDone(snapshot, sequence, upto, stream, still)
 
 
+def reach(base: Positions, rests_on: Positions) -> bool:
+    """Whether no position is behind those on which a statement rests. A person may have set the typed table back meanwhile, and rows of files
+    that were done are parsed once more then."""
+    return all(
+        (at := base.of(key)) is not None and past(at) >= past(position) and at.ended >= position.ended
+        for key, position in rests_on.shards.items()
+    )
+
+
 def after(plan: WavePlan, target: Positions) -> Positions:
     """The positions of the typed table after the wave."""
     return target.with_shards({each.key: each.upto for each in plan.ranges})

@@ -88,19 +88,21 @@ class ParsedSoFar:
 
     def __init__(self, pages: Iterable[LedgerPage]) -> None:
         self._pages = iter(pages)
-        self._ranges: list[Range] = []
+        self._ranges: list[tuple[Range, int]] = []
 
-    def back_from(self, key: ShardKey, at: str) -> Iterator[Range]:
-        """The ranges of the shard, newest first, from the one on that ends at this position."""
-        for each in self._all():
+    def back_from(self, key: ShardKey, at: str) -> Iterator[tuple[Range, int]]:
+        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number of the lake table's
+        snapshot of whose rows the wave decided; 0 where nothing tells."""
+        for each, seen in self._all():
             if each.key == key and each.moves and order_text(each.upto) == at:
-                yield each
+                yield each, seen
                 at = text_of(each.after)
 
-    def _all(self) -> Iterator[Range]:
+    def _all(self) -> Iterator[tuple[Range, int]]:
         yield from self._ranges
         for page in self._pages:
-            new = [each for each in page.ranges if each.kind is Kind.PARSED]
+            seen = 0 if page.looked is None else page.looked.sequence
+            new = [(each, seen) for each in page.ranges if each.kind is Kind.PARSED]
             self._ranges += new
             yield from new
 
@@ -125,15 +127,15 @@ class _Part:
 
 
 def _part_of(each: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
-    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or the typed table's
-    ledgers of that wave have expired."""
+    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a person has set the lake
+    table back and the records of these rows landed anew, or not at all, or the typed table's ledgers of that wave have expired."""
     low, high = text_of(each.after), "~" if each.upto.ended else order_text(each.upto)
     steps = [step for step in story.of(each.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
     apart = [step for step in steps if step.range.kind is Kind.UNPACKED]
     before = 0
     if any(_has_inside(step, low) for step in landed):
-        earlier = _back_to_a_beginning(each.key, low, landed, parsed)
+        earlier = _back_to_a_beginning(each.key, low, story.of(each.key), parsed)
         if earlier is None or any(_is_within(step, earlier[0], high) for step in apart):
             return None
         low, before = earlier
@@ -153,13 +155,17 @@ def _part_of(each: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | N
 
 
 def _back_to_a_beginning(
-    key: ShardKey, at: str, landed: Sequence[Step], parsed: ParsedSoFar
+    key: ShardKey, at: str, steps: Sequence[Step], parsed: ParsedSoFar
 ) -> tuple[str, int] | None:
-    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had from there on."""
+    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had from there on. None
+    where one of them came before such a range."""
     rows = 0
-    for each in parsed.back_from(key, at):
+    landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
+    for each, seen in parsed.back_from(key, at):
         rows += read_accounting(each.why).rows
         low = text_of(each.after)
+        if any(step.sequence > seen and _is_within(step, low, order_text(each.upto)) for step in steps):
+            return None
         if not any(_has_inside(step, low) for step in landed):
             return low, rows
     return None

@@ -21,8 +21,9 @@ def days_of(window: ReplayWindow, story: Story) -> Days:
     first = [each.first_arrival for each in with_rows if each.first_arrival is not None]
     last = [each.last_arrival for each in with_rows if each.last_arrival is not None]
     is_told = with_rows and len(first) == len(last) == len(with_rows)
-    # Rows that were derived from the table, or whose ledger is lost, may have arrived at any time.
-    if story.lost or not is_told:
+    # Rows that were derived from the table, or whose ledger is lost, may have arrived at any time. So may rows up to a position that a person or a
+    # repair has set: the ranges tell nothing of them.
+    if story.lost or not is_told or any(each.may_go_back for each in ranges):
         return EVER
     return Days((min(first) - APPROXIMATE).date(), (max(last) + APPROXIMATE).date())
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from headrace.pipeline.core.lineage_filter import Joining
+from headrace.pipeline.core.proof import ALL
 from headrace.pipeline.core.proof_accepted import Accepted, sentence
+from headrace.pipeline.core.proof_rows import ShardSpans, plan_rows
+from headrace.pipeline.duties.proof_memory import read_ledgers
 from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.lake_ports import LineageTable
 from headrace.pipeline.proof_ports import ProofTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
     table: ProofTable
+    lineage: LineageTable
     by: str
     """Who accepts: a user and a host, for people."""
 
@@ -24,13 +30,23 @@ class Accepting:
         if not files:
             raise Unknown(f"snapshot {snapshot} has added no data file; nothing was changed")
         rows: Counter[str] = Counter()
-        # Without a span, no row is in one: each counts by its shard.
-        for each in self.table.count(files, ()):
+        for each in self.table.count(files, self._spans()):
             if each.error:
                 raise WrongShape(
                     f"the rows of snapshot {snapshot} can't be counted any more: {each.path}: {each.error}. Nothing was changed"
                 )
             rows.update(dict(each.strange))
+        if not rows:
+            raise WrongShape(
+                f"nothing of snapshot {snapshot} can be accepted: each row of it is in a range of the ledgers. Where such a row is in the table twice, "
+                "`headrace prove` names it; remove the second one. Nothing was changed"
+            )
         accepted = Accepted(snapshot, dict(rows), why, self.by)
         self.table.accept(accepted)
         return sentence(accepted)
+
+    def _spans(self) -> tuple[ShardSpans, ...]:
+        """Where the ledgers claim rows, as a proof asks: only the other rows are accepted."""
+        upto = self.table.look().sequence
+        story = read_ledgers(self.lineage, upto, None, Joining(upto + 1)).story
+        return plan_rows(story, window=ALL).spans

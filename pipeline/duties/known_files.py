@@ -12,7 +12,7 @@ from headrace.pipeline.target_ports import Surveyor
 _MOST = 200_000
 """Parts of files that are remembered: about 80 MB. Where there are more, files are looked through again."""
 _AT_ONCE = 50
-"""Files that a wave looks through although it wants nothing of them."""
+"""Files that a wave looks through at most although it wants nothing of them."""
 
 
 @dataclass(slots=True)
@@ -21,6 +21,8 @@ class KnownFiles:
     _count: int = 0
     _unread: set[str] = field(default_factory=set)
     """Files that couldn't be read."""
+    _at_once: int = _AT_ONCE
+    """Fewer after files couldn't be read together, until the one is found that can't be read by itself."""
 
     def told(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
         """The files with what is known of them."""
@@ -46,10 +48,14 @@ class KnownFiles:
         """Find out which rows those files have of which nothing is known, the oldest first; some of them. A file that can't be read stays unknown:
         whoever wants rows of it is told."""
         unknown = [each for each in files if each.path not in self._parts and each.path not in self._unread]
-        oldest = sorted(unknown, key=lambda each: (each.added or 0, each.path))[:_AT_ONCE]
+        oldest = sorted(unknown, key=lambda each: (each.added or 0, each.path))[: self._at_once]
         if not oldest:
             return
         try:
             self.look_through(oldest, surveyor)
+            self._at_once = min(_AT_ONCE, 2 * self._at_once)
         except HeadraceError:
-            self._unread.update(each.path for each in oldest)
+            self._at_once = len(oldest) // 2
+            if not self._at_once:
+                self._unread.add(oldest[0].path)
+                self._at_once = _AT_ONCE

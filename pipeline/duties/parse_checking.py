@@ -9,12 +9,12 @@
                                                       refuse
 
 A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
-them, the retention had removed them before the typed table was made, or a person has said `--accept-missing`.
+them, the retention had removed them before the typed table was made, or a person has said `--accept-difference`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -46,8 +46,8 @@ class ParseChecking:
     """The ledgers of the typed table."""
     retention: timedelta | None
     clock: Clock
-    accepts_missing: bool = False
-    """Whether a person has said that the rows were removed on purpose."""
+    accepts_difference: bool = False
+    """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
 
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
@@ -64,21 +64,34 @@ class ParseChecking:
         begun = next((each.at for each in self.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
+        unexcused = [
+            difference
+            for difference in differing
+            if not excused(difference, entries, kept_from=kept_from, begun=begun)
+        ]
         for difference in differing:
-            if excused(difference, entries, kept_from=kept_from, begun=begun):
+            if difference not in unexcused:
                 notes.append(
                     f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
-            # Rows that another engine inserted may wait for the position from long before these ranges landed.
-            elif by := self.source.changed_by_others(
-                difference.since if difference.lacks > 0 else 0, removes=difference.lacks > 0
-            ):
+            elif by := self._by_others(difference, unexcused):
                 notes.append(f"{_many(difference)}: {by}")
-            elif self.accepts_missing and difference.lacks > 0:
+            elif self.accepts_difference:
                 notes.append(f"{_many(difference)}, as a person has accepted")
             else:
                 raise WrongShape(self._refusal(difference))
         return tuple(notes)
+
+    def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
+        """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more rows than it has removed,
+        of all shards together."""
+        removes = difference.lacks > 0
+        alike = [other for other in unexcused if (other.lacks > 0) == removes]
+        # Rows that another engine inserted may wait for the position from long before these ranges landed.
+        since, since_all = (difference.since, min(other.since for other in alike)) if removes else (0, 0)
+        by = self.source.changed_by_others(since, lacks=difference.lacks)
+        all_lack = sum(other.lacks for other in alike)
+        return by and self.source.changed_by_others(since_all, lacks=all_lack) and by
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())
@@ -93,12 +106,14 @@ class ParseChecking:
         if difference.lacks < 0:
             return (
                 f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another engine tells why. {safe} "
-                "`headrace prove` names rows that are in the lake table twice; remove the second ones by another engine, and parse again"
+                "`headrace prove` names rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second "
+                "one by another engine, and parse again; if the rows are another engine's and are to be parsed, run "
+                f"`headrace parse {self.name} --accept-difference` once"
             )
         return (
             f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor "
-            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
-            f"were removed on purpose, run `headrace parse {self.name} --accept-missing` once"
+            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that "
+            f"has them, or, if they were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
         )
 
 

@@ -198,7 +198,7 @@ class Parsing:
             stream=self.settings.stream,
             before=basis.looked,
         )
-        snapshot = self._commit(plan, wishes, parsed, accounts, comparison, looked)
+        snapshot = self._commit(basis, parsed, accounts, comparison, looked)
         self.on_arrow("committed")
         self.settling.settle()
         return _told(accounts, snapshot, plan, basis.notes, settled)
@@ -217,9 +217,13 @@ class Parsing:
 
     def _look(self) -> _Basis:
         look = self.source.look()
-        target = self.table.load().positions
+        state = self.table.load()
+        target = state.positions
         wishes = plan_wishes(look.positions, target, takes=self._takes)
         looked = self._looked(look)
+        if self.table.load().snapshot != state.snapshot:
+            # What the ledgers say may rest on other positions.
+            looked = None
         files = tuple(file for file in look.files if looked is None or not covers(looked, file))
         plan = plan_next(wishes, files, surveyor=self.parser, limits=self.limits, known=self.known)
         return _Basis(look, target, looked, files, wishes, plan, wishes.notes)
@@ -240,8 +244,7 @@ class Parsing:
 
     def _commit(
         self,
-        plan: WavePlan,
-        wishes: Wishes,
+        basis: _Basis,
         parsed: Parsed,
         accounts: Mapping[ShardKey, Accounting],
         comparison: Comparison | None,
@@ -264,18 +267,19 @@ class Parsing:
                 parents=each.parents,
                 why=replace(accounts[each.key], code=code).text(),
             )
-            for each in plan.ranges
+            for each in basis.plan.ranges
         )
         # All or nothing: the files of the quarantine table have rows of several shards, too.
         committed = self.table.commit(
             Proposal(
                 ranges,
                 parsed.files,
-                wishes.origins,
+                basis.wishes.origins,
                 whole=True,
                 also=parsed.aside,
                 compared=comparison.positions if comparison else None,
                 looked=looked,
+                rests_on=basis.target,
             )
         )
         if refused := committed.landing.refused:

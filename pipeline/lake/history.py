@@ -28,6 +28,7 @@ def links_of(metadata: TableMetadata) -> dict[int, Link]:
             s.sequence_number or 0,
             s.timestamp_ms,
             s.summary.additional_properties if s.summary else {},
+            s.summary.operation.value if s.summary else "",
         )
         for s in metadata.snapshots
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import inf
+
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
@@ -14,9 +17,15 @@ from headrace.pipeline.lake.catalog import asking
 from headrace.pipeline.lake.history import main_of
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.live_files import ManifestReader, moment_in
+from headrace.pipeline.lake.position_chain import Link
 from headrace.pipeline.lake.sort_key import SORT_KEY
 from headrace.pipeline.lake.summary import WRITER
 from headrace.pipeline.target_ports import SourceLook, SourceTable
+
+_COUNTS = frozenset({"added-records", "deleted-records", "total-records"})
+"""Keys of a summary. A commit that adds or deletes no rows may leave the first or the second one out."""
+_NO_REMOVAL = frozenset({Operation.APPEND.value})
+_NO_ADDITION = frozenset({Operation.DELETE.value, Operation.REPLACE.value})
 
 
 class IcebergSource(SourceTable):
@@ -46,18 +55,32 @@ class IcebergSource(SourceTable):
             leads_to=lambda snapshot, sequence: leads_to(base.table, snapshot, sequence),
         )
 
-    def changed_by_others(self, since: int, *, removes: bool) -> str:
-        table = self._lake.open()
-        others = Operation.APPEND if removes else Operation.DELETE
-        for each in sorted(table.metadata.snapshots, key=lambda s: -(s.sequence_number or 0)):
-            said = each.summary
-            if (each.sequence_number or 0) < since:
-                break
-            if said is not None and WRITER not in said.additional_properties and said.operation is not others:
-                return (
-                    f"another engine has changed rows by snapshot {each.snapshot_id} ({said.operation.value})"
-                )
+    def changed_by_others(self, since: int, *, lacks: int) -> str:
+        newest, rows = "", 0.0
+        # The history ends where its older snapshots have expired.
+        with suppress(ChainBroken):
+            for link in main_of(self._lake.open()):
+                if link.sequence < since:
+                    break
+                most = 0 if WRITER in link.summary else rows_changed(link, removes=lacks > 0)
+                rows += most
+                if most and not newest:
+                    newest = f"another engine has changed rows by snapshot {link.snapshot} ({link.operation})"
+                if newest and rows >= abs(lacks):
+                    return newest
         return ""
+
+
+def rows_changed(link: Link, *, removes: bool) -> float:
+    """How many rows a commit may have removed (else: added) at most; without an end where its summary doesn't tell."""
+    summary = link.summary
+    if link.operation in (_NO_REMOVAL if removes else _NO_ADDITION):
+        return 0
+    # Rows that a delete file names leave the table's files later.
+    if summary.keys().isdisjoint(_COUNTS) or (removes and "added-delete-files" in summary):
+        return inf
+    more = int(summary.get("added-records", "0")) - int(summary.get("deleted-records", "0"))
+    return max(0, -more if removes else more)
 
 
 def leads_to(table: Table, snapshot: int, sequence: int) -> bool:

@@ -39,6 +39,8 @@ class Link:
     at: int = 0
     """The snapshot's time: milliseconds since 1970."""
     summary: Mapping[str, str] = field(default_factory=dict)
+    operation: str = ""
+    """As Iceberg calls it; empty where nothing tells."""
 
     @property
     def ours(self) -> bool:

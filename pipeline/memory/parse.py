@@ -191,10 +191,18 @@ class MemorySourceTable(SourceTable):
         except ChainBroken:
             return False
 
-    def changed_by_others(self, since: int, *, removes: bool) -> str:
+    def changed_by_others(self, since: int, *, lacks: int) -> str:
+        newest, rows = "", 0
         for each in self._table.history(self._table.head):
-            if each.sequence >= since and not each.ours and (each.replaced if removes else each.files):
-                return f"another engine has changed rows by snapshot {each.id}"
+            if each.sequence < since or each.ours:
+                continue
+            more = sum(file.rows for file in each.files) - sum(len(self._rows.of(p)) for p in each.replaced)
+            most = max(0, more if lacks < 0 else -more)
+            rows += most
+            if most and not newest:
+                newest = f"another engine has changed rows by snapshot {each.id}"
+            if newest and rows >= abs(lacks):
+                return newest
         return ""
 
     def _file(self, file: StagedFile) -> SourceFile:

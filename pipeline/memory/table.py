@@ -214,9 +214,12 @@ class MemoryTable(LakeTable):
             for s in islice((s for s in landed if self._knows(s.id)), MOST_COMMITS)
         )
 
-    def append_as_others(self, files: tuple[StagedFile, ...] = ()) -> int:
-        """A commit by another engine: an insert, or without files a compaction, which leaves the rows as they are."""
-        return self._put(files)
+    def append_as_others(
+        self, files: tuple[StagedFile, ...] = (), replaced: frozenset[str] = frozenset()
+    ) -> int:
+        """A commit by another engine: an insert, or without files a compaction, which leaves the rows as they are. `replaced`: paths of files
+        that leave the table."""
+        return self._put(files, replaced=replaced)
 
     def cherry_pick(self, source: int) -> int:
         return self._put(self.snapshots[source].files, picked=source)
@@ -357,7 +360,13 @@ class MemoryTable(LakeTable):
     def _knows(self, snapshot: int) -> bool:
         return snapshot not in self._forgotten
 
-    def _put(self, files: tuple[StagedFile, ...], *, picked: int | None = None) -> int:
+    def _put(
+        self,
+        files: tuple[StagedFile, ...],
+        *,
+        picked: int | None = None,
+        replaced: frozenset[str] = frozenset(),
+    ) -> int:
         with self._lock:
             made = Snapshot(
                 next(self._ids),
@@ -365,6 +374,7 @@ class MemoryTable(LakeTable):
                 Positions(),
                 LedgerPage(),
                 files,
+                replaced,
                 ours=False,
                 picked=picked,
                 at=self._clock.now(),

@@ -53,7 +53,7 @@ from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
 from tests.lake.compactions import InProcess as InProcessRewriter
 from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.parsings import BAD, SETTINGS, A, B, good
-from tests.lake.tables import append_as_others
+from tests.lake.tables import append_as_others, delete_as_others, rewrite_as_others
 from tests.lake.windows import InProcess as InProcessCopier
 from tests.lake.windows import WindowBed
 
@@ -92,6 +92,17 @@ class OnIceberg:
 
     def insert_as_others(self) -> None:
         append_as_others(self._bed.lake.handle().open())
+        self._of_others = max(self.source.look().files, key=lambda file: file.added or 0).path
+
+    def rewrite_as_others(self) -> None:
+        """A compaction of the row that another engine has inserted."""
+        self._of_others = rewrite_as_others(self._bed.lake.handle().open(), self._of_others)
+
+    def delete_as_others(self) -> None:
+        delete_as_others(self._bed.lake.handle().open(), self._of_others)
+
+    def roll_back_to(self, sequence: int) -> None:
+        self._bed.lake.rollback(self.sequence() - sequence)
 
     def sequence(self) -> int:
         snapshot = self._bed.lake.handle().open().current_snapshot()
@@ -152,11 +163,22 @@ class InMemory:
         self._left_out = frozenset(numbers)
 
     def insert_as_others(self) -> None:
-        self._landed.rows["others"] = ((a_key(999), 1),)
+        self._lake.append_as_others((self._of_others("others"),))
+
+    def rewrite_as_others(self) -> None:
+        """A compaction of the row that another engine has inserted."""
+        self._lake.append_as_others((self._of_others("rewritten"),), frozenset({"others"}))
+
+    def delete_as_others(self) -> None:
+        self._lake.append_as_others(replaced=frozenset({"rewritten"}))
+
+    def _of_others(self, path: str) -> StagedFile:
+        self._landed.rows[path] = ((a_key(999), 1),)
         day = f"{self.clock.at:%Y-%m-%d}"
-        self._lake.append_as_others(
-            (StagedFile("others", frozenset({a_key(999)}), 1, 1, b"", day, self.clock.at),)
-        )
+        return StagedFile(path, frozenset({a_key(999)}), 1, 1, b"", day, self.clock.at)
+
+    def roll_back_to(self, sequence: int) -> None:
+        self._lake.rollback(sequence)
 
     def sequence(self) -> int:
         return self._lake.head or 0
@@ -395,10 +417,24 @@ def test_the_rows_of_a_window_are_copied_and_are_in_its_table_with_the_commit(ma
 
 
 def test_what_another_engine_has_changed_is_told(made: Made):
-    assert made.source.changed_by_others(0, removes=False) == ""
+    assert made.source.changed_by_others(0, lacks=-1) == ""
     made.insert_as_others()
-    assert "another engine has changed rows" in made.source.changed_by_others(0, removes=False)
-    # An insert removes no row.
-    assert made.source.changed_by_others(0, removes=True) == ""
+    assert "another engine has changed rows" in made.source.changed_by_others(0, lacks=-1)
+    # It has added one row, and removed none.
+    assert made.source.changed_by_others(0, lacks=-2) == ""
+    assert made.source.changed_by_others(0, lacks=1) == ""
+    made.rewrite_as_others()
+    assert made.source.changed_by_others(0, lacks=1) == ""
+    assert made.source.changed_by_others(made.sequence(), lacks=-1) == ""
+    made.delete_as_others()
+    assert "another engine has changed rows" in made.source.changed_by_others(made.sequence(), lacks=1)
+    assert made.source.changed_by_others(0, lacks=2) == ""
     made.land(A, {20: True})
-    assert made.source.changed_by_others(made.sequence(), removes=False) == ""
+    assert made.source.changed_by_others(made.sequence(), lacks=1) == ""
+
+
+def test_what_another_engine_has_changed_and_a_person_has_set_back_isnt_told(made: Made):
+    before = made.sequence()
+    made.insert_as_others()
+    made.roll_back_to(before)
+    assert made.source.changed_by_others(0, lacks=-1) == ""

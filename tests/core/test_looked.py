@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.pipeline.core.landing import Proposal, decide_landing
 from headrace.pipeline.core.ledger_codec import read_ledger, write_ledger
 from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerPage, Range
 from headrace.pipeline.core.looked import MOST_OPEN, covers, looked_after, looked_in
@@ -21,6 +22,7 @@ from headrace.pipeline.core.parse_values import (
 from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.stream import ShardKey, StreamId
+from tests.core.landings import ORIGIN
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
 OTHER = replace(STREAM, arn=STREAM.arn.replace("orders", "clicks"))
@@ -191,3 +193,26 @@ def test_a_ceiling_is_never_within_a_kinesis_record():
     ceiling = plan_portion([first, rest], WISHES, rows=1).ceiling
     assert ceiling is not None
     assert end_of(Position(101)) <= ceiling <= key_of(Position(102))
+
+
+@pytest.mark.parametrize(
+    ("there", "stays"),
+    [
+        ({A: Position(100), B: Position(7)}, True),
+        ({A: Position(101), B: Position(7)}, True),
+        ({A: Position(100, ended=True), B: Position(7)}, True),
+        ({A: Position(100, inside=True), B: Position(7)}, False),
+        ({A: Position(99), B: Position(7)}, False),
+        ({B: Position(7)}, False),
+    ],
+)
+def test_a_commit_says_which_files_are_done_only_where_no_position_is_behind_those_that_this_rests_on(
+    there: dict[ShardKey, Position], *, stays: bool
+):
+    origins = {STREAM: ORIGIN}
+    rests_on = Positions(origins, {A: Position(100), B: Position(7)})
+    moved = Range(Kind.PARSED, B, Position(7), Position(8), run="r", claim="r")
+    proposal = Proposal((moved,), whole=True, looked=LOOKED, rests_on=rests_on)
+    landing = decide_landing(Positions(origins, there), proposal)
+    assert not landing.refused
+    assert landing.page.looked == (LOOKED if stays else None)

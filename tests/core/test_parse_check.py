@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from headrace.pipeline.core.accounting import Accounting
-from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, asked_of, differences, excused
 from headrace.pipeline.core.parse_values import PlannedRange, WavePlan
 from headrace.pipeline.core.position import Position
@@ -61,15 +61,16 @@ def wave(after: int | None, upto: int, rows: int, *, ended: bool = False) -> Wav
     return WavePlan((PlannedRange(A, at(after), end, rows=rows),))
 
 
-def earlier(*waves: tuple[int | None, int, int]) -> ParsedSoFar:
-    """Ranges of the typed table, newest first: from, to, rows."""
+def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> ParsedSoFar:
+    """Ranges of the typed table, newest first: from, to, rows. `looked`: the sequence number of the lake table's snapshot that the waves saw."""
     pages = []
     for after, upto, rows in waves:
         end = at(upto)
         assert end is not None
         why = Accounting(rows, rows).text()
         parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, why=why)
-        pages.append(LedgerPage((parsed,)))
+        done = None if looked is None else FilesDone(looked, looked, looked)
+        pages.append(LedgerPage((parsed,), looked=done))
     return ParsedSoFar(pages)
 
 
@@ -124,6 +125,22 @@ def test_waves_that_were_cut_within_a_landing_are_judged_together() -> None:
 
 def test_where_the_ledgers_of_the_earlier_waves_have_expired_nothing_is_compared() -> None:
     assert judged(wave(40, 50, 1), *FLOW) == []
+
+
+@pytest.mark.parametrize(
+    ("looked", "told"), [(4, [(120, 110, False)]), (3, []), (2, []), (1, []), (None, [])]
+)
+def test_rows_of_waves_that_came_before_their_ranges_landed_anew_are_compared_with_nothing(
+    looked: int | None, told: list[tuple[int, int, bool]]
+) -> None:
+    """A person has set the lake table back to 50, and meanwhile Kinesis had trimmed the records from 60 to 70, which are parsed."""
+    anew = (
+        a_range(None, 50, 50),
+        a_range(50, 60, 10),
+        a_range(60, 70, 0, Kind.SKIPPED),
+        a_range(70, 120, 50),
+    )
+    assert judged(wave(100, 120, 20), *anew, parsed=earlier((None, 100, 100), looked=looked)) == told
 
 
 def test_aggregates_that_were_taken_apart_count_as_the_rows_that_they_are_now() -> None:

@@ -1,6 +1,7 @@
 """The implementations of the lake table that the contract suites run on, with methods by which a test disturbs them."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,13 +10,16 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from sqlalchemy import create_engine, text
 
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.lineage import LedgerPage
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.lake import read
+from headrace.pipeline.lake.append import prepare
 from headrace.pipeline.lake.catalog import embedded_catalog
 from headrace.pipeline.lake.data_files import data_files, ids_of
 from headrace.pipeline.lake.iceberg import IcebergTable
@@ -241,6 +245,26 @@ def append_as_others(table: Table, *, number: int = 1, summary: dict[str, str] |
         change.update_snapshot(snapshot_properties=summary or {}).fast_append() as append,
     ):
         append.append_data_file(next(data_files((row,), table.metadata)))
+
+
+def rewrite_as_others(table: Table, path: str) -> str:
+    """Write the rows of a data file into another one without positions, as the compaction of another engine does. Returns its path."""
+    (file,) = (task.file for task in table.scan().plan_files() if task.file.file_path == path)
+    other = path.replace(".parquet", "-rewritten.parquet")
+    shutil.copyfile(path.removeprefix("file://"), other.removeprefix("file://"))
+    added = DataFile(*(other if file[n] == path else file[n] for n in range(len(file))))
+    added.spec_id = file.spec_id
+    # pyiceberg by itself doesn't commit what it calls a replacement.
+    now_ms = table.metadata.last_updated_ms + 1
+    prepare(table, (added,), {}, now_ms=now_ms, replaced=(file,), operation=Operation.REPLACE).send(table)
+    return other
+
+
+def delete_as_others(table: Table, path: str, *, branch: str = "main") -> None:
+    """Delete all rows of a data file by pyiceberg alone, as another engine does by copy-on-write."""
+    (file,) = (task.file for task in table.scan().plan_files() if task.file.file_path == path)
+    with table.transaction() as change, change.update_snapshot(branch=branch).overwrite() as overwrite:
+        overwrite.delete_data_file(file)
 
 
 def commit_nothing(table: Table) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from headrace.pipeline.core.lineage import Lost
+from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.parse_values import WaveLimits
+from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.proof import Window as Arrivals
 from headrace.pipeline.core.proof_chains import story_of
 from headrace.pipeline.core.proof_rows import EVER, Days
+from headrace.pipeline.core.window import ReplayWindow, WindowRange
 from headrace.pipeline.core.window_days import days_of
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lake.lineage_table import IcebergLineage
@@ -118,6 +120,29 @@ def test_a_compacted_file_is_looked_into_once(files: SharedFiles):
     newest = files.wave()
     assert files.looked_into() == {newest}
     files.check()
+
+
+def test_rows_are_parsed_again_after_the_typed_tables_were_set_back_while_a_wave_parsed_another_shard(
+    files: SharedFiles,
+):
+    files.land_rows({A: [50]})
+    files.catch_up()
+    before = [(table, table.load().snapshot) for table in (files.typed(), files.quarantine())]
+    files.land_rows({A: [100]})
+    files.catch_up()
+    files.land_rows({B: [10]})
+
+    def set_back(arrow: str) -> None:
+        if arrow == "staged":
+            for table, snapshot in before:
+                table.open().manage_snapshots().set_current_snapshot(snapshot or 0).commit()
+
+    wave = replace(files.parsing(), on_arrow=set_back).wave()
+    assert wave.parsed == 1
+    assert len(files.parsed()) == 2
+    files.catch_up()
+    files.check()
+    assert len(files.parsed()) == 3
 
 
 def test_rows_that_a_compaction_has_moved_before_they_were_parsed_are_parsed(files: SharedFiles):
@@ -256,3 +281,29 @@ def test_all_days_count_where_the_ledgers_dont_tell_of_each_row(files: SharedFil
         for key, steps in story.steps.items()
     }
     assert days_of(window, replace(story, steps=untold)) == EVER
+
+
+@pytest.mark.parametrize("kind", [Kind.REPAIR, Kind.REPOSITION])
+def test_all_days_count_where_a_window_begins_in_a_range_that_a_repair_or_a_person_has_set(kind: Kind):
+    """Rows up to there may have arrived at any time, and no ledger tells of them."""
+    ranges = (
+        Range(kind, A, None, Position(50), run="r", claim="r"),
+        Range(
+            Kind.LANDED,
+            A,
+            Position(50),
+            Position(60),
+            run="r",
+            claim="r",
+            rows=10,
+            first_arrival=NOON,
+            last_arrival=NOON,
+        ),
+    )
+    story = story_of([LedgerEntry(1, 1, NOON, LedgerPage(ranges))])
+    for after, days in ((Position(40), EVER), (Position(50), Days(NOON.date(), NOON.date()))):
+        part = WindowRange(A, after, Position(60))
+        window = ReplayWindow(
+            id="w", application="orders", made=NOON, by="a test", how="by numbers", ranges=(part,)
+        )
+        assert days_of(window, story) == days

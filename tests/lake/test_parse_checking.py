@@ -1,16 +1,22 @@
 """A typed table passes over no row that landed: what the ledgers of the lake table state is compared with what a wave finds there."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from headrace.pipeline.core.parse_values import WaveLimits
 from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.data_files import data_files
 from headrace.pipeline.lake.live_table import IcebergLive
+from headrace.pipeline.lake.parse_source import rows_changed
+from headrace.pipeline.lake.position_chain import Link
+from tests.lake.files import a_file
 from tests.lake.parsings import BAD, A, B, Bed, good
-from tests.lake.tables import expire_all_but_the_head
+from tests.lake.tables import delete_as_others, expire_all_but_the_head, rewrite_as_others
 
 DAY = timedelta(days=1)
 REFUSED = "neither upkeep.retention nor a commit of another engine tells why"
@@ -28,12 +34,21 @@ def drop_before(bed: Bed, when: datetime) -> None:
     assert IcebergLive(bed.lake.handle()).drop(when.date())
 
 
-def remove_file(bed: Bed, path: str) -> None:
-    """Delete all rows of a file, as another engine does by copy-on-write."""
+def compact_as_others(bed: Bed, path: str) -> None:
+    rewrite_as_others(bed.lake.handle().open(), path)
+
+
+def remove_on_a_branch(bed: Bed, path: str) -> None:
     table = bed.lake.handle().open()
-    (file,) = (task.file for task in table.scan().plan_files() if task.file.file_path == path)
-    with table.transaction() as change, change.update_snapshot().overwrite() as overwrite:
-        overwrite.delete_data_file(file)
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    delete_as_others(table, path, branch="audit")
+
+
+def remove_and_roll_back(bed: Bed, path: str) -> None:
+    delete_as_others(bed.lake.handle().open(), path)
+    bed.lake.rollback(1)
 
 
 def test_rows_that_a_retention_took_unparsed_are_missed(bed: Bed):
@@ -58,18 +73,43 @@ def test_a_person_may_accept_that_rows_are_missing(bed: Bed):
     bed.land(A, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
     bed.land(A, {3: good(3)}, arrival=bed.clock.at)
     drop_before(bed, bed.clock.at - 2 * DAY)
-    with pytest.raises(WrongShape, match="--accept-missing"):
+    with pytest.raises(WrongShape, match="--accept-difference"):
         bed.parsing().wave()
     parsing = bed.parsing()
     checking = parsing.checking
     assert checking is not None
-    wave = replace(parsing, checking=replace(checking, accepts_missing=True)).wave()
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
     assert wave.parsed == 1
     assert wave.notes == (
         f"{A}: 1 row that landed aren't in the lake table any more, and aren't parsed, as a person has accepted",
     )
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+def test_a_person_may_accept_rows_of_another_engine_whose_snapshot_has_expired(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    table = bed.lake.handle().open()
+    file = a_file(bed.lake.handle().staging_spec(), {A: [2]})
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(next(data_files((file,), table.metadata)))
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
+    with pytest.raises(WrongShape, match="1 row more") as refused:
+        bed.parsing().wave()
+    # The row isn't there twice.
+    assert "two equal rows" in str(refused.value)
+    assert "--accept-difference" in str(refused.value)
+    parsing = bed.parsing()
+    checking = parsing.checking
+    assert checking is not None
+    wave = replace(parsing, checking=replace(checking, accepts_difference=True)).wave()
+    assert wave.parsed + wave.quarantined == 2
+    assert wave.notes == (f"{A}: 1 row more parsed than landed, as a person has accepted",)
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
+    bed.check()
 
 
 def test_a_new_typed_table_begins_with_what_the_retention_has_left(bed: Bed):
@@ -86,7 +126,7 @@ def test_a_new_typed_table_begins_with_what_the_retention_has_left(bed: Bed):
 def test_rows_that_another_engine_deleted_are_told_of_and_stop_nothing(bed: Bed):
     bed.land(A, {1: good(1), 2: BAD}, arrival=bed.clock.at)
     (file,) = bed.land(A, {3: good(3)}, arrival=bed.clock.at)
-    remove_file(bed, file.path)
+    delete_as_others(bed.lake.handle().open(), file.path)
     wave = bed.parsing().wave()
     assert (wave.parsed, wave.quarantined) == (1, 1)
     assert (
@@ -94,6 +134,55 @@ def test_rows_that_another_engine_deleted_are_told_of_and_stop_nothing(bed: Bed)
         in wave.notes[0]
     )
     bed.check()
+
+
+@pytest.mark.parametrize("act", [compact_as_others, remove_on_a_branch, remove_and_roll_back])
+def test_a_commit_of_another_engine_that_removed_no_row_of_main_excuses_no_missing_row(
+    bed: Bed, act: Callable[[Bed, str], None]
+):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at - 11 * DAY)
+    bed.catch_up()
+    bed.land(A, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
+    (file,) = bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    act(bed, file.path)
+    drop_before(bed, bed.clock.at - 2 * DAY)
+    with pytest.raises(WrongShape, match=REFUSED):
+        bed.parsing().wave()
+
+
+@pytest.mark.parametrize(
+    ("operation", "summary", "removed", "added"),
+    [
+        ("append", {}, 0, inf),
+        ("overwrite", {}, inf, inf),
+        ("delete", {}, inf, 0),
+        ("replace", {}, inf, 0),
+        ("replace", {"total-records": "9"}, 0, 0),
+        ("replace", {"added-records": "5", "deleted-records": "9"}, 4, 0),
+        ("overwrite", {"added-records": "5", "deleted-records": "9"}, 4, 0),
+        ("overwrite", {"added-records": "9", "deleted-records": "5"}, 0, 4),
+        ("overwrite", {"added-delete-files": "1", "total-records": "9"}, inf, 0),
+        ("delete", {"deleted-records": "9"}, 9, 0),
+        ("append", {"added-records": "9"}, 0, 9),
+    ],
+)
+def test_a_commit_of_another_engine_has_changed_as_many_rows_as_its_summary_tells(
+    operation: str, summary: dict[str, str], removed: float, added: float
+):
+    link = Link(2, 1, 2, summary=summary, operation=operation)
+    assert (rows_changed(link, removes=True), rows_changed(link, removes=False)) == (removed, added)
+
+
+def test_a_deletion_by_another_engine_excuses_no_more_rows_than_it_removed_of_all_shards_together(bed: Bed):
+    for key in (A, B):
+        bed.land(key, {1: good(1)}, arrival=bed.clock.at - 11 * DAY)
+    bed.catch_up()
+    (file,) = bed.land(A, {2: good(2)}, arrival=bed.clock.at)
+    bed.land(B, {2: good(2)}, arrival=bed.clock.at - 10 * DAY)
+    delete_as_others(bed.lake.handle().open(), file.path)
+    drop_before(bed, bed.clock.at - 2 * DAY)
+    with pytest.raises(WrongShape, match=REFUSED):
+        bed.parsing().wave()
 
 
 def test_a_long_landing_that_several_waves_share_is_whole(bed: Bed):

@@ -27,7 +27,10 @@ def inserted(family: Family, number: int = 1) -> int:
 
 
 def accept(family: Family, snapshot: int) -> str:
-    return Accepting(table=family.proving().table, by="a test").accept(snapshot, why="a backfill")
+    proving = family.proving()
+    return Accepting(table=proving.table, lineage=proving.lineage, by="a test").accept(
+        snapshot, why="a backfill"
+    )
 
 
 def test_rows_that_a_person_has_accepted_are_named_and_no_longer_wrong(family: Family):
@@ -75,16 +78,26 @@ def test_accepted_rows_past_which_the_position_comes_later_stay_accepted(family:
 
 
 def test_an_accepted_row_hides_no_record_that_is_there_twice(family: Family):
-    append_of_shard(family, LEFT, 38)
+    append_of_shard(family, LEFT, 38, 39)
     head = family.table.open().current_snapshot()
     assert head is not None
-    accept(family, head.snapshot_id)
+    assert accept(family, head.snapshot_id).startswith("1 row of snapshot")
     assert any("38 is there 2 times" in text for text in family.wrong())
 
 
-def append_of_shard(family: Family, key: ShardKey, number: int) -> None:
+def test_rows_in_ranges_of_the_ledgers_accept_no_other_row_of_their_shard(family: Family):
+    append_of_shard(family, LEFT, 38)
+    head = family.table.open().current_snapshot()
+    assert head is not None
+    with pytest.raises(WrongShape, match="each row of it is in a range of the ledgers"):
+        accept(family, head.snapshot_id)
+    append_of_shard(family, LEFT, 39)
+    assert any("no range of the ledger" in text and text.endswith(" 39") for text in family.wrong())
+
+
+def append_of_shard(family: Family, key: ShardKey, *numbers: int) -> None:
     table = family.table.open()
-    file = a_file(family.table.staging_spec(), {key: [number]})
+    file = a_file(family.table.staging_spec(), {key: list(numbers)})
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         append.append_data_file(next(data_files((file,), table.metadata)))
 

@@ -251,8 +251,8 @@ class _After(SourceTable):
         self.act()
         return self.table.look()
 
-    def changed_by_others(self, since: int, *, removes: bool) -> str:
-        return self.table.changed_by_others(since, removes=removes)
+    def changed_by_others(self, since: int, *, lacks: int) -> str:
+        return self.table.changed_by_others(since, lacks=lacks)
 
 
 @pytest.mark.slow
