@@ -1,6 +1,6 @@
 """`<application>_parse`: the job that keeps all typed tables up with the lake table while records come.
 
-One run follows several targets for `times.linger`, a wave of each in turn. The sensor `parse` asks for its runs. Each wave that changes a
+One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse` asks for its runs. Each wave that changes a
 typed table materializes the target's asset, so that what depends on it is started. A target that fails ends the run, and its asset shows as
 failed; the next run goes on with the others.
 """
@@ -17,8 +17,10 @@ from headrace.assets.planned import plan
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.following import EVERY, Following
 from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.settings.targets import targets_of
 from headrace.pipeline.wiring import Wiring
 from headrace.resources.runs import FAILED_TARGETS_TAG
 
@@ -43,12 +45,11 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
     )
     def follow(context: dg.OpExecutionContext) -> dg.Output[None]:
         wanted = context.op_config["targets"]
-        unknown = sorted(set(wanted) - set(names))
-        if unknown:
-            raise RunFailed(
-                f"the settings have no target {unknown[0]!r} under `parse`; they have {', '.join(names)}. Nothing was parsed",
-                {},
-            )
+        try:
+            for name in sorted(set(wanted)):
+                targets_of(settings, name)
+        except Unknown as error:
+            raise RunFailed(str(error), {}) from error
         _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in wanted}).run()
         return dg.Output(None)
 

@@ -10,6 +10,7 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import parsed_key, records_key, resource_key
+from headrace.pipeline.core.accounting import all_dropped
 from headrace.pipeline.duties.parsing import ParsedWave
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -46,11 +47,11 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
 def parsed_metadata(target: ParseSettings, waves: Sequence[ParsedWave]) -> dict[str, dg.MetadataValue]:
     """What these waves did, as metadata of one materialization."""
     number = dg.MetadataValue.int
-    dropped = {why for wave in waves for why in wave.dropped}
+    dropped = all_dropped(wave.dropped for wave in waves)
     return {
         "rows": number(sum(wave.parsed for wave in waves)),
         "quarantined": number(sum(wave.quarantined for wave in waves)),
-        **{f"dropped by {why}": number(sum(w.dropped.get(why, 0) for w in waves)) for why in sorted(dropped)},
+        **{f"dropped by {why}": number(rows) for why, rows in dropped.items()},
         "waves": number(len(waves)),
         "behind": dg.MetadataValue.bool(not waves or not waves[-1].is_last),
         "table": dg.MetadataValue.text(target.table),

@@ -23,7 +23,11 @@ def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
             resource_key(wiring.settings, "spark")
         },  # it ends the Spark session with the run
         config_schema={
-            "shard": dg.Field(str, is_required=False, description="Only records of the shard with this id."),
+            "shard": dg.Field(
+                str,
+                is_required=False,
+                description="Only records of this shard: its name in Dagster, or such as orders/0 or shardId-000000000000.",
+            ),
             "reason": dg.Field(
                 str,
                 is_required=False,

@@ -1,6 +1,6 @@
 """Dagster's definitions of one application, made from its settings.
 
-Every name in them begins with the application's: one code location may have several applications, beside a project's own assets, resources,
+Every name in them has the application's: one code location may have several applications, beside a project's own assets, resources,
 sensors and executor.
 """
 

@@ -5,6 +5,10 @@
     a role of the driver's host (EC2, ECS, EKS)              the role of the task's host     that host
     anything else: environment, AWS_PROFILE, files, SSO ...  the keys themselves             the driver, for each job anew
 
+EKS gives a role by web identity: two variables name the role and a token's file. A profile may do the same (a CI's, for example), and that is
+no role of the host: a task reads no profile, so it gets the keys. A role of a host isn't handed over as keys, although it could be: keys last
+for ten minutes or an hour, and a compaction may take longer; and Spark's hosts often have a role of their own, with fewer rights.
+
 A local Spark server is shared by processes, and has the environment of the one that started it. So what that environment says of keys, profiles,
 regions and endpoints never counts for a task: with it, a task would read another project's stream.
 """
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
 
 _FILES: Final = {"config_file": "AWS_CONFIG_FILE", "credentials_file": "AWS_SHARED_CREDENTIALS_FILE"}
 """botocore's name of a file with profiles -> the environment variable that names another place for it."""
-_ROLES_OF_HOSTS: Final = frozenset({"assume-role-with-web-identity", "container-role", "iam-role"})
+_WEB_IDENTITY: Final = "assume-role-with-web-identity"
+"""botocore's name of a way to a role, which EKS goes by variables of the environment. A profile can go it as well."""
+_ROLES_OF_HOSTS: Final = frozenset({_WEB_IDENTITY, "container-role", "iam-role"})
 """botocore's names of the ways in which a host has a role."""
+_OF_WEB_IDENTITY: Final = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
+"""The variables by which EKS gives it. What one of them lacks, botocore takes from the profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +98,27 @@ class DriverIdentity:
         """What a job gets that begins now. Keys that expire have ten minutes left or more."""
         if self._profile is not None:
             return named(self._profile)
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import Session
 
         try:
             if self._credentials is None:
                 self._credentials = Session().get_credentials()
-            if self._credentials is None or self._credentials.method in _ROLES_OF_HOSTS:
+            if self._credentials is None or _is_of_host(self._credentials.method):
                 return ROLE_OF_THE_HOST
             return TaskIdentity(keys=frozen(self._credentials))
-        except BotoCoreError as error:
+        except (BotoCoreError, ClientError, OSError) as error:  # OSError: the file of a token is gone
             raise Unreachable(
                 f"the AWS credentials of this process, which Spark's tasks need, can't be had now ({error}). Nothing was read; the next try asks for "
                 "them again"
             ) from error
+
+
+def _is_of_host(method: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether credentials that botocore got by this method are a role of the host."""
+    if method == _WEB_IDENTITY:
+        return all(environ.get(variable) for variable in _OF_WEB_IDENTITY)
+    return method in _ROLES_OF_HOSTS
 
 
 def frozen(credentials: Any) -> AwsKeys:

@@ -4,6 +4,7 @@ With a run Dagster deletes its events, and what it shows of a partition is nothi
 newest event of an asset or of a partition, however old it is, and the newest run of each worker, by which the worker's sensor goes.
 
 SQLite keeps a file for each run, and a run's output lies in files. Dagster leaves both behind when it deletes a run; they are deleted here.
+Where they can't be deleted, the runs themselves go nevertheless, and the files are tried again every ten minutes for as long as this process lives.
 """
 
 from collections import deque
@@ -21,11 +22,13 @@ from headrace.pipeline.ports import Clock
 from headrace.resources.runs import worker_tag
 
 _EVERY = timedelta(minutes=10)
-"""The time between two looks for old runs."""
+"""The time between two looks for old runs, and the rest after a deletion that failed."""
 _MOST = 5
 """Runs that are deleted in one call: up to 0.1 s each on SQLite, and a sensor's tick has other work to do."""
 _AT_ONCE = 500
 """Events that one query reads."""
+_REMEMBERED = 10_000
+"""Deleted runs whose files are remembered where they can't be deleted."""
 _STATES = (
     dg.DagsterEventType.ASSET_MATERIALIZATION,
     dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
@@ -60,17 +63,47 @@ class OldRuns:
     """Ids of the runs that are to be deleted."""
     _look_at: float = float("-inf")
     """When the next look for old runs is due, by the monotonic clock."""
+    _rest_until: float = float("-inf")
+    """After a run that couldn't be deleted."""
+    _leavings: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    """Ids of deleted runs whose files are still to be deleted."""
+    _leave_until: float = float("-inf")
+    """After a run whose files couldn't be deleted."""
 
     def delete_some(self, instance: dg.DagsterInstance) -> int:
         """Delete old runs, a few in each call. Returns how many."""
         now = self.clock.monotonic()
+        if now < self._rest_until:
+            return 0
         if not self._old and now >= self._look_at:
             self._look_at = now + _EVERY.total_seconds()
             self._old.extend(self._find(instance))
-        ids = [self._old.popleft() for _ in range(min(_MOST, len(self._old)))]
-        for run_id in ids:
-            _delete(instance, run_id)
-        return len(ids)
+        count = min(_MOST, len(self._old))
+        for _ in range(count):
+            run_id = (
+                self._old.popleft()
+            )  # before the deletion: a run that can't be deleted keeps the others from nothing
+            try:
+                instance.delete_run(run_id)
+            except Exception:
+                self._rest_until = now + _EVERY.total_seconds()
+                raise
+            self._leavings.append(run_id)
+        return count
+
+    def delete_leavings(self, instance: dg.DagsterInstance) -> None:
+        """Delete what Dagster has left of deleted runs, of a few runs in each call. Raises what keeps the files of a run, and then rests."""
+        now = self.clock.monotonic()
+        if now < self._leave_until:
+            return
+        for _ in range(min(_MOST, len(self._leavings))):
+            run_id = self._leavings.popleft()
+            try:
+                _delete_leavings(instance, run_id)
+            except Exception:
+                self._leavings.append(run_id)
+                self._leave_until = now + _EVERY.total_seconds()
+                raise
 
     def _find(self, instance: dg.DagsterInstance) -> list[str]:
         candidates = list(self._candidates(instance))
@@ -123,8 +156,7 @@ def _runs_of(
         yield from (record.run_id for record in instance.event_log_storage.get_event_records(wanted))
 
 
-def _delete(instance: dg.DagsterInstance, run_id: str) -> None:
-    instance.delete_run(run_id)
+def _delete_leavings(instance: dg.DagsterInstance, run_id: str) -> None:
     storage = instance.event_log_storage
     if isinstance(storage, SqliteEventLogStorage):
         events = Path(storage.path_for_shard(run_id))

@@ -1,10 +1,8 @@
 """What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions that name no shard, and old runs."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import dagster as dg
-from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.assets.names import lineage_key, parsed_key, partitions_name, records_key
 from headrace.pipeline.core.words import counted
@@ -31,15 +29,45 @@ class Housekeeping:
         self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
-        """Sentences about what was done."""
-        with suppress(HeadraceError):  # where the lease table can't be read, the leader's own tick tells it
-            if gone := self._partitions.remove(instance):
-                yield f"removed from Dagster's partitions, because no shard has the name: {', '.join(gone)}"
+        """Sentences about what was done. No error leaves this method: the leader's turn is over by then, and Dagster keeps what the leader has
+        seen only with the tick's result. Without it, a leader would beat on and never notice a death."""
+        for what, work in (
+            ("partitions that name no shard", self._remove_partitions),
+            ("old runs", self._delete_runs),
+            (
+                "event files and logs of runs that are deleted already (they stay where they are)",
+                self._delete_leavings,
+            ),
+        ):
+            try:
+                sentence = work(instance)
+            except Exception as error:  # noqa: BLE001 - whatever Dagster's storage and its log manager raise
+                context.log.error(  # noqa: TRY400 - a sentence, no stack
+                    "%s couldn't be deleted from Dagster's storage (%s: %s). The leader's own work isn't touched, and the deletion is tried again "
+                    "in ten minutes at the latest",
+                    what,
+                    type(error).__name__,
+                    error,
+                )
+            else:
+                if sentence:
+                    yield sentence
+
+    def _remove_partitions(self, instance: dg.DagsterInstance) -> str:
         try:
-            if deleted := self._runs.delete_some(instance):
-                yield f"{counted(deleted, 'old run')} deleted from Dagster"
-        except (OSError, SQLAlchemyError) as error:
-            context.log.error(  # noqa: TRY400 - a sentence, no stack
-                "old runs couldn't be deleted from Dagster's storage; the next look is in ten minutes: %s",
-                error,
-            )
+            gone = self._partitions.remove(instance)
+        except HeadraceError:  # where the lease table can't be read, the leader's own tick tells it
+            return ""
+        return (
+            f"removed from Dagster's partitions, because no shard has the name: {', '.join(gone)}"
+            if gone
+            else ""
+        )
+
+    def _delete_runs(self, instance: dg.DagsterInstance) -> str:
+        deleted = self._runs.delete_some(instance)
+        return f"{counted(deleted, 'old run')} deleted from Dagster" if deleted else ""
+
+    def _delete_leavings(self, instance: dg.DagsterInstance) -> str:
+        self._runs.delete_leavings(instance)
+        return ""

@@ -133,6 +133,8 @@ class _Reading:
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
         """Bytes of the last answer."""
+        self._access = (source.host.connect, source.access)
+        """By which way Kinesis is asked."""
         self._is_proved = False
         """Whether the stream is the one that the driver means."""
         self.ended = False
@@ -181,7 +183,7 @@ class _Reading:
         stream = self._key.stream
         PROOFS.require(
             stream,
-            (self._host.connect, self._source.access),
+            self._access,
             lambda: self._call("describe_stream_summary", StreamARN=stream.arn),
             now=self._host.monotonic,
         )
@@ -274,7 +276,9 @@ class _Reading:
         except ClientError as error:
             if _is_about_keys(_code_of(error)):
                 forget_clients()
-                PROOFS.forget()
+                # Where only rights are missing, the keys of the other streams stay as they are.
+                PROOFS.forget(self._access, None if _code_of(error) in _KEYS else self._key.stream)
+                self._is_proved = False
             if operation == "describe_stream_summary" and _code_of(error) == "ResourceNotFoundException":
                 raise WrongStream(not_found(self._key.stream, self._source.access)) from error
             named = _named(error, self._key)

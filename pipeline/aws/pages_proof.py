@@ -15,20 +15,21 @@ from typing import Any, Final
 
 from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.core.stream import StreamId
-from headrace.pipeline.errors import Throttled, WrongStream
+from headrace.pipeline.errors import Throttled, Transient, Unreachable, WrongStream
 
 _REST: Final = 1.0
-"""Seconds without a question after Kinesis refused one: an account may ask DescribeStreamSummary 20 times a second, with all its processes."""
+"""Seconds without a question after Kinesis refused one or didn't answer. An account may ask DescribeStreamSummary 20 times a second, with all its
+processes; and threads that waited for ten seconds of silence each, one after the other, would make a run look hung."""
 _MOST: Final = 10_000
 """Streams that are remembered. A test run makes streams without end."""
 
 
 class StreamProofs:
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._asking: dict[tuple[StreamId, Hashable], Lock] = {}
         self._proved: set[tuple[StreamId, Hashable]] = set()
-        self._rests_until: dict[Hashable, float] = {}
-        """By access."""
+        self._rests: dict[Hashable, tuple[float, type[Transient]]] = {}
+        """By access: until when nobody asks, and because of which trouble."""
 
     def require(
         self,
@@ -42,29 +43,40 @@ class StreamProofs:
         never goes back."""
         if (stream, access) in self._proved:
             return
-        # All threads of a task begin at the same time: one of them asks.
-        with self._lock:
+        # All threads of a task begin at the same time: of those with the same stream, one asks.
+        with self._asking.setdefault((stream, access), Lock()):
             if (stream, access) in self._proved:
                 return
-            if now() < self._rests_until.get(access, float("-inf")):
-                raise Throttled(f"Kinesis throttles the description of {stream}. Nothing was lost")
+            until, trouble = self._rests.get(access, (float("-inf"), Transient))
+            if now() < until:
+                raise trouble(_resting(stream, trouble))
             try:
                 answer = ask()
-            except Throttled:
-                self._rests_until[access] = now() + _REST
+            except (Throttled, Unreachable) as error:
+                self._rests[access] = now() + _REST, type(error)
                 raise
             _compare(stream, answer["StreamDescriptionSummary"])
             if len(self._proved) >= _MOST:
                 self._proved.clear()
+                self._asking.clear()
             self._proved.add((stream, access))
 
-    def forget(self) -> None:
-        """Also for a thread that is asking just now, and whose question Kinesis has refused."""
-        self._proved.clear()
+    def forget(self, access: Hashable, stream: StreamId | None = None) -> None:
+        """The next reading proves anew: of this stream, or of all streams that are read by that access. Also for a thread that is asking just
+        now, and whose question Kinesis has refused."""
+        if stream is not None:
+            self._proved.discard((stream, access))
+        else:
+            self._proved = {proof for proof in tuple(self._proved) if proof[1] != access}
 
 
 PROOFS: Final = StreamProofs()
 """Of this process."""
+
+
+def _resting(stream: StreamId, trouble: type[Transient]) -> str:
+    what = "throttles" if trouble is Throttled else "doesn't answer the question for"
+    return f"Kinesis {what} the description of {stream}. Nothing was lost"
 
 
 def not_found(stream: StreamId, access: KinesisAccess) -> str:

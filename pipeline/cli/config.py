@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell
 
@@ -22,7 +23,7 @@ def add(subparsers: "Subparsers") -> None:
     )
     add_config(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print as JSON")
+    add_json(form)
     form.add_argument(
         "--doc",
         nargs="?",

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not (args.shard or args.worker):
         raise BadSetting(
-            "name what to read: --shard KEY..., or --worker ID for every shard that a worker owns"
+            "name what to read: --shard NAME..., or --worker ID for every shard that a worker owns"
         )
     loaded = load(args)
     join_spark(Path(loaded.name))

@@ -1,11 +1,11 @@
 """`headrace doctor`: whether this host, this project and its settings are as Headrace needs them, and what to do where they aren't."""
 
 import argparse
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config
 from headrace.pipeline.cli.telling import tell
 
@@ -22,7 +22,7 @@ def add(subparsers: "Subparsers") -> None:
         "says what to do. The command changes nothing, and asks AWS nothing. The exit code is 2 if a person has to change something first.",
     )
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     diagnoses = list(diagnoses_of(Case.of(args.config, os.environ)))
     if args.json:
-        print(json.dumps([asdict(diagnosis) for diagnosis in diagnoses], indent=2))
+        print_json({"checks": [asdict(diagnosis) for diagnosis in diagnoses]})
     else:
         tell(*diagnoses)
     is_ill = any(diagnosis.health is Health.ILL for diagnosis in diagnoses)

@@ -59,7 +59,7 @@ def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BadSetting(_refusal(home, _read(file))) from None
+            raise BadSetting(_refusal_of(_read(file), home)) from None
         hold = Hold(file, holder, _read(file))
         _write(file, json.dumps(asdict(holder)))
         try:
@@ -77,7 +77,7 @@ def require_free(home: Path) -> None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise BadSetting(_refusal(home, _read(file))) from None
+                raise BadSetting(_refusal_of(_read(file), home)) from None
 
 
 def _opened(lock: Path) -> TextIO:
@@ -89,12 +89,17 @@ def _opened(lock: Path) -> TextIO:
         ) from error
 
 
-def _refusal(home: Path, holder: Holder | None) -> str:
-    command = str(holder) if holder else "another headrace command"
+def refusal(who: str, home: Path, to_do: str) -> str:
+    """Why no second Dagster starts on this DAGSTER_HOME, in a sentence. `who` is at work there; `to_do` ends that."""
     return (
-        f"{command} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME would cancel each other's runs. "
-        "Nothing was started or changed; stop that command first (Ctrl-C or `kill`), or set another DAGSTER_HOME"
+        f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's runs. Nothing was started or changed; "
+        f"{to_do}, or set another DAGSTER_HOME"
     )
+
+
+def _refusal_of(holder: Holder | None, home: Path) -> str:
+    who = str(holder) if holder else "another headrace command"
+    return refusal(who, home, "stop that command first (Ctrl-C or `kill`)")
 
 
 def _read(file: TextIO) -> Holder | None:

@@ -25,15 +25,21 @@ def document(
     parts = [entry for entry in kept if isinstance(entry, Lost)]
     answer: dict[str, Any] = {
         "table": table,
-        "ranges": [each for entry in kept for each in _ranges_json(entry, is_typed=args.target is not None)],
+        "ranges": [
+            record for entry in kept for record in _ranges_json(entry, is_typed=args.target is not None)
+        ],
         "left_out": left_out,
         "lost": [{"snapshot": id_json(part.snapshot), "why": part.why} for part in parts],
     }
     if args.window is None and args.target is None:
         state = adapters.table("lineage").load()
         answer["valid_through"] = [
-            {"stream": each.name, "stream_epoch": each.epoch, "time": time_json(state.through.get(each))}
-            for each in sorted(state.positions.origins)
+            {
+                "stream": stream.name,
+                "stream_epoch": stream.epoch,
+                "time": time_json(state.through.get(stream)),
+            }
+            for stream in sorted(state.positions.origins)
         ]
     return answer
 
@@ -41,30 +47,30 @@ def document(
 def _ranges_json(entry: Entry, *, is_typed: bool) -> Iterator[dict[str, Any]]:
     from headrace.pipeline.core.lineage_cut import ranges_of
 
-    for each in ranges_of(entry):
-        answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(each)}
-        yield {**answer, **_account_json(each.why)} if is_typed else answer
+    for record_range in ranges_of(entry):
+        answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(record_range)}
+        yield {**answer, **_account_json(record_range.why)} if is_typed else answer
 
 
-def range_json(each: Range) -> dict[str, Any]:
+def range_json(record_range: Range) -> dict[str, Any]:
     return {
-        "stream": each.key.stream.name,
-        "stream_epoch": each.key.stream.epoch,
-        "shard": each.key.shard_id,
-        "kind": each.kind.value,
-        "after": _position_json(each.after),
-        "upto": _position_json(each.upto),
-        "rows": each.rows,
-        "records": each.records,
-        "bytes": each.bytes,
-        "unpacked": each.unpacked,
-        "first_arrival": time_json(each.first_arrival),
-        "last_arrival": time_json(each.last_arrival),
-        "run": each.run,
-        "files": list(each.files),
-        "parents": [{"shard": parent.shard_id, "why": parent.why.value} for parent in each.parents],
-        "children": list(each.upto.children),
-        "why": each.why,
+        "stream": record_range.key.stream.name,
+        "stream_epoch": record_range.key.stream.epoch,
+        "shard": record_range.key.shard_id,
+        "kind": record_range.kind.value,
+        "after": _position_json(record_range.after),
+        "upto": _position_json(record_range.upto),
+        "rows": record_range.rows,
+        "records": record_range.records,
+        "bytes": record_range.bytes,
+        "unpacked": record_range.unpacked,
+        "first_arrival": time_json(record_range.first_arrival),
+        "last_arrival": time_json(record_range.last_arrival),
+        "run": record_range.run,
+        "files": list(record_range.files),
+        "parents": [{"shard": parent.shard_id, "why": parent.why.value} for parent in record_range.parents],
+        "children": list(record_range.upto.children),
+        "why": record_range.why,
     }
 
 

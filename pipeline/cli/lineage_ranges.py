@@ -82,9 +82,9 @@ def _ledgers(
     args: argparse.Namespace, adapters: Adapters, window: KeptWindow | None, cut: Cut
 ) -> tuple[str, Iterable[Entry]]:
     """The name of the table, and its ledgers."""
-    from headrace.pipeline.cli.parse import targets_of
     from headrace.pipeline.errors import Unknown
     from headrace.pipeline.lake.lineage_table import IcebergLineage
+    from headrace.pipeline.settings.targets import targets_of
 
     if window is not None:
         return _of_window(adapters, window, cut.filter())
@@ -100,11 +100,11 @@ def _ledgers(
 def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tuple[str, Iterable[Entry]]:
     from dataclasses import replace
 
-    from headrace.pipeline.cli.parse import targets_of
     from headrace.pipeline.core.lineage import DONE_ANEW, LedgerEntry
     from headrace.pipeline.core.replace_plan import replays_of
     from headrace.pipeline.core.window import window_table
     from headrace.pipeline.errors import Unknown
+    from headrace.pipeline.settings.targets import targets_of
 
     window, lake = kept.window, adapters.settings.landing.table
     if not (window.target or window.unpack):

@@ -101,13 +101,13 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def window_of(args: argparse.Namespace) -> "Window":
-    """The times of `add_window`. Raises BadSetting where no time lies between them."""
+def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
+    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what hasn't been done then."""
     from headrace.pipeline.core.proof import Window
     from headrace.pipeline.errors import BadSetting
 
     if args.since is not None and args.until is not None and args.since >= args.until:
         raise BadSetting(
-            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was read"
+            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; {nothing}"
         )
     return Window(args.since, args.until)

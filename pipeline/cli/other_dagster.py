@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.pipeline.cli.holding import refusal
 from headrace.pipeline.errors import BadSetting
 
 _DAEMONS = ("dagster._daemon run", "dagster-daemon run")
@@ -52,7 +53,7 @@ def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
 def require_no_process(home: Path) -> None:
     other = next(processes_on(home), None)
     if other is not None:
-        raise BadSetting(_refusal(str(other), home, "stop that one first (Ctrl-C or `kill`)"))
+        raise BadSetting(refusal(str(other), home, "stop that one first (Ctrl-C or `kill`)"))
 
 
 def require_no_beat(
@@ -77,7 +78,7 @@ def require_no_beat(
         pause(_LOOK_EVERY)
         if any(at > before.get(daemon, newest) for daemon, at in beats().items()):
             raise BadSetting(
-                _refusal(
+                refusal(
                     "a Dagster daemon that isn't a process of this host", home, "stop it where it runs first"
                 )
             )
@@ -124,10 +125,3 @@ def _beats_in(home: Path) -> Mapping[str, float]:
         return beats_in(home)
     except Exception:  # noqa: BLE001 - a storage that can't be opened is told by Dagster itself, a moment later
         return {}
-
-
-def _refusal(other: str, home: Path, to_do: str) -> str:
-    return (
-        f"{other} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's runs. Nothing was started or changed; "
-        f"{to_do}, or set another DAGSTER_HOME"
-    )

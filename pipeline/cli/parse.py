@@ -10,7 +10,7 @@ from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 from headrace.pipeline.core.words import counted
-from headrace.pipeline.errors import BadSetting, Unknown
+from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.duties.parsing import ParsedWave
     from headrace.pipeline.settings.file import Loaded
-    from headrace.pipeline.settings.model import Settings
     from headrace.pipeline.settings.parse_block import ParseSettings
     from headrace.pipeline.wiring import Wiring
 
@@ -58,10 +57,15 @@ def add(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.services import join_spark
+    from headrace.pipeline.settings.targets import targets_of
     from headrace.pipeline.wiring import wire
 
     if args.infer and args.limit is not None:
         raise BadSetting("--infer parses no wave, so --limit can't go with it; nothing was read")
+    if args.check and (args.json or args.limit is not None):
+        raise BadSetting(
+            "--check parses no wave and prints text, so --json and --limit can't go with it; nothing was read"
+        )
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
     if args.check:
@@ -130,7 +134,8 @@ def _parse(
 
 
 def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dict[str, Any]":
-    dropped = sorted({why for wave in waves for why in wave.dropped})
+    from headrace.pipeline.core.accounting import all_dropped
+
     return {
         "target": target.name,
         "table": target.table,
@@ -138,22 +143,7 @@ def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dic
         "waves": sum(wave.snapshot is not None for wave in waves),
         "parsed": sum(wave.parsed for wave in waves),
         "set_aside": sum(wave.quarantined for wave in waves),
-        "dropped": {why: sum(wave.dropped.get(why, 0) for wave in waves) for why in dropped},
+        "dropped": all_dropped(wave.dropped for wave in waves),
         "is_behind": not (waves and waves[-1].is_last),
         "notes": [note for wave in waves for note in wave.notes],
     }
-
-
-def targets_of(
-    settings: "Settings", name: str | None, *, nothing: str = "Nothing was parsed"
-) -> "tuple[ParseSettings, ...]":
-    """`nothing`: what the command hasn't done where there is no such target."""
-    found = tuple(target for target in settings.parse if name in (None, target.name))
-    if not found:
-        known = ", ".join(target.name for target in settings.parse) or "none"
-        raise Unknown(
-            f"the settings have no target {name!r} under `parse`; they have {known}. {nothing}"
-            if name
-            else f"the settings name no target under `parse`. {nothing}"
-        )
-    return found

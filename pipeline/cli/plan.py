@@ -1,13 +1,13 @@
 """`headrace plan`: what the leader would change now, and why, without changing it."""
 
 import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.partition import partition_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.duties.preview import Preview
     from headrace.pipeline.settings.model import Settings
 
-FORMAT = 1
 _WORDS = {
     "create": "create",
     "retire": "delete",
@@ -51,7 +50,7 @@ def add(subparsers: "Subparsers") -> None:
         help="how long to watch the workers first (default: two worker ticks and one leader tick; a time longer than the lease "
         "duration also shows where the leases of dead workers would go)",
     )
-    parser.add_argument("--json", action="store_true", help="print as JSON")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     period = args.period or default_period(settings)
     seen = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
     if args.json:
-        print(json.dumps(document(seen.changes) | _start(seen), indent=2))
+        print_json(document(seen.changes) | _start(seen))
     else:
         tell(*before(seen, settings.application), *lines(seen.changes))
     return 0
@@ -124,7 +123,6 @@ def lines(changes: Sequence["Change"]) -> list[str]:
 
 def document(changes: Sequence["Change"]) -> dict[str, Any]:
     return {
-        "format": FORMAT,
         "changes": [
             {
                 "kind": kind_of(change),

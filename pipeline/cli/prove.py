@@ -36,6 +36,20 @@ def add(subparsers: "Subparsers") -> None:
     add_json(parser)
 
 
+def _require_alone(args: argparse.Namespace) -> None:
+    given = {
+        "--json": args.json,
+        "--from": args.since is not None,
+        "--to": args.until is not None,
+        "--all": args.all,
+    }
+    if any(given.values()):
+        options = " and ".join(option for option, is_given in given.items() if is_given)
+        raise BadSetting(
+            f"{options} can't go with --accept-foreign, which proves nothing and prints a sentence; nothing was changed"
+        )
+
+
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.proof_json import document
     from headrace.pipeline.cli.services import join_spark
@@ -44,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     window = window_of(args)
     if (args.accept_foreign is None) != (args.why is None):
         raise BadSetting("--accept-foreign and --why go together; nothing was changed")
+    if args.accept_foreign is not None:
+        _require_alone(args)
     loaded = load(args)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)

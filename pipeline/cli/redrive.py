@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
-from headrace.pipeline.cli.parse import targets_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
 
@@ -59,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
     loaded = load(args)
+    from headrace.pipeline.settings.targets import targets_of
+
     targets = targets_of(loaded.settings, args.target)
     join_spark(Path(loaded.name))
     wiring = wire(loaded.settings)
@@ -95,7 +96,8 @@ def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Red
 
 
 def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":
-    dropped = sorted({why for portion in done for why in portion.dropped})
+    from headrace.pipeline.core.accounting import all_dropped
+
     return {
         "target": target.name,
         "table": target.table,
@@ -104,7 +106,7 @@ def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[s
         "parsed_again": sum(portion.tried for portion in done),
         "mended": sum(portion.mended for portion in done),
         "still_set_aside": sum(portion.still_aside for portion in done),
-        "dropped": {why: sum(portion.dropped.get(why, 0) for portion in done) for why in dropped},
+        "dropped": all_dropped(portion.dropped for portion in done),
     }
 
 

@@ -1,12 +1,13 @@
 """`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of the other form."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from time import sleep
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, load
+from headrace.pipeline.cli.plan import kind_of
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import cell
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.core.change import Change
     from headrace.pipeline.duties.rekeying import Rekeying
-
-FORMAT = 1
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -47,11 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[float], None]) -> int:
     plan = rekeying.plan(args.stream)
     if args.json:
-        print(
-            json.dumps(
-                {"format": FORMAT, "plan": list(plan.sentences), "changes": _document(plan.changes)}, indent=2
-            )
-        )
+        print_json({"plan": list(plan.sentences), "changes": _document(plan.changes)})
     else:
         tell(*plan.sentences, *_lines(plan.changes))
     if not plan.changes:
@@ -67,13 +62,9 @@ def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[fl
 
 
 def _document(changes: "Sequence[Change]") -> list[dict[str, str]]:
-    return [{"kind": _kind(change), "lease": change.key, "why": change.why} for change in changes]
+    return [{"kind": kind_of(change), "lease": change.key, "why": change.why} for change in changes]
 
 
 def _lines(changes: "Sequence[Change]") -> list[str]:
     width = max((len(cell(change.key)) for change in changes), default=0)
-    return [f"  {_kind(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]
-
-
-def _kind(change: "Change") -> str:
-    return "delete" if change.deletes else "create"
+    return [f"  {kind_of(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]

@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import counted
@@ -23,7 +24,7 @@ def add(subparsers: "Subparsers") -> None:
     create = actions.add_parser("create", help="create missing tables, whatever coordination.create says")
     create.set_defaults(act=_create)
     describe = actions.add_parser("describe", help="print the tables that exist")
-    describe.add_argument("--json", action="store_true", help="print as JSON")
+    add_json(describe)
     describe.set_defaults(act=_describe)
     delete = actions.add_parser("delete", help="delete the tables; the records in the lake stay")
     delete.add_argument(

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.cli.options import add_config, load, moment
+from headrace.pipeline.cli.json_output import add_json
+from headrace.pipeline.cli.options import add_config, load, moment, window_of
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
@@ -32,7 +33,7 @@ def add(subparsers: "Subparsers") -> None:
         "list", help="list all windows", description="List all windows, oldest first."
     )
     add_config(listing)
-    _add_json(listing)
+    add_json(listing)
     for name, short, what in (
         (
             "show",
@@ -49,7 +50,7 @@ def add(subparsers: "Subparsers") -> None:
         add_config(one)
         one.add_argument("id", help="the id of the window")
         if name == "show":
-            _add_json(one)
+            add_json(one)
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or take its aggregates apart",
@@ -59,10 +60,6 @@ def add(subparsers: "Subparsers") -> None:
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
     copy.add_argument("--resume", action="store_true", help="go on with a cancelled window")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def _add_create(actions: "Subparsers") -> None:
@@ -117,7 +114,7 @@ def _add_create(actions: "Subparsers") -> None:
         help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
         "landed as one row each, into a row for each user record",
     )
-    _add_json(create)
+    add_json(create)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -145,10 +142,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
-    from headrace.pipeline.cli.parse import targets_of
     from headrace.pipeline.core.window import KeptWindow
     from headrace.pipeline.duties.replacing import check_replaceable
     from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.settings.targets import targets_of
 
     stream = args.stream
     if args.from_stream and (args.unpack or args.replace is not None):
@@ -270,7 +267,6 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
 
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
     """What the options ask for, and the same for people."""
-    from headrace.pipeline.core.proof import Window as Arrivals
     from headrace.pipeline.core.window_making import Numbers, OfRun, OfSnapshot
     from headrace.pipeline.errors import BadSetting
 
@@ -298,9 +294,6 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         first = "its first record" if args.first is None else args.first
         last = "its last record" if args.last is None else args.last
         return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
-    if args.since is not None and args.until is not None and args.since >= args.until:
-        raise BadSetting(
-            f"--to is {args.until.isoformat()}; allowed: a time after --from, {args.since.isoformat()}; nothing was made"
-        )
+    arrivals = window_of(args, nothing="nothing was made")
     bounds = [f"{word} {at.isoformat()}" for word, at in (("from", args.since), ("to", args.until)) if at]
-    return Arrivals(args.since, args.until), f"ranges{of} with records that arrived {' '.join(bounds)}"
+    return arrivals, f"ranges{of} with records that arrived {' '.join(bounds)}"

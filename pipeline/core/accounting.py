@@ -7,7 +7,8 @@ that go to quarantine: this commit decides about them, and the quarantine table'
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,14 @@ class Accounting:
         if self.window:
             content |= {"window": self.window, "removed": self.removed}
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
+
+
+def all_dropped(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Reason -> rows that were dropped by it, in all parts together; in the order of the reasons' texts."""
+    total: Counter[str] = Counter()
+    for dropped in parts:
+        total.update(dropped)
+    return dict(sorted(total.items()))
 
 
 def read_accounting(text: str) -> Accounting:

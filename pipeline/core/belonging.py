@@ -12,7 +12,7 @@ stream, with higher numbers. A task that reads therefore proves first that its s
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.shard import NumberRange
@@ -30,7 +30,7 @@ def why_too_early(stream: StreamId, first: datetime | None) -> str | None:
     """`first`: the earliest arrival that is known."""
     if first is None or first.timestamp() >= stream.epoch - BEFORE.total_seconds():
         return None
-    return f"a record arrived at {_text(first)}, before its stream was created at {_text(_created(stream))}: it is another stream's"
+    return f"a record arrived at {_text(first)}, before its stream was created at {_text(stream.created)}: it is another stream's"
 
 
 def why_too_late(last: datetime | None, now: datetime) -> str | None:
@@ -39,16 +39,20 @@ def why_too_late(last: datetime | None, now: datetime) -> str | None:
     return f"a record arrived at {_text(last)}, more than an hour after {_text(now)}"
 
 
+def what_to_do(why: str) -> str:
+    """The sentence for a person, where a commit has refused records because of one of these reasons."""
+    return (
+        f"{why}. Nothing of this range was committed, and no position moved. Something answers that isn't Headrace's Kinesis, or its clock and "
+        "the one of Headrace's host differ: look at aws.endpoint, at proxies, and look at the clocks of both"
+    )
+
+
 def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | None:
     """`numbers`: those of the shard, where a list of shards has told them."""
     for number in sequences:
         if numbers is not None and number is not None and not numbers.has(number):
             return f"the sequence number {number} isn't one of the shard's, which are {numbers}: the record is another shard's"
     return None
-
-
-def _created(stream: StreamId) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stream.epoch)
 
 
 def _text(at: datetime) -> str:

@@ -58,11 +58,13 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class RangeRefused:
-    """A range that doesn't land. This isn't an error: the shard is read again from the table's position."""
+    """A range that doesn't land. This isn't an error, unless it is `fatal`: the shard is read again from the table's position."""
 
     range: Range
     found: Position | None
     why: str
+    fatal: bool = False
+    """Its records can't be the stream's own. Whoever reads again reads and stages the same ones: a person has to look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,10 @@ def decide_landing(
     new = {stream: strangers(stream, known, base) for stream, known in proposal.known.items()}
     for each in proposal.ranges:
         why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below, new)
-        why = why or _why_of_another(each, now)
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
+        elif why := _why_of_another(each, now):
+            refused[each.key] = RangeRefused(each, base.of(each.key), why, fatal=True)
     if why := _why_compare_anew(base, proposal.compared):
         refused |= {
             r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused

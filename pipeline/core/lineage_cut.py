@@ -43,7 +43,7 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
     every = list(entries)
     if limit is None:
         return every, 0
-    kept: list[LedgerEntry | Lost] = []
+    chosen: list[LedgerEntry | Lost] = []
     room, left_out = limit, 0
     for entry in reversed(every):
         ranges = ranges_of(entry)
@@ -51,8 +51,8 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
         room -= len(some)
         left_out += len(ranges) - len(some)
         if some or isinstance(entry, Lost):
-            kept.append(_with(entry, some))
-    return kept[::-1], left_out
+            chosen.append(_with(entry, some))
+    return chosen[::-1], left_out
 
 
 def ranges_of(entry: LedgerEntry | Lost) -> tuple[Range, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from headrace.pipeline.core.lineage import FilesDone, LedgerPage
-from headrace.pipeline.core.parse_values import ShardName, SourceFile, WavePlan, name_of, past
+from headrace.pipeline.core.parse_values import RowShard, SourceFile, WavePlan, past, row_shard
 from headrace.pipeline.core.position import Positions
 
 MOST_OPEN = 100
@@ -56,7 +56,7 @@ def looked_after(
     with what surveys have found in them. `before`: what its earlier ledgers say."""
     if snapshot is None:
         return None
-    passed = {name_of(key): past(position) for key, position in at.shards.items()}
+    passed = {row_shard(key): past(position) for key, position in at.shards.items()}
     left = sorted(
         (each.added, _name(each))
         for each in files
@@ -83,7 +83,7 @@ def after(plan: WavePlan, target: Positions) -> Positions:
     return target.with_shards({each.key: each.upto for each in plan.ranges})
 
 
-def _is_done(file: SourceFile, passed: Mapping[ShardName, str], stream: str | None) -> bool:
+def _is_done(file: SourceFile, passed: Mapping[RowShard, str], stream: str | None) -> bool:
     """Whether each row is at or below a position of the typed table, or of a stream that the table isn't for."""
     if file.parts is None:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.accounting import Accounting, all_dropped
 from headrace.pipeline.core.parse_values import ApartCount, Parsed, ShardCount, Survey, WavePlan
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.words import counted
@@ -62,10 +62,7 @@ def account(
                 f"of {each.key} {counted(each.rows, 'row')} went in, {count.parsed:,} were parsed and {count.aside:,} set aside"
             )
         reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
-        dropped: dict[str, int] = {}
-        for why, rows in reasons:
-            if rows:
-                dropped[why] = dropped.get(why, 0) + rows
+        dropped = all_dropped({why: rows} for why, rows in reasons if rows)
         names = tuple(aside_name(file.path) for file in parsed.aside if each.key in file.shards)
         told = Accounting(each.rows, count.parsed, count.aside, dropped, version, schema, names)
         if not told.is_complete:

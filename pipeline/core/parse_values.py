@@ -16,11 +16,11 @@ from headrace.pipeline.core.lineage import ParentReason
 from headrace.pipeline.core.position import Origin, Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
 
-ShardName = tuple[str, int, str]
+RowShard = tuple[str, int, str]
 """How rows name their shard: the stream's name and epoch, and the shard's id."""
 
 
-def name_of(key: ShardKey) -> ShardName:
+def row_shard(key: ShardKey) -> RowShard:
     return key.stream.name, key.stream.epoch, key.shard_id
 
 
@@ -80,7 +80,7 @@ class FilePart:
     rows: int
 
     @property
-    def name(self) -> ShardName:
+    def name(self) -> RowShard:
         return self.stream, self.epoch, self.shard_id
 
 

@@ -17,9 +17,9 @@ from headrace.pipeline.core.position import Position, is_forward, reaches
 
 def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) -> str:
     """`snapshot`: the cherry-pick. `before`: the snapshot below it on main."""
-    each, at = refused.range, refused.found
-    brought = f"snapshot {snapshot} is a cherry-pick that brought rows of {each.key} from after {each.after or 'its start'} up to {each.upto}"
-    return f"{brought}, {_why(refused)}. Nothing was changed. {way_back(before)}; {_then(each.after, at)}"
+    picked, position = refused.range, refused.found
+    brought = f"snapshot {snapshot} is a cherry-pick that brought rows of {picked.key} from after {picked.after or 'its start'} up to {picked.upto}"
+    return f"{brought}, {_why(refused)}. Nothing was changed. {way_back(before)}; {_then(picked.after, position)}"
 
 
 def way_back(before: int | None) -> str:
@@ -36,19 +36,19 @@ def way_back(before: int | None) -> str:
 
 
 def _why(refused: RangeRefused) -> str:
-    each, at = refused.range, refused.found
-    where = f"but the table's position is {at or 'none'}"
-    if _token(at) == _token(each.after):
+    picked, position = refused.range, refused.found
+    where = f"but the table's position is {position or 'none'}"
+    if _token(position) == _token(picked.after):
         return f"but {refused.why}"
-    if at is not None and reaches(at, each.upto):
+    if position is not None and reaches(position, picked.upto):
         return f"{where}, beyond them: the records had landed again, and are in the table twice now, unless a person had moved the position over them"
-    if at is not None and (each.after is None or is_forward(each.after, at)):
+    if position is not None and (picked.after is None or is_forward(picked.after, position)):
         return f"{where}, within them: the records up to there are in the table twice now"
     return f"{where}: the records between are missing"
 
 
-def _then(after: Position | None, at: Position | None) -> str:
-    if at is None or (after is not None and not is_forward(after, at)):
+def _then(after: Position | None, position: Position | None) -> str:
+    if position is None or (after is not None and not is_forward(after, position)):
         return "then landing goes on at the table's position, and reads these records again as long as the stream has them"
     return "then landing goes on by itself"
 

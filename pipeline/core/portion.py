@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.parse_values import (
     FilePart,
-    ShardName,
+    RowShard,
     SourceFile,
     Wanted,
     Wishes,
-    name_of,
     record_in,
+    row_shard,
 )
 
 
@@ -76,8 +76,8 @@ def _files(stretches: Iterable[_Stretch]) -> tuple[SourceFile, ...]:
 @dataclass(frozen=True, slots=True)
 class _Wanting:
     wishes: Wishes
-    wanted: Mapping[ShardName, Wanted]
-    closed: frozenset[ShardName]
+    wanted: Mapping[RowShard, Wanted]
+    closed: frozenset[RowShard]
     streams: frozenset[tuple[str, int]]
     """Of which rows of shards are wanted that the wishes don't name."""
 
@@ -85,8 +85,8 @@ class _Wanting:
     def of(cls, wishes: Wishes, *, others: bool) -> _Wanting:
         return cls(
             wishes,
-            {name_of(each.key): each for each in wishes.wanted},
-            frozenset(map(name_of, wishes.closed)),
+            {row_shard(each.key): each for each in wishes.wanted},
+            frozenset(map(row_shard, wishes.closed)),
             frozenset((each.name, each.epoch) for each in wishes.streams if others),
         )
 

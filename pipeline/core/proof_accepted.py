@@ -36,21 +36,26 @@ class Accepted:
 
 
 def write_accepted(accepted: Iterable[Accepted]) -> str:
-    """For a file."""
-    told = [
-        {"snapshot": each.snapshot, "rows": dict(each.rows), "why": each.why, "by": each.by}
-        for each in accepted
+    """The text of the file with what was accepted."""
+    entries = [
+        {
+            "snapshot": acceptance.snapshot,
+            "rows": dict(acceptance.rows),
+            "why": acceptance.why,
+            "by": acceptance.by,
+        }
+        for acceptance in accepted
     ]
-    return json.dumps({"form": _FORM, "accepted": told}, indent=1)
+    return json.dumps({"form": _FORM, "accepted": entries}, indent=1)
 
 
 def read_accepted(text: str) -> tuple[Accepted, ...]:
     """Raises ValueError, KeyError or TypeError where it isn't the text of such a file."""
-    found = json.loads(text)
-    if found["form"] != _FORM:
-        raise ValueError(f"the form {found['form']!r} isn't known")
+    content = json.loads(text)
+    if content["form"] != _FORM:
+        raise ValueError(f"the form {content['form']!r} isn't known")
     return tuple(
-        Accepted(each["snapshot"], each["rows"], each["why"], each["by"]) for each in found["accepted"]
+        Accepted(entry["snapshot"], entry["rows"], entry["why"], entry["by"]) for entry in content["accepted"]
     )
 
 
@@ -61,28 +66,45 @@ def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> s
 
 def allowance(accepted: Iterable[Accepted]) -> Counter[str]:
     allowed: Counter[str] = Counter()
-    for each in accepted:
-        allowed.update(each.rows)
+    for acceptance in accepted:
+        allowed.update(acceptance.rows)
     return allowed
 
 
 def by_acceptance(
-    told: Iterable[Told], extras: Iterable[Told], known: Iterable[Strangers], accepted: Iterable[Accepted]
+    sentences: Iterable[Told],
+    extras: Iterable[Told],
+    known: Iterable[Strangers],
+    accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """`extras`: all that this proof has found of rows that no ledger claims, of which `told` may be a part. `known`: what an earlier proof has
-    found of them in files that this one hasn't read."""
-    found: Counter[str] = Counter()
-    for rows in (*known, *(each.shards for each in extras if isinstance(each, Extra))):
-        found.update(rows)
+    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `known`: what an earlier proof
+    has found of them in files that this one hasn't read."""
+    rows_found: Counter[str] = Counter()
+    for rows in (*known, *(extra.shards for extra in extras if isinstance(extra, Extra))):
+        rows_found.update(rows)
     allowed = allowance(accepted)
-    for each in told:
-        if isinstance(each, Extra) and each.shards and all(found[s] <= allowed[s] for s in each.shards):
-            yield Unproved(f"{each.text}. A person has accepted rows of another engine there")
+    for statement in sentences:
+        if _is_accepted(statement, rows_found, allowed):
+            yield Unproved(f"{statement.text}. A person has accepted rows of another engine there")
         else:
-            yield each
+            yield statement
+
+
+def _is_accepted(statement: Told, rows_found: Counter[str], allowed: Counter[str]) -> bool:
+    if not isinstance(statement, Extra) or not statement.shards:
+        return False
+    return all(rows_found[shard] <= allowed[shard] for shard in statement.shards)
 
 
 def sentence(accepted: Accepted) -> str:
-    shards = ", ".join(f"{rows:,} of {shard}" for shard, rows in sorted(accepted.rows.items())[:5])
+    shards = ", ".join(
+        f"{rows:,} of {_for_people(shard)}" for shard, rows in sorted(accepted.rows.items())[:5]
+    )
     more = f" and of {len(accepted.rows) - 5:,} more shards" if len(accepted.rows) > 5 else ""
     return f"{counted(accepted.count, 'row')} of snapshot {accepted.snapshot} accepted ({shards}{more}): {accepted.why}"
+
+
+def _for_people(shard: str) -> str:
+    """A text of `shard_text` as other sentences name a shard."""
+    stream, _, shard_id = shard.rsplit("/", 2)
+    return f"{stream}/{shard_id}"

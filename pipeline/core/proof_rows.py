@@ -91,11 +91,14 @@ class FileCount:
     """Rows in spans that are ELSEWHERE."""
     strangers: tuple[str, ...] = ()
     """Rows in no range, as texts: the first of them."""
-    strangers_count: int = 0
     strange: tuple[tuple[str, int], ...] = ()
     """How many of them are of which shard (`headrace.pipeline.core.proof_accepted.shard_text`)."""
     error: str = ""
     """Why the file can't be read."""
+
+    @property
+    def strangers_count(self) -> int:
+        return sum(rows for _, rows in self.strange)
 
 
 @dataclass(frozen=True, slots=True)

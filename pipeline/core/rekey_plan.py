@@ -1,6 +1,7 @@
 """Give lease rows the form of the other `streams_mode`: which rows are made and which are deleted, with the reasons.
 
-    single -> multi   each row gets the name of its stream, which the lake table tells from the row's `streamEpoch`
+    single -> multi   each row gets the name of its stream, which the lake table tells from the row's `streamEpoch`; rows of an
+                      earlier life of that stream that the lake table has dropped are deleted
     multi -> single   the rows of one stream lose the name; those of streams of which nothing has landed are deleted
 
 The lake table isn't touched: its positions have no form (`headrace.pipeline.core.lease_form`). All rows are made before the first
@@ -29,14 +30,14 @@ _NOTHING = "Nothing was changed"
 class Rekey:
     """The changes of a rekeying, and what they are in words."""
 
-    made: tuple[Change, ...]
+    creations: tuple[Change, ...]
     """Rows of the new form. They are all written before anything is deleted."""
     deleted: tuple[Change, ...]
     sentences: tuple[str, ...]
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        return (*self.made, *self.deleted)
+        return (*self.creations, *self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,20 @@ def _to_multi(scene: RekeyScene, others: tuple[Lease, ...]) -> Rekey | Stop:
     if isinstance(arn, Stop):
         return arn
     name = StreamId(arn, 0).name
-    targets = {row: _with_stream(row, StreamId(arn, row.stream_epoch or 0)) for row in others}
+    known = scene.positions.streams()
+    lives = {row: StreamId(arn, row.stream_epoch or 0) for row in others}
+    targets = {row: _with_stream(row, life) for row, life in lives.items() if life in known}
+    # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table knows.
+    dropped = {
+        row: f"it is of an earlier life of {name}, which the lake table has dropped"
+        for row, life in lives.items()
+        if life not in known
+    }
     sentences = [f"the rows without a stream's name are of the stream {name}"]
+    if dropped:
+        sentences.append(
+            f"{counted(len(dropped), 'lease row')} of an earlier life of {name}, which the lake table has dropped, will be deleted"
+        )
     if name not in scene.names:
         then = (
             "is read on as a former stream"
@@ -88,18 +101,18 @@ def _to_multi(scene: RekeyScene, others: tuple[Lease, ...]) -> Rekey | Stop:
         sentences.append(
             f"the settings don't name {name} under `streams`: unless discovery finds it, it {then}"
         )
-    return _plan(scene, targets, {}, sentences, multi=True)
+    return _plan(scene, targets, dropped, sentences, multi=True)
 
 
 def _stream_of(scene: RekeyScene, others: tuple[Lease, ...]) -> str | Stop:
     """The ARN of the only stream that these rows can belong to. Headrace commits the origin of a stream before it makes the first row, so
-    the lake table knows each life that rows name."""
-    known = scene.positions.streams()
+    the lake table knows each life that rows name; a repair may have dropped lives, but never the newest one."""
     epochs = sorted({row.stream_epoch or 0 for row in others})
-    fitting = sorted(
-        arn
-        for arn in {stream.arn for stream in known}
-        if all(StreamId(arn, epoch) in known for epoch in epochs)
+    # A newest life that isn't known may be one that a rollback has taken from the table.
+    fitting = (
+        _knowing(scene.positions, epochs)
+        or _knowing(scene.positions, epochs[-1:])
+        or _reading_later_life(scene, epochs[-1])
     )
     chosen = [arn for arn in fitting if scene.chosen in {None, StreamId(arn, 0).name}]
     if len(chosen) == 1:
@@ -116,9 +129,30 @@ def _stream_of(scene: RekeyScene, others: tuple[Lease, ...]) -> str | Stop:
             "stream"
         )
     return Stop(
-        f"the lake table knows no stream that was created when the lease rows say ({', '.join(map(str, epochs))} seconds after 1970), so their "
-        f"stream can't be told: landing.table or landing.catalog names another table than before. {_NOTHING}. Correct the setting"
+        f"the lake table knows no stream that was created when the newest lease row says ({_newest(others).key}; {epochs[-1]} seconds after 1970), so "
+        f"their stream can't be told: landing.table or landing.catalog names another table than before, or the table was rolled back. {_NOTHING}. "
+        "Correct the setting; or, if it is the right table and nobody reads these rows any more, delete them in DynamoDB"
     )
+
+
+def _newest(rows: tuple[Lease, ...]) -> Lease:
+    return max(rows, key=lambda row: row.stream_epoch or 0)
+
+
+def _knowing(positions: Positions, epochs: list[int]) -> list[str]:
+    """The ARNs of the streams of which the lake table knows a life that began at each of these times."""
+    known = positions.streams()
+    arns = {stream.arn for stream in known}
+    return sorted(arn for arn in arns if all(StreamId(arn, epoch) in known for epoch in epochs))
+
+
+def _reading_later_life(scene: RekeyScene, epoch: int) -> list[str]:
+    """The ARN of the only stream that rows of the new form name, where they are of a life that began after this time: the rows of the other
+    form are left over from an earlier one, after a command that was killed near its end."""
+    named = {row.stream for row in scene.rows if is_of_form(row, multi=True)}
+    lives = [stream for stream in scene.positions.streams() if stream.serialized in named]
+    arns = {stream.arn for stream in lives}
+    return sorted(arns) if len(arns) == 1 and max(lives).epoch > epoch else []
 
 
 def _with_stream(row: Lease, stream: StreamId) -> Lease:

@@ -15,7 +15,7 @@ For a claim that the run has kept, the row's checkpoint is the later one of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from headrace.pipeline.core.batch import Batch
 from headrace.pipeline.core.checkpoint import Checkpoint
@@ -196,7 +196,7 @@ def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retent
     """The moment since which the records of the stream have to be read."""
     # A later life of the stream starts at TRIM_HORIZON, and none of its records is older than its creation.
     if any(s.arn == key.stream.arn and s.epoch < key.stream.epoch for s in positions.origins):
-        return datetime.fromtimestamp(key.stream.epoch, UTC)
+        return key.stream.created
     # With AT_TIMESTAMP: if the moment was within the retention when the origin was decided, Kinesis had all records since then.
     # An older moment proves nothing, and a later one would hide a loss that happens before it.
     named = origin.start.at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from headrace.pipeline.errors import WrongShape
@@ -47,6 +47,10 @@ class StreamId:
     @property
     def region(self) -> str:
         return _parts_of_arn(self.arn)["region"]
+
+    @property
+    def created(self) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=self.epoch)
 
     @property
     def serialized(self) -> str:

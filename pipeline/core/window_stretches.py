@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from headrace.pipeline.core.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.lineage import Kind, ParentIs
@@ -97,7 +97,7 @@ def stretch_in(
     still have the rows, and Kinesis doesn't have all of them."""
     its = step.range
     first, last = arrivals_of(step, steps, reach)
-    since = first or datetime.fromtimestamp(its.key.stream.epoch, UTC)
+    since = first or its.key.stream.created
     landed_since = (reach.began if reach is not None and _has_older(step, reach) else None) or since
     if its.rows and (reach is None or its.key.shard_id in reach.gone or landed_since < reach.horizon):
         return None

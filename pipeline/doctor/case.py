@@ -1,4 +1,4 @@
-"""What the checks look at."""
+"""The case that the checks look at: the settings, as far as they can be read, and the environment."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from headrace.pipeline.core.order import Family, a_family
 from headrace.pipeline.core.position import Origin, Start
@@ -46,9 +45,7 @@ class Repairing:
             families,
             # No snapshot tells since when records of an unread shard may have been lost. The stream's creation is the earliest
             # possible moment, so that no gap is missed.
-            origins={}
-            if origin is None
-            else {s.stream: Origin(origin, datetime.fromtimestamp(s.stream.epoch, UTC)) for s in facts},
+            origins={} if origin is None else {s.stream: Origin(origin, s.stream.created) for s in facts},
             gone=self._gone(evidence, families),
             why=why,
             run=self.run,

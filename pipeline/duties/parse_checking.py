@@ -8,8 +8,8 @@
                                                         ▼
                                                       refuse
 
-A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for two reasons: another engine has removed
-them, or the retention had removed them before the typed table was made.
+A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
+them, the retention had removed them before the typed table was made, or a person has said `--accept-missing`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Changed(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseChecking:
     name: str
-    """Of the target."""
+    """The target's name."""
     source: SourceTable
     table: ParsedTable
     landings: LineageTable
@@ -56,38 +56,40 @@ class ParseChecking:
         if not quick:
             return ()
         entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
-        found = tuple(differences(plan, entries, self._parsed(), whole=True))
-        if not found:
+        differing = tuple(differences(plan, entries, self._parsed(), whole=True))
+        if not differing:
             return ()
         if not is_last:
             raise Changed
         begun = next((each.at for each in self.lineage.entries()), None)
         kept_from = first_kept_day(self.clock.now(), self.retention, None)
         notes: list[str] = []
-        unexcused = [each for each in found if not excused(each, entries, kept_from=kept_from, begun=begun)]
-        for each in found:
-            if each not in unexcused:
+        unexcused = [
+            each for each in differing if not excused(each, entries, kept_from=kept_from, begun=begun)
+        ]
+        for difference in differing:
+            if difference not in unexcused:
                 notes.append(
-                    f"{_many(each)} because upkeep.retention had removed them before the typed table was made"
+                    f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
-            elif by := self._by_others(each, unexcused):
-                notes.append(f"{_many(each)}: {by}")
+            elif why := self._by_others(difference, unexcused):
+                notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:
-                notes.append(f"{_many(each)}, as a person has accepted")
+                notes.append(f"{_many(difference)}, as a person has accepted")
             else:
-                raise WrongShape(self._refusal(each))
+                raise WrongShape(self._refusal(difference))
         return tuple(notes)
 
-    def _by_others(self, differs: Differs, found: Iterable[Differs]) -> str:
+    def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
         """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more rows than it has removed,
         of all shards together."""
-        removes = differs.lacks > 0
-        alike = [each for each in found if (each.lacks > 0) == removes]
+        removes = difference.lacks > 0
+        alike = [each for each in unexcused if (each.lacks > 0) == removes]
         # Rows that another engine inserted may wait for the position from long before these ranges landed.
-        since, since_all = (differs.since, min(each.since for each in alike)) if removes else (0, 0)
-        by = self.source.changed_by_others(since, lacks=differs.lacks)
+        since, since_all = (difference.since, min(each.since for each in alike)) if removes else (0, 0)
+        why = self.source.changed_by_others(since, lacks=difference.lacks)
         all_lack = sum(each.lacks for each in alike)
-        return by and self.source.changed_by_others(since_all, lacks=all_lack) and by
+        return why if why and self.source.changed_by_others(since_all, lacks=all_lack) else ""
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())
@@ -97,22 +99,22 @@ class ParseChecking:
         with suppress(ChainBroken):
             yield from self.table.pages()
 
-    def _refusal(self, each: Differs) -> str:
+    def _refusal(self, difference: Differs) -> str:
         safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
-        if each.lacks < 0:
+        if difference.lacks < 0:
             return (
-                f"{self.name}: {each}: {counted(-each.lacks, 'row')} more, and no commit of another engine tells why. {safe} `headrace prove` names "
-                "rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second one by another engine, and "
+                f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another engine tells why. {safe} "
+                "`headrace prove` names rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second one by another engine, and "
                 f"parse again; if the rows are another engine's and are to be parsed, run `headrace parse {self.name} --accept-difference` once"
             )
         return (
-            f"{self.name}: {each}: {counted(each.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor a commit of another "
-            f"engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor "
+            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that has them, or, if they "
             f"were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
         )
 
 
-def _many(each: Differs) -> str:
-    if each.lacks < 0:
-        return f"{each.key}: {counted(-each.lacks, 'row')} more parsed than landed"
-    return f"{each.key}: {counted(each.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"
+def _many(difference: Differs) -> str:
+    if difference.lacks < 0:
+        return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
+    return f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"

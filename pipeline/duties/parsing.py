@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from itertools import count
 
-from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.accounting import Accounting, all_dropped
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import FilesDone, Kind, Range
@@ -297,10 +297,7 @@ def _told(
     notes: tuple[str, ...],
     settled: int,
 ) -> ParsedWave:
-    dropped: dict[str, int] = {}
-    for each in accounts.values():
-        for why, rows in each.dropped.items():
-            dropped[why] = dropped.get(why, 0) + rows
+    dropped = all_dropped(each.dropped for each in accounts.values())
     return ParsedWave(
         sum(each.parsed for each in accounts.values()),
         sum(each.quarantined for each in accounts.values()),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.pipeline.core.accounting import Accounting
+from headrace.pipeline.core.accounting import Accounting, all_dropped
 from headrace.pipeline.core.batch import TakenFile
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
@@ -211,10 +211,7 @@ def _left(pieces: tuple[Piece, ...], look: SourceLook, done: set[str]) -> tuple[
 
 
 def _told(plan: RedrivePlan, accounts: Mapping[ShardKey, Accounting], snapshot: int | None) -> Redriven:
-    dropped: dict[str, int] = {}
-    for each in accounts.values():
-        for why, rows in each.dropped.items():
-            dropped[why] = dropped.get(why, 0) + rows
+    dropped = all_dropped(each.dropped for each in accounts.values())
     return Redriven(
         plan.wave.rows, sum(each.parsed for each in accounts.values()), dropped, snapshot=snapshot
     )

@@ -75,10 +75,10 @@ class Rekeying:
 
     def carry_out(self, plan: Rekey) -> str:
         """Write the plan. Returns a sentence about it."""
-        self._write(plan.made)
+        self._write(plan.creations)
         self._write(plan.deleted)
         return (
-            f"{counted(len(plan.made), 'lease row')} made, {counted(len(plan.deleted), 'lease row')} deleted: all rows have the form of "
+            f"{counted(len(plan.creations), 'lease row')} made, {counted(len(plan.deleted), 'lease row')} deleted: all rows have the form of "
             f"streams_mode: {self.settings.streams_mode}. Start the workers with these settings"
         )
 

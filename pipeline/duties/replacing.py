@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.accounting import Accounting, all_dropped, read_accounting
 from headrace.pipeline.core.batch import StagedFile, TakenFile
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import DONE_ANEW, Kind, LedgerEntry, Range
@@ -327,10 +327,7 @@ def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
 
 
 def _told(plan: WavePlan, told: Mapping[ShardKey, Accounting], snapshot: int | None) -> ReplacedWave:
-    dropped: dict[str, int] = {}
-    for each in told.values():
-        for why, rows in each.dropped.items():
-            dropped[why] = dropped.get(why, 0) + rows
+    dropped = all_dropped(each.dropped for each in told.values())
     return ReplacedWave(
         plan.rows,
         sum(each.parsed for each in told.values()),

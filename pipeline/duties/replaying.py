@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from headrace.pipeline.core.belonging import what_to_do
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, Range
 from headrace.pipeline.core.lineage_filter import RangeFilter
@@ -36,7 +37,7 @@ from headrace.pipeline.duties.known_files import KnownFiles
 from headrace.pipeline.duties.next_wave import plan_next
 from headrace.pipeline.duties.window_reading import WindowReading, ranges_of
 from headrace.pipeline.duties.windowing import note_done, to_work_on
-from headrace.pipeline.errors import Transient, Unknown, WrongShape
+from headrace.pipeline.errors import Transient, Unknown, WrongShape, WrongStream
 from headrace.pipeline.ports import Clock
 from headrace.pipeline.target_ports import ReplayPorts, SourceLook, WindowStore
 
@@ -204,6 +205,8 @@ class Replaying:
     def _land(self, proposal: Proposal) -> int | None:
         committed = self.ports.table.commit(proposal)
         if refused := committed.landing.refused:
+            if strange := next((each for each in refused if each.fatal), None):
+                raise WrongStream(f"{strange.range.key}: {what_to_do(strange.why)}")
             raise Transient(
                 f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of this "
                 "wave was committed; run the window again, and it goes on after the other run's records"

@@ -10,6 +10,7 @@ from functools import partial
 
 from headrace.pipeline.core import change
 from headrace.pipeline.core.batch import Staged
+from headrace.pipeline.core.belonging import what_to_do
 from headrace.pipeline.core.change import Change
 from headrace.pipeline.core.landing import Proposal, RangeRefused
 from headrace.pipeline.core.lease import Lease
@@ -63,9 +64,7 @@ class LandingStep:
         for staged in staged_wave.manifest.staged:
             row = self.claims.held[staged.key]
             if staged.key in refused:
-                # Another run was faster, or a file is shared with a shard that was refused (D10).
-                why = f"{refused[staged.key].why}; no record of this range was committed, and the next wave reads it again"
-                log.problems.append(Problem(row.key, why, fatal=False))
+                log.problems.append(_problem(row.key, refused[staged.key]))
                 continue
             landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
             if landed is not None and staged.upto.ended and staged.key.stream in listed:
@@ -142,6 +141,14 @@ class LandingStep:
         kbps = throughput_after(row, staged)
         wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
         return {staged.key: wanted}
+
+
+def _problem(key: str, refused: RangeRefused) -> Problem:
+    if refused.fatal:
+        return Problem(key, what_to_do(refused.why), fatal=True)
+    # Another run was faster, or a file is shared with a shard that was refused (D10).
+    why = f"{refused.why}; no record of this range was committed, and the next wave reads it again"
+    return Problem(key, why, fatal=False)
 
 
 def _is_known_whole(staged: Staged) -> bool:

@@ -14,7 +14,6 @@ from headrace.pipeline.lake.spark_types import Promotion, has_more_fields, nulla
 
 Change = tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]
 """Updates of a table, with what has to be true."""
-_PARSED_ANEW = "let the target have another table, into which everything is parsed anew"
 
 
 def change_to(
@@ -85,7 +84,8 @@ def _check_empty(table: Table, tightened: Sequence[str]) -> None:
         return
     raise WrongShape(
         f"{', '.join(tightened)} of {'.'.join(table.name())} should be NOT NULL by the schema, and the rows that the table has may lack a value "
-        f"there. Nothing was parsed, and no position moved; take NOT NULL out of the schema, or {_PARSED_ANEW}"
+        "there. Nothing was parsed, and no position moved; take NOT NULL out of the schema, or let the target have another table, into which everything "
+        "is parsed anew"
     )
 
 

@@ -20,11 +20,11 @@ from headrace.pipeline.core.parse_values import (
     FilePart,
     Piece,
     ReadUnit,
-    ShardName,
+    RowShard,
     Survey,
     SurveyOrder,
-    name_of,
     record_in,
+    row_shard,
 )
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
@@ -96,11 +96,11 @@ def rows_ddl(*, with_payload: bool) -> str:
 def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Survey:
     """The wanted rows in some of the order's files."""
     place = source_place(spec)
-    wanted = {name_of(each.key): each for each in order.bounds}
-    closed = {name_of(key) for key in order.closed}
+    wanted = {row_shard(each.key): each for each in order.bounds}
+    closed = {row_shard(key) for key in order.closed}
     streams = {(stream.name, stream.epoch): stream for stream in order.streams}
 
-    def bound_of(shard: ShardName) -> Bound | None:
+    def bound_of(shard: RowShard) -> Bound | None:
         if shard in closed or shard[:2] not in streams:
             return None
         if shard in wanted or not order.others:
@@ -111,7 +111,7 @@ def survey(order: SurveyOrder, files: Sequence[str], spec: StagingSpec) -> Surve
     pieces: list[Piece] = []
     told: dict[str, tuple[FilePart, ...]] = {}
     for path in files:
-        parts: dict[ShardName, FilePart] = {}
+        parts: dict[RowShard, FilePart] = {}
         pieces += _pieces(path, place, bound_of, order, parts)
         if not order.aggregates:
             told[path] = tuple(parts[name] for name in sorted(parts))
@@ -128,7 +128,7 @@ def source_place(spec: StagingSpec) -> StagePlace:
 
 
 def _pieces(
-    path: str, place: StagePlace, bound_of: Any, order: SurveyOrder, parts: dict[ShardName, FilePart]
+    path: str, place: StagePlace, bound_of: Any, order: SurveyOrder, parts: dict[RowShard, FilePart]
 ) -> Iterator[Piece]:
     """`parts` gets all rows of the file."""
     names = {*_LOOKED_AT, "data"} if order.aggregates else _LOOKED_AT
@@ -146,7 +146,7 @@ def _pieces(
                         yield _piece(key, few, path, group=group, bytes_of_a_row=each)
 
 
-def _add(parts: dict[ShardName, FilePart], name: ShardName, keys: Any) -> None:
+def _add(parts: dict[RowShard, FilePart], name: RowShard, keys: Any) -> None:
     """`keys`: the sort keys of a row group's rows of the shard, in their order."""
     # Rows of other engines may lack a stream, an epoch or a shard. Nobody looks for such rows.
     if None in name:
@@ -207,7 +207,7 @@ def _bytes_of_a_row(file: pq.ParquetFile, group: int, place: StagePlace) -> floa
     return size / max(1, about.num_rows)
 
 
-def _by_shard(rows: pa.Table) -> Iterator[tuple[ShardName, pa.Table]]:
+def _by_shard(rows: pa.Table) -> Iterator[tuple[RowShard, pa.Table]]:
     """The rows of each shard, in the order of their sort keys, with these as a further column."""
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     rows = rows.append_column(_KEY, keys)
@@ -226,7 +226,7 @@ def _by_shard(rows: pa.Table) -> Iterator[tuple[ShardName, pa.Table]]:
 
 
 def _chosen(
-    name: ShardName, of_shard: pa.Table, bound_of: Any, ceiling: str | None
+    name: RowShard, of_shard: pa.Table, bound_of: Any, ceiling: str | None
 ) -> Iterator[tuple[ShardKey, pa.Table]]:
     """The wanted rows of a shard, if there are any."""
     bound: Bound | None = bound_of(name)
@@ -299,7 +299,7 @@ def _has_error(rows: pa.Table, *, is_so: bool) -> Any:
 
 
 def bounds_by_shard(bounds: Iterable[Bound]) -> Mapping[tuple[str, int, str], Bound]:
-    return {name_of(each.key): each for each in bounds}
+    return {row_shard(each.key): each for each in bounds}
 
 
 def parts_of(

@@ -39,7 +39,6 @@ class SpanCounter:
     known: Digest = field(default_factory=Digest)
     elsewhere: int = 0
     strangers: list[str] = field(default_factory=list)
-    strangers_count: int = 0
     strange: Counter[str] = field(default_factory=Counter)
 
     def add(self, piece: pa.Table) -> None:
@@ -102,21 +101,24 @@ class SpanCounter:
             self.parts.append(part)
 
     def _strange(self, rows: pa.Table) -> None:
-        self.strangers_count += len(rows)
         counts = rows.group_by(list(_SHARD), use_threads=False).aggregate([([], "count_all")])
         for each in counts.to_pylist():
             name = shard_text(each["stream"], each["stream_epoch"], each["shard_id"])
             self.strange[name] += each["count_all"]
         for row in rows.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
             self.strangers.append(
-                f"{row['shard_id']} {row['sequence_number']} of {row['stream']} (created {row['stream_epoch']})"
+                _row_text(row["stream"], row["stream_epoch"], row["shard_id"], row["sequence_number"])
             )
 
     def _strangers_of(self, of: ShardSpans, keys: Any) -> None:
-        self.strangers_count += len(keys)
         self.strange[shard_text(of.stream, of.epoch, of.shard_id)] += len(keys)
         for key in keys.slice(0, max(0, MOST_NAMED - len(self.strangers))).to_pylist():
-            self.strangers.append(f"{of.stream}/{of.shard_id} {number_in(key)}")
+            self.strangers.append(_row_text(of.stream, of.epoch, of.shard_id, number_in(key)))
+
+
+def _row_text(stream: str | None, epoch: int | None, shard_id: str | None, number: str | None) -> str:
+    """Another engine may leave each of them out."""
+    return f"{stream}/{shard_id} {number} (created {epoch})"
 
 
 def is_sound_row(rows: pa.Table) -> Any:

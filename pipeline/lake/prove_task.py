@@ -73,7 +73,6 @@ def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
         known=counter.known,
         elsewhere=counter.elsewhere,
         strangers=tuple(counter.strangers),
-        strangers_count=counter.strangers_count,
         strange=tuple(sorted(counter.strange.items())),
     )
 

@@ -26,8 +26,8 @@ from headrace.pipeline.core.parse_values import (
     WavePlan,
     Wishes,
     key_of,
-    name_of,
     record_in,
+    row_shard,
 )
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -232,7 +232,7 @@ class MemorySurveyor(Surveyor):
 
     def _parts(self, path: str) -> tuple[FilePart, ...]:
         keys = {key: [self.source.sort_key(row) for row in rows] for key, rows in self._by_shard(path)}
-        return tuple(FilePart(*name_of(key), min(of), max(of), len(of)) for key, of in keys.items())
+        return tuple(FilePart(*row_shard(key), min(of), max(of), len(of)) for key, of in keys.items())
 
     def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
         wanted = {each.key: each for each in order.bounds}

@@ -32,7 +32,6 @@ class SettingChange:
 
 _RUN, _RELOAD, _BOTH = SettingChange(Takes.RUN), SettingChange(Takes.RELOAD), SettingChange(Takes.BOTH)
 _NEW_TABLES = SettingChange(Takes.LATER, "It counts for tables that are made later.")
-_OWN_STRATEGY = SettingChange(Takes.RELOAD, "Change it in all deployments at once.")
 _START = SettingChange(Takes.LATER, "A stream's start is decided once and kept in the lake table.")
 _TARGET = SettingChange(
     Takes.RUN,

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headrace.pipeline.settings.quoting import clipped
+
 _TYPES = {
     "boolean": "boolean",
     "tinyint": "byte",
@@ -65,7 +67,7 @@ class WrongDdl(Exception):
         self.offset = offset
 
     def __str__(self) -> str:
-        return f"at {_clip(self.word) if self.word else 'its end'}: {self.why}"
+        return f"at {clipped(self.word) if self.word else 'its end'}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +323,3 @@ def _unescaped(escape: re.Match[str]) -> str:
     if quote:
         return quote
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
-
-
-def _clip(word: str) -> str:
-    return repr(word if len(word) <= 60 else f"{word[:60]}...")

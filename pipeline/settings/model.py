@@ -209,7 +209,7 @@ class LandingSettings:
     aggregates: Aggregates = knob(
         Aggregates.AUTO,
         doc="What becomes of aggregates of the Kinesis Producer Library: `unpack` lands a row for each user record, `keep` one row for "
-        "the whole aggregate. `auto` unpacks in tables that this version of Headrace makes, and in older ones once `unpack` was set. "
+        "the whole aggregate. `auto` unpacks, except in a table that was made with `keep`, until `unpack` is set. "
         "Each range of the lineage table says which of the two it was.",
     )
 
@@ -348,7 +348,7 @@ class Settings:
     )
     streams_mode: StreamsMode = knob(
         StreamsMode.SINGLE,
-        doc="single: lease and partition keys are shard ids. multi: the keys name the stream, too. `headrace rekey` changes "
+        doc="single: lease keys and the names of partitions are shard ids. multi: they name the stream, too. `headrace rekey` changes "
         "the mode of an application that has started.",
     )
     discovery: DiscoverySettings = knob(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.quoting import clipped
 from headrace.pipeline.settings.values import is_mapping, knobs
 
 PREFIX = "HEADRACE__"
@@ -39,7 +40,7 @@ def complain_of_variable(variable: str) -> str | None:
 
 def complain_of_key(name: str, section: str, *, known: Iterable[str]) -> str:
     """What is wrong with a key of the file that its section doesn't have."""
-    head = f"unknown key {_clip(name)} in {section or 'the top level'}"
+    head = f"unknown key {clipped(name)} in {section or 'the top level'}"
     if near := nearest(name, known):
         return f"{head}: did you mean {near!r}?"
     if elsewhere := next(_elsewhere(name), None):
@@ -50,10 +51,6 @@ def complain_of_key(name: str, section: str, *, known: Iterable[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known key that is most like a wrong one; None where no key is."""
     return next(iter(get_close_matches(name, known, n=1)), None)
-
-
-def _clip(name: str) -> str:
-    return repr(name if len(name) <= 60 else f"{name[:60]}...")
 
 
 def _elsewhere(name: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from headrace.pipeline.settings.nodes import (
     secrets_in,
 )
 from headrace.pipeline.settings.problems import NO_SECRETS, Problems, ValueSource
+from headrace.pipeline.settings.quoting import clipped
 from headrace.pipeline.settings.secrets import holds_secret, names_secret
 from headrace.pipeline.settings.values import allowed, bare, element, is_mapping, read_value, settings_of
 
@@ -132,7 +133,7 @@ class Reader:
         try:
             return read_value(hint, text, unit=unit)
         except (ValueError, OverflowError):
-            self.problems.unread(at, key, f"{key} is {_clip(text)}; allowed: {rule}")
+            self.problems.unread(at, key, f"{key} is {clipped(text)}; allowed: {rule}")
             return _UNSET
 
     def _mapping(self, node: yaml.Node, key: str, *, at: ValueSource) -> dict[str, str]:
@@ -246,7 +247,3 @@ def _variable_node(hint: Any, text: str, variable: str) -> yaml.Node | None:
     if not text.strip():
         return None
     return compose(text, variable) if is_mapping(hint) else plain_node(text.strip())
-
-
-def _clip(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "...")

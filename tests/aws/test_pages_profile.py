@@ -18,7 +18,7 @@ from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.errors import BadSetting, Unreachable
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings, Settings
-from headrace.pipeline.task_identity import AwsKeys, DriverIdentity, TaskIdentity, named
+from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, AwsKeys, DriverIdentity, TaskIdentity, named
 from tests.aws.raw_server import Server
 
 if TYPE_CHECKING:
@@ -198,3 +198,62 @@ def test_credentials_that_cant_be_had_now_are_asked_for_again_at_the_next_job(
         "[profile work]\naws_access_key_id = AKIDWORK\naws_secret_access_key = secret\n"
     )
     assert identity.now() == TaskIdentity(keys=AwsKeys("AKIDWORK", "secret"))
+
+
+_ROLE = "arn:aws:iam::123456789012:role/ci"
+_STS_SAYS = b"""<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+<AssumedRoleUser><Arn>arn:aws:sts::123456789012:assumed-role/ci/s</Arn><AssumedRoleId>A:s</AssumedRoleId></AssumedRoleUser>
+<Credentials><AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>session</SessionToken>
+<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>
+</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"""
+
+
+@pytest.mark.usefixtures("files_of_the_host")
+@pytest.mark.parametrize(
+    ("in_environment", "identity"),
+    [
+        ((), TaskIdentity(keys=AwsKeys("ASIAROLE", "secret", "session"))),
+        (("AWS_WEB_IDENTITY_TOKEN_FILE",), TaskIdentity(keys=AwsKeys("ASIAROLE", "secret", "session"))),
+        (("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"), ROLE_OF_THE_HOST),
+    ],
+)
+def test_a_web_identity_is_a_role_of_the_host_only_where_the_environment_gives_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    in_environment: tuple[str, ...],
+    identity: TaskIdentity,
+) -> None:
+    """A task reads no AWS file and no profile. So it has nothing of a web identity that a profile of the driver gives."""
+    token = tmp_path / "token"
+    token.write_text("who-I-am")
+    (tmp_path / "config").write_text(
+        f"[profile ci]\nrole_arn = {_ROLE}\nweb_identity_token_file = {token}\nrole_session_name = job\n"
+    )
+    given = {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ROLE_ARN": _ROLE}
+    server = Server(ending=b"who-I-am")
+    server.answers = repeat(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s"
+        % (len(_STS_SAYS), _STS_SAYS)
+    )
+    for name, value in {
+        "AWS_PROFILE": "ci",
+        "AWS_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL_STS": server.url,
+        **{name: given[name] for name in in_environment},
+    }.items():
+        monkeypatch.setenv(name, value)
+    now = DriverIdentity().now()
+    server.close()
+    assert now == identity
+
+
+@pytest.mark.usefixtures("files_of_the_host")
+def test_a_token_whose_file_is_gone_is_looked_for_again_at_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "ci")
+    (tmp_path / "config").write_text(
+        f"[profile ci]\nrole_arn = {_ROLE}\nweb_identity_token_file = {tmp_path / 'gone'}\nregion = eu-west-1\n"
+    )
+    with pytest.raises(Unreachable, match=r"can't be had now \(.*gone.*the next try asks"):
+        DriverIdentity().now()

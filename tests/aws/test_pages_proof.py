@@ -1,7 +1,10 @@
 """Before its first record a reader proves that its stream is the driver's, and no record of another stream or shard is used."""
 
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.aws.pages_proof import StreamProofs
 from headrace.pipeline.core.shard import NumberRange
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.errors import Throttled, WrongStream
+from headrace.pipeline.errors import BadSetting, Throttled, Transient, Unreachable, WrongStream
 from tests.aws.pages_world import World, numbers_of, until_tip
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
@@ -88,21 +91,80 @@ def test_after_a_refusal_the_stream_is_described_again_and_then_read():
     assert described(world) == 3
 
 
-def test_while_kinesis_refuses_no_thread_of_the_process_asks_again():
+@pytest.mark.parametrize("trouble", [Throttled, Unreachable])
+def test_while_kinesis_refuses_or_is_silent_no_thread_of_the_process_asks_again(trouble: type[Transient]):
+    """64 threads that asked one after the other, ten seconds each, would look like a run that hangs."""
     proofs, now, calls = StreamProofs(), 100.0, count()
 
     def refused() -> Any:
         next(calls)
-        raise Throttled("too many")
+        raise trouble("trouble")
 
     for _ in range(5):
-        with pytest.raises(Throttled):
+        with pytest.raises(trouble):
             proofs.require(StreamId(ARN, 1), KinesisAccess("us-east-1"), refused, now=lambda: now)
     assert next(calls) == 1
     now += 1.5
-    with pytest.raises(Throttled):
+    with pytest.raises(trouble):
         proofs.require(StreamId(ARN, 1), KinesisAccess("us-east-1"), refused, now=lambda: now)
     assert next(calls) == 3
+
+
+def test_the_question_about_one_stream_keeps_no_thread_with_another_stream_waiting():
+    proofs, access, orders = StreamProofs(), KinesisAccess("us-east-1"), StreamId(ARN, 1)
+    payments = StreamId(ARN.replace("orders", "payments"), 1)
+    was_waiting: list[bool] = []
+
+    def answer(stream: StreamId) -> dict[str, Any]:
+        created = datetime.fromtimestamp(stream.epoch, UTC)
+        return {"StreamDescriptionSummary": {"StreamARN": stream.arn, "StreamCreationTimestamp": created}}
+
+    def slow_answer() -> dict[str, Any]:
+        other = Thread(
+            target=proofs.require,
+            args=(payments, access, lambda: answer(payments)),
+            kwargs={"now": lambda: 0.0},
+        )
+        other.start()
+        other.join(timeout=5)
+        was_waiting.append(other.is_alive())
+        return answer(orders)
+
+    proofs.require(orders, access, slow_answer, now=lambda: 0.0)
+    assert was_waiting == [False]
+
+
+def test_a_stream_that_may_not_be_read_leaves_the_proofs_of_other_streams():
+    world = World()
+    world.client.create_stream(StreamName="payments", ShardCount=1)
+    facts = world.client.describe_stream_summary(StreamName="payments")["StreamDescriptionSummary"]
+    payments = of_another_life(
+        world, arn=facts["StreamARN"], epoch=int(facts["StreamCreationTimestamp"].timestamp())
+    )
+    pages = world.reader()
+    for batch in (world.batch(), payments, world.batch()):
+        until_tip(pages.pages(batch))
+    assert described(world) == 2
+    world.aws.inject("error", operation="GetRecords", code="AccessDeniedException", status=400, count=1)
+    with pytest.raises(BadSetting):
+        until_tip(pages.pages(payments))
+    until_tip(pages.pages(world.batch()))
+    assert described(world) == 2
+    until_tip(pages.pages(payments))
+    assert described(world) == 3, "the refused stream is proved again"
+
+
+@pytest.mark.parametrize("code", ["UnrecognizedClientException", "ExpiredTokenException"])
+def test_refused_keys_make_every_stream_be_proved_again(code: str):
+    """The keys that come next may be another account's."""
+    world = World()
+    pages = world.reader()
+    until_tip(pages.pages(world.batch()))
+    world.aws.inject("error", operation="GetRecords", code=code, status=400, count=1)
+    with suppress(BadSetting):
+        until_tip(pages.pages(world.batch()))
+    until_tip(pages.pages(world.batch()))
+    assert described(world) == 2
 
 
 # --- what records say themselves ----------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def app(
             f"{ELSEWHERE} is read by worker other, which isn't among the workers in these settings",
         ),
         (["--shard", ELSEWHERE, "--worker", "w1"], f"{ELSEWHERE} is read by worker other, not by w1"),
-        ([], "--shard KEY..., or --worker ID"),
+        ([], "--shard NAME..., or --worker ID"),
     ],
 )
 def test_wrong_arguments_are_refused_before_a_record_is_read(

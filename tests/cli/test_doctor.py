@@ -50,7 +50,9 @@ def diagnoses(capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, li
     """What the command printed with --json, by check."""
     assert main(["doctor", "--json"]) == code
     by_check: dict[str, list[dict[str, str]]] = {}
-    for diagnosis in json.loads(capsys.readouterr().out):
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["format"] == 1
+    for diagnosis in answer["checks"]:
         by_check.setdefault(diagnosis["check"], []).append(diagnosis)
     return by_check
 

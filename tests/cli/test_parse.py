@@ -148,6 +148,17 @@ def test_settings_that_can_be_used_are_told_without_spark_and_nothing_is_made(
     assert not bed.typed().exists()
 
 
+@pytest.mark.parametrize("option", [["--json"], ["--limit", "1"]])
+def test_a_check_with_an_option_that_it_cant_follow_is_refused(
+    bed: Bed, capsys: pytest.CaptureFixture[str], option: list[str]
+):
+    assert main(["parse", "--check", *option]) == STOPPED
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--json and --limit can't go with it; nothing was read" in said.err
+    assert not bed.typed().exists()
+
+
 def test_a_check_and_the_settings_of_a_schema_in_avro_make_no_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

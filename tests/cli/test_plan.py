@@ -86,7 +86,7 @@ def test_each_line_has_its_reason_and_the_last_line_the_sum():
 
 def test_an_empty_plan_says_so():
     assert lines([]) == ["the leader would change nothing now"]
-    assert document([]) == {"format": 1, "changes": [], "counts": {}}
+    assert document([]) == {"changes": [], "counts": {}}
 
 
 def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing():
@@ -212,6 +212,7 @@ def application_of(file: Path) -> str:
 def planned(file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["plan", "--config", str(file), "--for", "1ms", "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["format"] == 1
     return found
 
 

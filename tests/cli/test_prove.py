@@ -98,6 +98,18 @@ def test_a_window_without_a_moment_is_refused(capsys: pytest.CaptureFixture[str]
         (("--accept-foreign", "5"), "--accept-foreign and --why go together"),
         (("--why", "a backfill"), "--accept-foreign and --why go together"),
         (("--accept-foreign", "5", "--why", "a backfill"), "has no snapshot 5 on main"),
+        (
+            ("--accept-foreign", "5", "--why", "a backfill", "--json", "--all"),
+            "--json and --all can't go with --accept-foreign",
+        ),
+        (
+            ("--accept-foreign", "5", "--why", "a backfill", "--from", "2026-01-31"),
+            "--from can't go with --accept-foreign",
+        ),
+        (
+            ("--accept-foreign", "5", "--why", "a backfill", "--to", "2026-01-31"),
+            "--to can't go with --accept-foreign",
+        ),
     ],
 )
 def test_rows_of_no_insert_are_never_accepted(

@@ -82,6 +82,7 @@ def test_a_commit_lands_no_record_that_cant_be_its_streams(
     landing = decide_landing(base, Proposal((a_range(first, last, kind=kind),)), now=NOW)
     assert not landing.page.ranges
     assert why in landing.refused[0].why
+    assert landing.refused[0].fatal, "whoever reads again reads the same records"
     assert landing.positions == base
     assert decide_landing(base, Proposal((a_range(CREATED, NOW, kind=kind),)), now=NOW).page.ranges
 

@@ -17,7 +17,7 @@ from headrace.pipeline.core.parse_values import (
     Wishes,
     end_of,
     key_of,
-    name_of,
+    row_shard,
 )
 from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import Position, Positions
@@ -32,7 +32,7 @@ LOOKED = FilesDone(snapshot=77, sequence=9, upto=8, stream=None, still=frozenset
 
 
 def part(key: ShardKey, first: int, last: int, *, rows: int = 1) -> FilePart:
-    return FilePart(*name_of(key), key_of(Position(first)), key_of(Position(last)), rows)
+    return FilePart(*row_shard(key), key_of(Position(first)), key_of(Position(last)), rows)
 
 
 def file(name: str, *parts: FilePart, added: int | None = 5) -> SourceFile:
@@ -59,7 +59,7 @@ def test_a_file_has_nothing_left_once_each_of_its_rows_is_at_or_below_a_position
 def test_a_position_within_a_kinesis_record_leaves_the_rest_of_the_record():
     rows = [key_of(Position(200, sub)) for sub in (3, 4)]
     for last, left in zip(rows, (set(), {"f"}), strict=True):
-        assert told(file("f", FilePart(*name_of(B), rows[0], last, 1))).still == left
+        assert told(file("f", FilePart(*row_shard(B), rows[0], last, 1))).still == left
 
 
 def test_a_file_that_nobody_has_looked_through_may_have_something_left():
@@ -189,7 +189,7 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
 
 def test_a_ceiling_is_never_within_a_kinesis_record():
     first = file("f1", part(A, 101, 101), added=1)
-    rest = file("f2", FilePart(*name_of(A), key_of(Position(102, 4)), key_of(Position(300)), 9))
+    rest = file("f2", FilePart(*row_shard(A), key_of(Position(102, 4)), key_of(Position(300)), 9))
     ceiling = plan_portion([first, rest], WISHES, rows=1).ceiling
     assert ceiling is not None
     assert end_of(Position(101)) <= ceiling <= key_of(Position(102))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -55,7 +56,7 @@ def refused(rows: list[Lease], lake: Positions, *names: str, multi: bool, chosen
 
 def after(rows: list[Lease], plan: Rekey) -> dict[str, Lease]:
     """The rows as they are after the plan."""
-    made = {change.key: change.create for change in plan.made if change.create is not None}
+    made = {change.key: change.create for change in plan.creations if change.create is not None}
     gone = {change.key for change in plan.deleted}
     return {k: row for k, row in ({row.key: row for row in rows} | made).items() if k not in gone}
 
@@ -84,7 +85,7 @@ BUSY = Lease(
 
 def test_a_row_keeps_all_that_it_tells_of_its_shard_and_loses_all_that_it_tells_of_its_worker():
     plan = planned([BUSY], a_lake(ORDERS, orders=4711), "orders", "returns", multi=True)
-    (made,) = (change.create for change in plan.made)
+    (made,) = (change.create for change in plan.creations)
     assert made == replace(
         BUSY,
         key=f"{ORDERS.serialized}:shardId-000000000000",
@@ -141,6 +142,47 @@ def test_rows_of_a_stream_that_the_lake_table_doesnt_know_are_left_alone():
     assert "landing.table" in refused([a_row(0, multi=False)], a_lake(RETURNS), "orders", multi=True)
 
 
+def test_a_row_of_an_earlier_life_that_the_lake_table_has_dropped_goes_and_stops_nobody():
+    former = replace(ORDERS, epoch=ORDERS.epoch - 100)
+    rows = [
+        a_row(0, multi=False, at=Checkpoint("5")),
+        a_row(7, multi=False, stream=former, at=Checkpoint("4")),
+    ]
+    plan = planned(rows, a_lake(ORDERS, RETURNS, orders=5), "orders", multi=True)
+    assert list(after(rows, plan)) == [lease_key(key(0), multi=True)]
+    assert after(rows, plan)[lease_key(key(0), multi=True)].checkpoint == Checkpoint("5")
+    why = next(change.why for change in plan.deleted if change.key == rows[1].key)
+    assert "an earlier life of orders" in why
+    assert any("1 lease row" in text and "earlier life of orders" in text for text in plan.sentences)
+
+
+@pytest.mark.parametrize("is_left", [lambda n: n == 0, lambda n: n == 1, lambda _: True])
+def test_a_command_that_was_killed_goes_on_whichever_rows_are_left(is_left: Callable[[int], bool]):
+    former = replace(ORDERS, epoch=ORDERS.epoch - 100)
+    rows = [a_row(0, multi=False), a_row(7, multi=False, stream=former)]
+    lake = a_lake(ORDERS, RETURNS)
+    made = list(after(rows, planned(rows, lake, "orders", multi=True)).values())
+    left = [*made, *(row for n, row in enumerate(rows) if is_left(n))]
+    assert list(after(left, planned(left, lake, "orders", multi=True)).values()) == made
+
+
+def test_a_stream_of_which_the_lake_table_knows_all_lives_is_meant_before_one_of_which_it_knows_the_newest():
+    former = replace(ORDERS, epoch=ORDERS.epoch - 100)
+    rows = [a_row(0, multi=False), a_row(7, multi=False, stream=former)]
+    plan = planned(rows, a_lake(ORDERS, former, TWIN), "orders", multi=True)
+    assert {row.stream for row in after(rows, plan).values()} == {ORDERS.serialized, former.serialized}
+
+
+def test_a_newer_life_that_the_lake_table_doesnt_know_is_left_alone_and_the_ways_out_are_said():
+    """The table may have been rolled back to before that life."""
+    newer = replace(ORDERS, epoch=ORDERS.epoch + 100)
+    rows = [a_row(0, multi=False), a_row(7, multi=False, stream=newer)]
+    for left in (rows, rows[1:], [*rows[1:], a_row(0, multi=True)]):
+        why = refused(left, a_lake(ORDERS), "orders", multi=True)
+        assert "landing.table or landing.catalog names another table" in why
+        assert "delete" in why
+
+
 def test_a_stream_that_the_settings_no_longer_name_is_named_in_the_plan():
     plan = planned([a_row(0, multi=False)], a_lake(ORDERS), "returns", multi=True)
     assert any(
@@ -180,13 +222,13 @@ def test_rows_that_are_left_over_go_and_the_others_stay():
     own = a_row(0, multi=False, at=Checkpoint("9"))
     left = a_row(0, multi=True, at=Checkpoint("7"))
     plan = planned([own, left], a_lake(ORDERS, orders=9), "orders", multi=False)
-    assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
+    assert (plan.creations, [change.key for change in plan.deleted]) == ((), [left.key])
 
 
 def test_rows_of_a_stream_that_goes_may_be_all_that_is_left_over():
     own, left = a_row(0, multi=False), a_row(0, multi=True, stream=RETURNS)
     plan = planned([own, left], a_lake(ORDERS, RETURNS, orders=9), "orders", multi=False)
-    assert (plan.made, [change.key for change in plan.deleted]) == ((), [left.key])
+    assert (plan.creations, [change.key for change in plan.deleted]) == ((), [left.key])
     assert "no way back" in refused([own, left], a_lake(ORDERS, RETURNS, returns=9), "orders", multi=False)
 
 

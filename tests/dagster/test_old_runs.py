@@ -91,6 +91,7 @@ class Place:
         deleted = 0
         while some := self.old.delete_some(self.instance):
             deleted += some
+            self.old.delete_leavings(self.instance)
         return deleted
 
     def left(self) -> set[str]:

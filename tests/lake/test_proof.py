@@ -73,26 +73,30 @@ def test_a_row_that_is_in_two_files_is_found_although_the_number_of_rows_is_righ
 def test_a_row_of_another_shard_is_found(family: Family):
     family.change_rows(FIRST, 8, lambda row: [{**row, "shard_id": "shardId-000000000077"}])
     assert any(
-        "in no range of the ledger: shardId-000000000077 8 of orders" in text for text in family.wrong()
+        "in no range of the ledger: orders/shardId-000000000077 8 (created " in text
+        for text in family.wrong()
     )
 
 
 def test_a_row_beyond_the_ranges_is_found(family: Family):
     file = family.change_rows(LEFT, 38, lambda row: [{**row, "sequence_number": "39"}])
-    assert f"1 row in {file} in no range of the ledger: orders/shardId-000000000002 39" in family.wrong()
+    told = f"1 row in {file} in no range of the ledger: orders/shardId-000000000002 39 (created 1769000000)"
+    assert told in family.wrong()
 
 
 def test_a_row_without_a_sequence_number_is_found(family: Family):
     family.change_rows(LEFT, 38, lambda row: [{**row, "sequence_number": "12x"}])
     assert any(
-        "in no range of the ledger: shardId-000000000002 12x of orders" in text for text in family.wrong()
+        "in no range of the ledger: orders/shardId-000000000002 12x (created " in text
+        for text in family.wrong()
     )
 
 
 def test_a_row_that_another_engine_inserted_is_found(family: Family):
     append_as_others(family.table.open())
     assert any(
-        "in no range of the ledger: shardId-000000000999 1 of orders" in text for text in family.wrong()
+        "in no range of the ledger: orders/shardId-000000000999 1 (created " in text
+        for text in family.wrong()
     )
 
 

@@ -12,7 +12,7 @@ from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.proof import ALL, Window
 from headrace.pipeline.core.window_making import Asked, Numbers, OfSnapshot
-from headrace.pipeline.errors import Transient, Unreachable, WrongShape
+from headrace.pipeline.errors import Transient, Unreachable, WrongShape, WrongStream
 from headrace.pipeline.lake import read
 from headrace.pipeline.lake_ports import RecordPage
 from tests.lake.parsings import Killed, good
@@ -225,6 +225,19 @@ def test_of_two_runs_at_once_one_lands_what_was_read(bed: StreamBed, arrow: str)
     with pytest.raises(Transient, match="another run has copied records"):
         bed.replaying(window, at=second_run).wave()
     assert bed.numbers(window) == numbers
+
+
+def test_a_run_isnt_told_to_go_on_where_records_cant_be_the_streams(bed: StreamBed):
+    with_a_gap(bed)
+    window = bed.window_from_stream(ALL)
+    bed.replaying(window).wave()
+
+    def clock_goes_back() -> None:
+        bed.clock.at -= timedelta(hours=3)
+
+    bed.on_stage = clock_goes_back
+    with pytest.raises(WrongStream, match=r"a record arrived at .* Nothing of this range was committed"):
+        bed.replaying(window).wave()
 
 
 class Unanswered:

@@ -112,6 +112,18 @@ def test_a_shard_of_which_nothing_has_landed_yet_stays(make_world: MakeWorld):
     assert sorted(world.known()) == keys(0, 1)
 
 
+def test_a_shard_stays_whose_row_cant_be_understood(make_world: MakeWorld):
+    """Whoever can't read a row doesn't know that there is no shard (I23)."""
+    world = make_world()
+    world.ports.clock = Ahead()
+    world.settle()
+    row = world.world.leases._rows.pop(keys(1)[0])
+    world.world.leases.hold_odd_row(row.key, "leaseCounter is a text")
+    for _ in range(3):
+        assert "removed" not in _later(world, timedelta(hours=1))
+    assert sorted(world.known()) == keys(0, 1)
+
+
 def test_an_ended_shard_whose_row_is_gone_stays_with_what_dagster_shows_of_it(world: DagsterWorld):
     for key in keys(0, 1):
         world.world.leases._rows.pop(key)

@@ -64,7 +64,7 @@ class ServerStart:
 
 
 def bring_up(folder: Path, start: ServerStart, *, user: str, on_waiting: OnWaiting = warn) -> Address:
-    """ServerStart or join the server of this folder, and return once it answers. This process then is a user of it, by the name `user`."""
+    """Start or join the server of this folder, and return once it answers. This process then is a user of it, by the name `user`."""
     server_users.use(folder, user)
     where = partial(_where_its_log_is, folder)
     with telling(on_waiting, "the local Spark server", at_most=start.patience, more=where):

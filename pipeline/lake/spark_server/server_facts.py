@@ -57,7 +57,7 @@ class LocalServer:
             )
             return f"used by {', '.join((*named, *more))}; {end}"
         if self.process.folder is None:
-            return "which Headrace hasn't started, or an earlier version of it has"
+            return "which Headrace hasn't started"
         if not self.is_watched:
             return f"used by no process; {_UNWATCHED}"
         return (
