@@ -9,7 +9,7 @@
                                                       refuse
 
 A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
-them, the retention had removed them before the typed table was made, or a person has said `--accept-missing`.
+them, the retention had removed them before the typed table was made, or a person has said `--accept-difference`.
 """
 
 from __future__ import annotations
