@@ -74,8 +74,8 @@ class ParseChecking:
                 notes.append(
                     f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
-            elif by := self._by_others(difference, unexcused):
-                notes.append(f"{_many(difference)}: {by}")
+            elif why := self._by_others(difference, unexcused):
+                notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:
                 notes.append(f"{_many(difference)}, as a person has accepted")
             else:
@@ -89,9 +89,9 @@ class ParseChecking:
         alike = [other for other in unexcused if (other.lacks > 0) == removes]
         # Rows that another engine inserted may wait for the position from long before these ranges landed.
         since, since_all = (difference.since, min(other.since for other in alike)) if removes else (0, 0)
-        by = self.source.changed_by_others(since, lacks=difference.lacks)
+        why = self.source.changed_by_others(since, lacks=difference.lacks)
         all_lack = sum(other.lacks for other in alike)
-        return by and self.source.changed_by_others(since_all, lacks=all_lack) and by
+        return why if why and self.source.changed_by_others(since_all, lacks=all_lack) else ""
 
     def _parsed(self) -> ParsedSoFar:
         return ParsedSoFar(self._pages())
