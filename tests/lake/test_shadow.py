@@ -211,7 +211,7 @@ def test_rows_in_no_landed_range_are_told_and_not_judged(bed: Bed, tmp_path: Pat
     (told,) = shadow.left_out
     assert "2 rows of" in told
     assert f"{A} {10 * BIG}" in told
-    assert "shardId-9 1 of orders" in told
+    assert "orders/shardId-9 1 (created" in told
     assert str(shadow).endswith("; NOT compared: 1 thing named above")
 
 
