@@ -39,14 +39,19 @@ class App:
         return main(["prove", "--config", str(self.config), *arguments])
 
 
-@pytest.mark.usefixtures("joined_spark")
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whether_all_is_right(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def keys_without_kinesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys for Spark's tasks, and a Kinesis that can't be reached: the command asks it once."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+
+
+@pytest.mark.usefixtures("joined_spark", "keys_without_kinesis")
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whether_all_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     app = App(tmp_path)
     for number in (1, 2):
         app.land(number)
@@ -121,14 +126,11 @@ def test_rows_of_no_insert_are_never_accepted(
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("joined_spark")
+@pytest.mark.usefixtures("joined_spark", "keys_without_kinesis")
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_rows_that_another_engine_inserted_are_wrong_until_they_are_accepted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     app = App(tmp_path)
     app.land(1)
     append_as_others(app.table.open())
