@@ -2,10 +2,12 @@
 
 import dagster as dg
 
-from headrace.pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.ports.landing import LakeTable
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.target_ports import WindowStore
+from headrace.pipeline.upkeep.ports import LiveTable, TableFiles
+from headrace.pipeline.windows.ports import WindowStore
 
 
 class LakeResource(dg.ConfigurableResource[LakeTable]):

@@ -2,7 +2,8 @@
 
 import dagster as dg
 
-from headrace.pipeline.ports import LeaderLock, LeaseStore, Ports, Tables, WorkerStore
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.aws import AwsResource, place_of
 

@@ -4,29 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
-from headrace.pipeline.core.shadow import ConsumerRows
-from headrace.pipeline.lake_ports import (
-    LakeTable,
-    LineageTable,
-    LiveTable,
-    Pages,
-    Rewriter,
-    Stage,
-    TableFiles,
-)
-from headrace.pipeline.ports import (
-    Clock,
-    Ids,
-    LeaderLock,
-    LeaseStore,
-    ShardSource,
-    Tables,
-    Timer,
-    WorkerStore,
-)
-from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.ports.base import Clock, Ids, Timer
+from headrace.pipeline.ports.landing import LakeTable
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.proof.other_side import ConsumerRows
+from headrace.pipeline.proof.ports import OtherSide, ProofTable, TargetPorts
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
+from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
+from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
 from headrace.resources.lake import LakeResource
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.spark import SparkResource

@@ -5,13 +5,15 @@ from collections.abc import Iterable
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from headrace.pipeline.core.shadow import ConsumerRows
-from headrace.pipeline.lake_ports import Rewriter, Stage
-from headrace.pipeline.ports import Ports
-from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.proof.other_side import ConsumerRows
+from headrace.pipeline.proof.ports import OtherSide, ProofTable, TargetPorts
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts
+from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.upkeep.ports import Rewriter
+from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts
 
 
 class SparkResource(LazyPySparkResource):

@@ -2,8 +2,9 @@
 
 import dagster as dg
 
-from headrace.pipeline.lake_ports import Pages
-from headrace.pipeline.ports import Ports, ShardSource
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.aws import AwsResource, place_of
 

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.pages import ROOT
 from tests.eventually import eventually
@@ -144,7 +144,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     finally:
         environment.python(
             "-c",
-            "from headrace.pipeline.lake.session import stop_local_server; stop_local_server()",
+            "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()",
             **variables,
         )
 
