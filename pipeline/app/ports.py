@@ -3,7 +3,7 @@
 An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most ports have one in memory as well. The tests in
 `tests/contract` hold both to the same promises, so that a duty works on either in the same way.
 
-`headrace.pipeline.ports` has the ports of the engine. Each room of the lake table has its own: `headrace.pipeline.typed.ports`,
+`pipeline/ports` has the ports of the engine. Each room of the lake table has its own: `headrace.pipeline.typed.ports`,
 `headrace.pipeline.windows.ports`, `headrace.pipeline.proof.ports` and `headrace.pipeline.upkeep.ports`.
 """
 
