@@ -11,6 +11,7 @@ from headrace.pipeline.app.made_once import MadeOnce
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
@@ -112,9 +113,9 @@ class LakeAdapters:
 
     def rewriter(self) -> Rewriter:
         """Compaction's part on Spark."""
-        from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+        from headrace.pipeline.upkeep.rewriter import TaskRewriter
 
-        return SparkRewriter(self.session, self.table("upkeep"))
+        return TaskRewriter(self.tasks, self.table("upkeep"))
 
     # -- Spark -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +131,13 @@ class LakeAdapters:
     def session(self) -> Callable[[OnWaiting], SparkSession]:
         """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
         return partial(self.sessions.of, self.settings.workers[0].id)
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks on that Spark."""
+        from headrace.pipeline.lake.spark.tasks import SparkTasks
+
+        return SparkTasks(self.session, self.settings.workers[0].spark.tasks)
 
     def close(self) -> None:
         """Close the Spark sessions. Tables hold nothing that outlives the process."""

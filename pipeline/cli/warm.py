@@ -6,12 +6,12 @@ does nothing.
 
 import logging
 import os
-from collections.abc import Callable
 
 from headrace.pipeline.cli.telling import tell_aside
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.spark.session import is_local, spark_session
 from headrace.pipeline.lake.spark.spark_job import run_tasks
+from headrace.pipeline.ports.tasks import Now, Work
 from headrace.pipeline.settings.file import read_settings
 
 
@@ -32,11 +32,11 @@ def main() -> int:
     return 0
 
 
-def _nothing() -> Callable[[int], bytes]:
-    def task(_number: int) -> bytes:
+def _nothing() -> Work:
+    def work(_number: int, _now: Now) -> bytes:
         return b""
 
-    return task
+    return work
 
 
 if __name__ == "__main__":

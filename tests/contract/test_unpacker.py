@@ -26,7 +26,7 @@ from tests.memory.parse import MemoryRows, MemorySourceTable
 from tests.memory.table import MemoryTable
 from tests.memory.unpack import MemoryUnpacker
 from tests.typed.parsings import A, B, good
-from tests.windows.unpackings import InProcess, UnpackBed, packed
+from tests.windows.unpackings import UnpackBed, local_unpacker, packed
 
 BROKEN, NESTED = -1, -2
 """A record that looks like an aggregate and is none, and an aggregate of one record that is an aggregate of two records."""
@@ -38,7 +38,7 @@ class OnIceberg:
         lake: IcebergTable = self._bed.lake.handle()
         self.table: LandingTable = lake
         self.source: SourceTable = IcebergSource(lake)
-        self.unpacker: Unpacker = InProcess(bed=self._bed)
+        self.unpacker: Unpacker = local_unpacker(self._bed)
 
     def land(self, key: ShardKey, records: Mapping[int, int]) -> None:
         self._bed.land(key, {number: self._payload(number, users) for number, users in records.items()})

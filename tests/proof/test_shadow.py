@@ -33,7 +33,7 @@ from headrace.pipeline.proof.shadow.other_table import files_of_table
 from headrace.pipeline.proof.shadow.verdict import Shadow, plan_shadow, stream_of
 from headrace.pipeline.proof.spark import IcebergProof
 from tests.lake.samples import NOON
-from tests.proof.proofs import InThisProcess
+from tests.memory.tasks import LocalTasks
 from tests.proof.target_proofs import shuffled
 from tests.typed.parsings import A, B, Bed, good
 
@@ -81,12 +81,15 @@ def compared(
             else partial(files_at, str(location), lake.staging_spec()),
             lake.staging_spec,
             ConsumerRows(stream, columns),
-            run=InThisProcess(),
+            tasks=LocalTasks(bed.clock),
             shuffle=shuffled,
         )
 
     return Shadowing(
-        table=IcebergProof(lake, InThisProcess()), lineage=IcebergLineage(lake), other=other, stream=None
+        table=IcebergProof(lake, LocalTasks(bed.clock)),
+        lineage=IcebergLineage(lake),
+        other=other,
+        stream=None,
     ).run(window)
 
 
