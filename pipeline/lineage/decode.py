@@ -104,8 +104,10 @@ class LineageDecoder:
             _joined(batch),
             strict=True,
         ):
+            what = _KINDS(kind)
+            reason, account = why_and_account(what, why)
             yield Range(
-                _KINDS(kind),
+                what,
                 key,
                 after=None if after is None else self._position(key, after),
                 upto=self._position(key, upto),
@@ -117,7 +119,8 @@ class LineageDecoder:
                 last_arrival=last,
                 files=files,
                 parents=parents,
-                why=why,
+                why=reason,
+                account=account,
                 records=records,
                 unpacked=apart,
                 joined=joined or 1,

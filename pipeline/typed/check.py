@@ -160,7 +160,7 @@ def _back_to_a_beginning(
     rows = 0
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
     for each, seen in parsed.back_from(key, at):
-        rows += read_accounting(each.why).rows
+        rows += read_accounting(each.account).rows
         low = text_of(each.after)
         if any(step.sequence > seen and _is_within(step, low, order_text(each.upto)) for step in steps):
             return None

@@ -191,7 +191,7 @@ class Replacing:
 
     def replaced(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
-        return sum(read_accounting(each.why).rows for each in self._replaced_ranges())
+        return sum(read_accounting(each.account).rows for each in self._replaced_ranges())
 
     def _replaced_ranges(self) -> Iterator[Range]:
         if not self.ports.table.exists():

@@ -40,7 +40,7 @@ _NO_LIMIT = 2**62
 def replays_of(page: LedgerPage, window: str) -> LedgerPage:
     """The part of a ledger, of a typed table or of the lake table, that is about this window."""
     ranges = (each for each in page.ranges if not each.moves)
-    return LedgerPage(tuple(each for each in ranges if read_accounting(each.why).window == window))
+    return LedgerPage(tuple(each for each in ranges if read_accounting(each.account).window == window))
 
 
 def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:

@@ -169,7 +169,7 @@ class Unpacking:
         entries = self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW))
         pages = (each.page for each in entries if isinstance(each, LedgerEntry))
         ranges = (each for page in pages for each in replays_of(page, self.id).ranges)
-        return sum(read_accounting(each.why).removed[0] for each in ranges)
+        return sum(read_accounting(each.account).removed[0] for each in ranges)
 
     def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
         """The ledgers that tell of the window's shards."""

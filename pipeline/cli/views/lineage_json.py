@@ -49,7 +49,7 @@ def _ranges_json(entry: Entry, *, is_typed: bool) -> Iterator[dict[str, Any]]:
 
     for record_range in ranges_of(entry):
         answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(record_range)}
-        yield {**answer, **_account_json(record_range.why)} if is_typed else answer
+        yield {**answer, **_account_json(record_range.account)} if is_typed else answer
 
 
 def range_json(record_range: Range) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def range_json(record_range: Range) -> dict[str, Any]:
         "files": list(record_range.files),
         "parents": [{"shard": parent.shard_id, "why": parent.why.value} for parent in record_range.parents],
         "children": list(record_range.upto.children),
-        "why": record_range.why,
+        "why": record_range.stored_why,
     }
 
 

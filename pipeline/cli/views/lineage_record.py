@@ -117,7 +117,7 @@ def _where(place: RecordPlace, number: int) -> Iterator[str]:
     step = place.step
     yield f"{step.range.kind}: {step}"
     if step.range.kind is Kind.UNPACKED:
-        window = read_accounting(step.range.why).window
+        window = read_accounting(step.range.account).window
         yield f"  aggregates of this range were taken apart for the window {window}; their rows are in the range by which they landed"
         return
     if not step.range.rows:
@@ -170,7 +170,7 @@ class ParsedRecord:
 
         target = self.target
         for step in self.steps:
-            account = read_accounting(step.range.why)
+            account = read_accounting(step.range.account)
             by = (
                 f"parsed again, in the place of older rows, for the window {account.window}"
                 if account.window
@@ -195,7 +195,7 @@ class ParsedRecord:
     def json(self) -> dict[str, Any]:
         from headrace.pipeline.core.ledger.accounting import read_accounting
 
-        accounts = [(step, read_accounting(step.range.why)) for step in self.steps]
+        accounts = [(step, read_accounting(step.range.account)) for step in self.steps]
         return {
             "target": self.target.name,
             "commits": [

@@ -181,7 +181,7 @@ def _range_out(
 def _extras_out(r: Range) -> list[Json]:
     """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and whether
     aggregates were taken apart."""
-    row: list[Json] = [r.why, r.records, int(r.unpacked)]
+    row: list[Json] = [r.stored_why, r.records, int(r.unpacked)]
     for empty in (0, r.rows, ""):
         if row[-1] != empty:
             break
@@ -193,9 +193,11 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
     kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, *extras = row
     more: list[Json] = ["", rows, 0]
     more[: len(extras)] = extras
-    why, records, unpacked = more
+    stored, records, unpacked = more
+    what = Kind(kind)
+    why, account = why_and_account(what, stored)
     return Range(
-        Kind(kind),
+        what,
         ShardKey(streams[stream], _shard_in(shard)),
         after=None if after is None else _position_in(after),
         upto=_position_in(upto),
@@ -208,6 +210,7 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         files=tuple(files[i] for i in named),
         parents=tuple(_parent_in(p) for p in parents),
         why=why,
+        account=account,
         records=records,
         unpacked=bool(unpacked),
     )

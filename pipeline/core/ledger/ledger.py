@@ -23,19 +23,19 @@ class Kind(StrEnum):
     ADOPT = "adopt"
     REPLAY = "replay"
     """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
-    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`headrace.pipeline.core.ledger.accounting`)."""
+    and lands only together with a range of the kind `generation`. `account` tells what became of each row (`headrace.pipeline.core.ledger.accounting`)."""
     GENERATION = "generation"
-    """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.ledger.generation`). `why` tells what the
+    """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.ledger.generation`). `account` tells what the
     quarantine table has to exchange."""
     REDRIVEN = "redriven"
-    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`headrace.pipeline.typed.quarantine.redrive_plan`). `why` tells
+    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`headrace.pipeline.typed.quarantine.redrive_plan`). `account` tells
     what became of each of them."""
     PARSED = "parsed"
-    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
+    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `account` tells what became of
     each of them (`headrace.pipeline.core.ledger.accounting`)."""
     UNPACKED = "unpacked"
     """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`headrace.pipeline.windows.unpack`). `rows`:
-    how many rows the table has more since. It moves no position. `why` tells the window, the rows, and the aggregates that they replace."""
+    how many rows the table has more since. It moves no position. `account` tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
     """In the table of a window: the rows of this range of the lake table were copied (`headrace.pipeline.windows.copy`)."""
     READ = "read"
@@ -45,6 +45,15 @@ class Kind(StrEnum):
 
 DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
 """Kinds of ranges that move no position, because their records had landed before."""
+
+
+ACCOUNTED = frozenset({Kind.PARSED, Kind.REDRIVEN, Kind.REPLAY, Kind.GENERATION, Kind.UNPACKED})
+"""Kinds of ranges that have an account in the place of a reason."""
+
+
+def why_and_account(kind: Kind, stored: str) -> tuple[str, str]:
+    """A range's `why` and `account`, of which stored ledgers have one text."""
+    return ("", stored) if kind in ACCOUNTED else (stored, "")
 
 
 class ParentIs(StrEnum):
@@ -91,6 +100,8 @@ class Range:
     why: str = ""
     """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
     that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""
+    account: str = ""
+    """With a kind of `ACCOUNTED`: what became of each row, as JSON (`headrace.pipeline.core.ledger.accounting`)."""
     records: int = 0
     """The Kinesis records of which the rows were made."""
     unpacked: bool = False
@@ -98,6 +109,11 @@ class Range:
     joined: int = 1
     """How many ranges of the ledgers this one stands for. More than one only where a reader has asked for that
     (`headrace.pipeline.core.ledger.filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
+
+    @property
+    def stored_why(self) -> str:
+        """What stored ledgers and answers call `why`: the account, or the reason."""
+        return self.account or self.why
 
     @property
     def moves(self) -> bool:

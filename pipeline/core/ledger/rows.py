@@ -45,19 +45,14 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 
 
 def put(row: Row, pages: LedgerPages) -> None:
-    """Add what this row tells."""
+    """Add what a row tells that is no range: `headrace.pipeline.lineage.decode` reads those in columns."""
     where = SnapshotPlace(row["snapshot_sequence"], row["snapshot_id"])
     at, place = row["snapshot_at"], row["place"]
     if row["entry"] == LOST:
         pages.of(where, at).lost.append((place, row["why"]))
         return
-    if row["entry"] == DERIVED:
-        pages.of(where, at).derived.append((place, _range_in(row)))
-        return
     page = pages.ours(where, at, writer=row["writer"])
-    if row["entry"] == RANGE:
-        page.ranges.append((place, _range_in(row)))
-    elif row["entry"] == ORIGIN:
+    if row["entry"] == ORIGIN:
         page.origins.append((place, (_stream_in(row), _origin_in(row))))
     elif row["entry"] == DROPPED:
         page.dropped.append((place, _key_in(row)))
@@ -86,30 +81,10 @@ def _range_out(each: Range) -> Row:
         "claim": each.claim,
         "files": list(each.files),
         "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
-        "why": each.why,
+        "why": each.stored_why,
         "records": each.records,
         "unpacked": each.unpacked,
     }
-
-
-def _range_in(row: Row) -> Range:
-    return Range(
-        Kind(row["kind"]),
-        _key_in(row),
-        after=None if row["after"] is None else _position_in(row["after"]),
-        upto=_position_in(row["upto"]),
-        run=row["run"],
-        claim=row["claim"],
-        rows=row["rows"],
-        bytes=row["bytes"],
-        first_arrival=row["first_arrival"],
-        last_arrival=row["last_arrival"],
-        files=tuple(row["files"]),
-        parents=tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in row["parents"]),
-        why=row["why"],
-        records=row["records"],
-        unpacked=row["unpacked"],
-    )
 
 
 def _origin_out(stream: StreamId, origin: Origin) -> Row:
@@ -134,21 +109,6 @@ def _position_out(at: Position) -> Row:
         "gap_accepted": at.gap_accepted,
         "inside": at.inside,
     }
-
-
-def _position_in(row: Row) -> Position:
-    sequence, start = row["sequence_number"], row["start"]
-    return Position(
-        None if sequence is None else int(sequence),
-        row["sub_sequence_number"],
-        ended=row["ended"],
-        children=tuple(row["children"]),
-        arrival=row["arrival"],
-        seen=row["seen"],
-        start=None if start is None else start_in(start),
-        gap_accepted=row["gap_accepted"],
-        inside=row["inside"],
-    )
 
 
 def _start_out(start: Start) -> str:

@@ -140,7 +140,7 @@ def accounting_of(step: Step) -> Accounting | None:
     if step.range.kind in {Kind.COPIED, Kind.READ}:
         return Accounting(step.range.rows, step.range.rows)
     try:
-        return read_accounting(step.range.why)
+        return read_accounting(step.range.account)
     except WrongShape:
         return None
 

@@ -26,16 +26,16 @@ class Unsettled:
 
     @property
     def quarantined(self) -> int:
-        return sum(read_accounting(each.why).quarantined for each in self.ranges)
+        return sum(read_accounting(each.account).quarantined for each in self.ranges)
 
     @property
     def taken(self) -> frozenset[str]:
         """The data files of the quarantine table whose rows a redrive has decided about."""
-        return frozenset(name for each in self.ranges for name in read_accounting(each.why).taken)
+        return frozenset(name for each in self.ranges for name in read_accounting(each.account).taken)
 
     @property
     def files(self) -> frozenset[str]:
-        return frozenset(name for each in self.ranges for name in read_accounting(each.why).aside)
+        return frozenset(name for each in self.ranges for name in read_accounting(each.account).aside)
 
 
 def is_settled(table: Positions, quarantine: Positions) -> bool:
