@@ -1,107 +1,153 @@
-"""A shard that code of the user's gives to another worker."""
+"""Leases move while their shards are being read: the holder is asked to hand over, and ends its wave first."""
 
-from dataclasses import replace
+from __future__ import annotations
+
 from datetime import timedelta
 
-import pytest
-
-from headrace.pipeline.core.change import Applied, claim
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.duties.handing_over import HandingOver
-from headrace.pipeline.errors import BadSetting, Transient
-from headrace.pipeline.settings.kcl_block import KclSettings
-from tests.duties.world import World
-
-SHARD = "shardId-000000000000"
+from headrace.pipeline.core.change import Applied, claim, initiate_handover
+from headrace.pipeline.duties.wave import Arrow
+from tests.duties.moves import in_lease_mode, let_host_die, owners, row_of, ticks_until
+from tests.duties.world import TICK, World
 
 
-@pytest.fixture
-def world() -> World:
-    world = World(workers=("w1", "w2"))
+def test_a_shard_that_is_being_read_is_handed_over_after_the_wave_and_read_on_by_the_next_owner() -> None:
+    world = World(workers=("w1",), shards=1)
     world.settle()
-    return world
+    world.produce(0, 5)
+    run = world.a_run("w1")
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
 
+    def ask_for_the_handover(arrow: Arrow, _keys: tuple[str, ...]) -> None:
+        if arrow is Arrow.STAGED:
+            asked = initiate_handover(row_of(world, 0), "w2", "a test")
+            assert isinstance(world.leases.apply(asked), Applied)
 
-def handing_over(world: World) -> HandingOver:
-    return HandingOver(settings=world.settings, leases=world.leases, workers=world.rows, clock=world.clock)
-
-
-def row(world: World) -> Lease:
-    lease = world.leases.get(SHARD)
-    assert lease is not None
-    return lease
-
-
-def other(world: World) -> str:
-    return "w2" if row(world).holder == "w1" else "w1"
-
-
-def test_a_shard_at_rest_moves_at_once_and_the_next_worker_lands_its_records(world: World):
-    to = other(world)
-
-    assert handing_over(world).hand_over(row(world), to) == f"{SHARD} is {to}'s now"
-
-    world.produce(0)
-    world.wave(to)
+    run.on_arrow = ask_for_the_handover
+    report = run.wave()
+    assert report.rows == 5
+    assert not report.problems
+    assert run.look() == ()
+    row = row_of(world, 0)
+    assert (row.owner, row.checkpoint_owner, row.run_claim) == ("w2", None, None)
+    assert row.checkpoint.is_digits, "the holder's last wave was landed and checkpointed completely"
+    world.workers = ("w1", "w2")
+    world.produce(0, 5)
+    assert world.wave("w2", "run-2").rows == 5
     world.check()
 
 
-def test_the_run_that_reads_the_shard_finishes_its_wave_before_the_next_worker_reads(world: World):
-    holder, to = row(world).holder, other(world)
-    assert holder is not None
-    assert isinstance(world.leases.apply(claim(row(world), holder, "run/1")), Applied)
-    asked = world.rows.get(holder)
+def test_the_leader_asks_the_run_of_the_holder_to_look_at_its_rows_once_for_each_pass() -> None:
+    world = World(workers=("w1",), shards=4)
+    world.settle()
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
+    run = world.a_run("w1", "run")
+    for row in world.leases.scan().leases:
+        assert isinstance(world.leases.apply(claim(row, "w1", run.claims.claim)), Applied)
+    world.workers = ("w1", "w2")
 
-    sentence = handing_over(world).hand_over(row(world), to)
+    def begun() -> list[str]:
+        run.beat()
+        return [row.key for row in world.leases.scan().leases if row.checkpoint_owner == "w1"]
 
-    assert sentence == f"{holder} finishes its wave of {SHARD}, and hands the shard over to {to}"
-    assert (row(world).holder, row(world).owner, row(world).run_claim) == (holder, to, "run/1")
-    after = world.rows.get(holder)
-    assert asked is not None
-    assert after is not None
-    assert after.asked == asked.asked + 1
-    assert handing_over(world).hand_over(row(world), to) == f"{holder} hands {SHARD} over to {to} already"
-    with pytest.raises(BadSetting, match=f"is being handed over from {holder} to {to}"):
-        handing_over(world).hand_over(row(world), "w3")
-
-
-def test_the_owner_keeps_its_shard_where_it_is_named_itself(world: World):
-    holder = row(world).holder or ""
-    before = row(world)
-
-    assert handing_over(world).hand_over(before, holder) == f"{SHARD} is {holder}'s already"
-    assert row(world) == before
+    ticks_until(world, lambda: bool(begun()))
+    assert len(begun()) == 2
+    asked = {row.worker_id: row.asked for row in world.rows.listing().workers}
+    assert asked == {"w1": 1, "w2": 0}
 
 
-@pytest.mark.parametrize(
-    ("to", "why"),
-    [("nobody", "there is no worker 'nobody'"), ("stopping", "is stopping")],
-    ids=["unknown", "stopping"],
-)
-def test_a_worker_that_is_not_there_or_stops_gets_no_shard(world: World, to: str, why: str):
-    if to == "stopping":
-        to = other(world)
-        world.rows.set_stopping(to, stopping=True)
-    before = row(world)
-
-    with pytest.raises(BadSetting, match=why):
-        handing_over(world).hand_over(before, to)
-    assert row(world) == before
+def test_no_run_claims_a_shard_that_is_being_handed_over() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.work("w1")
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    assert world.wave("w1").claimed == 0
+    assert world.wave("w2").claimed == 0
+    assert not world.work("w2").due
 
 
-def test_beside_workers_of_kcl_only_the_leader_assigns(world: World):
-    shared = replace(world.settings, kcl=replace(KclSettings(), failover=timedelta(seconds=10)))
+def test_the_holder_hands_over_an_idle_shard_at_its_next_tick_though_the_index_doesnt_show_the_row() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.work("w1")
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    assert "1 shard handed over" in str(world.work("w1"))
+    assert row_of(world, 0).holder == "w2"
+    assert [d.lease_key for d in world.work("w2").due] == [row_of(world, 0).key]
 
-    with pytest.raises(BadSetting, match="the leader of the fleet alone assigns"):
-        replace(handing_over(world), settings=shared).hand_over(row(world), other(world))
+
+def test_a_handover_that_its_holder_has_forgotten_is_completed_by_the_leader_if_no_run_reads() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    assert isinstance(world.leases.apply(initiate_handover(row_of(world, 0), "w2", "a test")), Applied)
+    world.worker_memory.clear()  # a code reload
+    assert ticks_until(world, lambda: row_of(world, 0).checkpoint_owner is None) <= 5
+    assert row_of(world, 0).owner == "w2"
 
 
-def test_a_row_that_has_changed_since_it_was_read_stays_as_it_is(world: World):
-    old = row(world)
-    holder = old.holder or ""
-    assert isinstance(world.leases.apply(claim(old, holder, "run/1")), Applied)
-    changed = row(world)
+def test_a_handover_that_its_holder_never_completes_is_forced_after_the_deadline() -> None:
+    world = World(workers=("w1", "w2"), shards=1)
+    world.settle()
+    world.runs.launch("run", "w1")
+    world.runs.start("run")
+    run = world.a_run("w1", "run")
+    claimed = world.leases.apply(claim(row_of(world, 0), "w1", run.claims.claim))
+    assert isinstance(claimed, Applied)
+    assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w2", "a test")), Applied)
+    run.beat()
 
-    with pytest.raises(Transient, match="Nothing was written"):
-        handing_over(world).hand_over(old, other(world))
-    assert row(world) == changed
+    def is_handed_over() -> bool:
+        run.beat()
+        return row_of(world, 0).checkpoint_owner is None
+
+    took = ticks_until(world, is_handed_over)
+    assert timedelta(seconds=90) < took * TICK <= timedelta(seconds=150)
+    assert row_of(world, 0).owner == "w2"
+    assert row_of(world, 0).run_claim is None, "what the old run still commits is refused"
+
+
+def test_the_named_next_owner_gets_the_shard_if_the_holder_dies_in_a_handover() -> None:
+    world = World(workers=("w1", "w2", "w3"), shards=3)
+    world.settle()
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w3")
+    assert isinstance(world.leases.apply(initiate_handover(shard, "w2", "a test")), Applied)
+    let_host_die(world, "w3")
+
+    def is_taken_over() -> bool:
+        row = world.leases.get(shard.key)
+        return row is not None and row.checkpoint_owner is None
+
+    ticks_until(world, is_taken_over)
+    row = world.leases.get(shard.key)
+    assert row is not None
+    assert row.owner == "w2"
+
+
+def test_a_next_owner_that_dies_during_the_handover_is_replaced() -> None:
+    world = World(workers=("w1", "w2", "w3"), shards=3)
+    world.settle()
+    shard = next(row for row in world.leases.scan().leases if row.owner == "w2")
+    world.runs.launch("run", "w2")
+    world.runs.start("run")
+    run = world.a_run("w2", "run")
+    claimed = world.leases.apply(claim(shard, "w2", run.claims.claim))
+    assert isinstance(claimed, Applied)
+    assert isinstance(world.leases.apply(initiate_handover(claimed.lease, "w3", "a test")), Applied)
+    let_host_die(world, "w3")
+
+    def has_another_next_owner() -> bool:
+        run.beat()
+        row = world.leases.get(shard.key)
+        return row is not None and row.owner != "w3"
+
+    assert ticks_until(world, has_another_next_owner) * TICK <= timedelta(seconds=45)
+
+
+def test_a_handover_of_more_than_a_hundred_idle_leases_completes_for_all() -> None:
+    world = in_lease_mode(World(workers=("w1",), shards=300))
+    world.settle()
+    world.workers = ("w1", "w2")
+    world.tick(8)
+    assert owners(world) == {"w1": 150, "w2": 150}
+    assert all(row.checkpoint_owner is None for row in world.leases.scan().leases)
