@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.stated import refuse_changes
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import headrace.pipeline.cli
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.plan import lines
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.core import change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.words import cell, clean
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.words.words import cell, clean
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, leases_of
 

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.pages import ROOT
 from tests.eventually import eventually
@@ -134,7 +134,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     }
     (tmp_path / "spark").mkdir()
     leads = (
-        "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.wiring import wire\n"
+        "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.app.wiring import wire\n"
         f"for _ in range(3): wire(read_settings({str(settings)!r}, {{}}).settings).leader_turn(None)"
     )
     try:
@@ -144,7 +144,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     finally:
         environment.python(
             "-c",
-            "from headrace.pipeline.lake.session import stop_local_server; stop_local_server()",
+            "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()",
             **variables,
         )
 

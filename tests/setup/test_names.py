@@ -16,7 +16,7 @@ MODULES = {
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-FOR_TESTS = "headrace.pipeline.memory."
+FOR_TESTS = "tests.memory."
 """The ports in memory are used by the tests of the duties and by the simulator."""
 COMMANDS = ("add", "run")
 """Names that each module of a command has. `headrace` imports these modules by their names."""
@@ -24,10 +24,10 @@ UNUSED = {
     "headrace.assets.changes.by_parsing": "commands use it by `tell_dagster`, which imports the module where there is a Dagster",
     "headrace.assets.changes.by_reading": "as by_parsing",
     "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
-    "headrace.pipeline.core.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
+    "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
     "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
-    "headrace.pipeline.lake.session.stop_local_server": "a test session stops the Spark server that its tests started",
-    "headrace.pipeline.lake.spark_server.server_watch.main": "started by `server_watch.start`, in a process of its own",
+    "headrace.pipeline.lake.spark.session.stop_local_server": "a test session stops the Spark server that its tests started",
+    "headrace.pipeline.lake.spark.server.watch.main": "started by `server_watch.start`, in a process of its own",
     "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.server.serve": "for users: docs/local.md",
