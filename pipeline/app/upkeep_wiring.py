@@ -22,6 +22,7 @@ from headrace.pipeline.typed.wiring import TargetWiring
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.delete import Deleting
 from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport, together
+from headrace.pipeline.windows.window import kept_days
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class UpkeepWiring:
             settings=self.settings.upkeep,
             clock=ports.clock,
             needed=self._needed_before,
-            windows=lambda: ports.windows().all(),
+            kept_days=lambda before: kept_days(ports.windows().all(), before),
         )
 
     def _needed_before(self, day: date) -> str:

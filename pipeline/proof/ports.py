@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
+    from headrace.pipeline.ports.base import Clock
     from headrace.pipeline.ports.landing import TableState
     from headrace.pipeline.ports.lineage import LineageTable
+    from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.proof.accepted import Accepted, Strangers
+    from headrace.pipeline.proof.other_side import ConsumerRows
     from headrace.pipeline.proof.patterns import Comparing, Pattern
     from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
     from headrace.pipeline.typed.ports import SourceTable
@@ -146,3 +149,28 @@ class TargetPorts:
     window: ReplayWindow | None = None
     stream: str | None = None
     """A typed table takes only records of the stream with this name; None: of all streams."""
+
+
+class ProofPorts(Protocol):
+    """The ports of an application that proofs and comparisons need, each made when it is first needed."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def source(self, user: str) -> ShardSource:
+        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        ...
+
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        ...
+
+    def proof(self) -> ProofTable: ...
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them."""
+        ...
+
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        ...

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.proof.accept import Accepting
 from headrace.pipeline.proof.other_side import ConsumerRows, OtherColumns
+from headrace.pipeline.proof.ports import ProofPorts
 from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.shadow.compare import Shadowing
 from headrace.pipeline.settings.model import Settings
@@ -22,7 +22,7 @@ from headrace.pipeline.settings.model import Settings
 @dataclass(frozen=True, slots=True)
 class ProofWiring:
     settings: Settings
-    ports: Ports
+    ports: ProofPorts
 
     def proving(self) -> Proving:
         """Compares the lake table, and the tables made of it, with their ledgers."""

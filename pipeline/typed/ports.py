@@ -1,4 +1,4 @@
-"""The ports of what is made of the lake table: typed tables, their quarantine tables, and windows, as Protocols."""
+"""The ports of typed tables and their quarantine tables, as Protocols."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.ledger.ledger import LedgerPage
     from headrace.pipeline.core.shards.position import Positions
     from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+    from headrace.pipeline.ports.base import Clock
     from headrace.pipeline.ports.landing import LakeTable
     from headrace.pipeline.ports.lineage import LineageTable
+    from headrace.pipeline.settings.parse_block import ParseSettings
     from headrace.pipeline.typed.duplicates_plan import Comparison
     from headrace.pipeline.typed.json.columns import Struct
     from headrace.pipeline.typed.values import (
@@ -177,3 +179,18 @@ class ParsePorts:
     """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a table."""
     kept: tuple[KeptTable, ...] = ()
     """The typed table and its quarantine table, for upkeep."""
+
+
+class TypedPorts(Protocol):
+    """The ports of an application that typed tables need, each made when it is first needed."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        """`run`: the id of the run that parses, for the tables' history."""
+        ...
+
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        ...

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.infer import Inferring
-from headrace.pipeline.typed.ports import KeptTable, ParsePorts
+from headrace.pipeline.typed.ports import KeptTable, ParsePorts, TypedPorts
 from headrace.pipeline.typed.quarantine.redrive import Redriving
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
@@ -28,7 +27,7 @@ from headrace.pipeline.typed.wave import Parsing
 @dataclass(frozen=True, slots=True)
 class TargetWiring:
     settings: Settings
-    ports: Ports
+    ports: TypedPorts
 
     def parsing(self, target: ParseSettings, run_id: str, *, accepts_difference: bool = False) -> Parsing:
         """The parsing of one target. `run_id`: the run that parses, for the ledger. `accepts_difference`: whether a person has said that

@@ -20,7 +20,6 @@ from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.upkeep.parts import foreseen
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import CompactionPlan, FileGroup, Left, Rewritten, plan_compaction
-from headrace.pipeline.windows.window import KeptWindow, kept_days
 
 _APART = timedelta(seconds=5)
 """The pause between two commits of one upkeep, so that a landing that lost an attempt to the first has committed before the second."""
@@ -101,8 +100,8 @@ class Compacting:
     """The table, for people."""
     needed: Callable[[date], str] = lambda _: ""
     """The typed tables that may still need rows from before a day, for people; empty where none does."""
-    windows: Callable[[], tuple[KeptWindow, ...]] = tuple
-    """The windows of the lake table."""
+    kept_days: Callable[[date], tuple[date, tuple[str, ...]]] = lambda before: (before, ())
+    """The day before which days may be dropped, where the retention allows it before the given day; and the ids of the windows that keep days."""
 
     def plan(self) -> CompactionPlan:
         return plan_compaction(
@@ -146,7 +145,7 @@ class Compacting:
                 f"days older than upkeep.retention stay in the lake table: records of them may not be parsed yet for {waiting}. Nothing was "
                 "removed; the next upkeep tries again"
             )
-        first, keeping = kept_days(self.windows(), before)
+        first, keeping = self.kept_days(before)
         # A window that is made from now on is told what it lacks when it runs.
         return Dropped(self.table.drop(first), first, keeping)
 

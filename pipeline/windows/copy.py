@@ -39,7 +39,7 @@ from headrace.pipeline.windows.copy_plan import (
 from headrace.pipeline.windows.days import days_of, within
 from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
 from headrace.pipeline.windows.read_stream import WindowReading, ranges_of
-from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.window import ReplayWindow, filter_of
 from headrace.pipeline.windows.windows import note_done, to_work_on
 
 
@@ -126,9 +126,7 @@ class Replaying:
     def _days(self, window: ReplayWindow) -> Days:
         """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards takes a while."""
         if self.id not in self.days:
-            self.days[self.id] = days_of(
-                window, story_of(self.ports.landed.entries(RangeFilter.of_window(window)))
-            )
+            self.days[self.id] = days_of(window, story_of(self.ports.landed.entries(filter_of(window))))
         return self.days[self.id]
 
     def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
@@ -160,7 +158,7 @@ class Replaying:
     def _look(self, window: ReplayWindow) -> SourceLook:
         look, landed = self.ports.source.look(), None
         if lacks_position(window, look.positions):
-            landed = story_of(self.ports.landed.entries(RangeFilter.of_window(window)))
+            landed = story_of(self.ports.landed.entries(filter_of(window)))
             # Ranges may have landed since the first look: then it lacks their rows.
             look = self.ports.source.look()
         self._check(window, look.positions, landed)

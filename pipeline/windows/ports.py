@@ -1,4 +1,4 @@
-"""The ports of windows."""
+"""The ports of windows, as Protocols."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.pipeline.ports.landing import LandingTable
-from headrace.pipeline.typed.ports import ParsedTable, SourceTable, Surveyor
+from headrace.pipeline.typed.ports import ParsedTable, SourceTable, Surveyor, TypedPorts
 
 if TYPE_CHECKING:
     from headrace.pipeline.core.shards.shard import HashRange
     from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+    from headrace.pipeline.ports.base import Ids
     from headrace.pipeline.ports.lineage import LineageTable
+    from headrace.pipeline.ports.reading import ShardSource
     from headrace.pipeline.ports.staging import Stage
     from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
     from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -79,3 +81,24 @@ class ReplayPorts:
     """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
     landed: LineageTable
     """The ledgers of the lake table."""
+
+
+class WindowPorts(TypedPorts, Protocol):
+    """The ports of an application that windows need, each made when it is first needed. A window may replace rows of a typed table."""
+
+    @property
+    def ids(self) -> Ids: ...
+
+    def source(self, user: str) -> ShardSource:
+        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        ...
+
+    def windows(self) -> WindowStore: ...
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""
+        ...
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        """`window`: the id of a window whose aggregates are taken apart in the lake table."""
+        ...

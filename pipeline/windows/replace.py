@@ -55,7 +55,7 @@ from headrace.pipeline.windows.replace_plan import (
     why_not_replaced,
     with_removed,
 )
-from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.window import ReplayWindow, filter_of
 from headrace.pipeline.windows.windows import note_done, to_work_on
 
 
@@ -132,10 +132,10 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)
+        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
-        story = story_of(self.landings.entries(RangeFilter.of_window(window)))
+        story = story_of(self.landings.entries(filter_of(window)))
         check_once(window, story)
         days = days_of(window, story)
         self._check(window, look.positions, typed_look.positions)
@@ -238,7 +238,7 @@ class Replacing:
 
     def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
         """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
-        asked = RangeFilter.of_window(window)
+        asked = filter_of(window)
         before = story_of(self.landings.entries(asked))
         while True:
             look = self.ports.source.look()

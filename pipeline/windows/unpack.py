@@ -43,7 +43,7 @@ from headrace.pipeline.windows.unpack_plan import (
     parts_of,
     without_ledger,
 )
-from headrace.pipeline.windows.window import ReplayWindow
+from headrace.pipeline.windows.window import ReplayWindow, filter_of
 from headrace.pipeline.windows.windows import note_done, to_work_on
 
 
@@ -173,7 +173,7 @@ class Unpacking:
 
     def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
         """The ledgers that tell of the window's shards."""
-        return self.ports.lineage.entries(RangeFilter.of_window(window))
+        return self.ports.lineage.entries(filter_of(window))
 
     def _window(self) -> ReplayWindow:
         return to_work_on(self.windows, self.id)

@@ -13,6 +13,8 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from headrace.pipeline.core.landing.pace import BYTES_A_SECOND, PUT_BYTES_A_SECOND
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.position import Position, is_forward
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
@@ -198,3 +200,8 @@ def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[
     keeping = [each for each in windows if each.keeps_days(before)]
     first = min((each.window.oldest_day for each in keeping if each.window.oldest_day), default=before)
     return first, tuple(each.window.id for each in keeping)
+
+
+def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
+    """Asks for the ranges of the window's shards."""
+    return RangeFilter(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)

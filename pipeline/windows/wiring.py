@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.core.ledger.batch import BatchLimits
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
@@ -22,6 +21,7 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.copy import Replaying
+from headrace.pipeline.windows.ports import WindowPorts
 from headrace.pipeline.windows.read_stream import WindowReading
 from headrace.pipeline.windows.replace import Replacing
 from headrace.pipeline.windows.unpack import Unpacking
@@ -32,7 +32,7 @@ from headrace.pipeline.windows.windows import Windowing
 @dataclass(frozen=True, slots=True)
 class WindowWiring:
     settings: Settings
-    ports: Ports
+    ports: WindowPorts
 
     def windowing(self, by: str) -> Windowing:
         """`by`: who asks, for people."""

@@ -235,6 +235,6 @@ def test_neither_core_nor_duties_ask_for_a_mode(room: str) -> None:
     """They must not name the settings that choose a mode. `policy_of` turns these into parts of a policy."""
     flags = ("is_shared", "kcl.failover", "allow_foreign", "kcl.mode", "kcl.heartbeat")
     modules = {
-        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).glob("*.py")
+        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).rglob("*.py")
     }
     assert [(name, flag) for name, text in sorted(modules.items()) for flag in flags if flag in text] == []

@@ -113,7 +113,7 @@ def test_commands_print_by_one_module_only():
     """Exceptions are JSON, which is escaped anyway, and the demo, which prints only its own names."""
     found = [
         f"{file.name}:{call.lineno}"
-        for file in sorted(Path(headrace.pipeline.cli.__file__).parent.glob("*.py"))
+        for file in sorted(Path(headrace.pipeline.cli.__file__).parent.rglob("*.py"))
         if file.stem not in {"telling", "demo", "show"}
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "print"

@@ -39,7 +39,7 @@ from headrace.pipeline.core.ledger.ledger import (
     ParentReason,
     Range,
 )
-from headrace.pipeline.core.ledger.rows import entries_of, rows_of
+from headrace.pipeline.core.ledger.rows import rows_of
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.table.schema import RECORDS
@@ -51,6 +51,7 @@ from headrace.pipeline.windows import table as window_table
 from headrace.pipeline.windows.table import read_manifest, write_manifest
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.docs.pages import ROOT
+from tests.memory.lineage import entries_of
 
 FOLDER = Path(__file__).parent / "formats"
 PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ def compacting(bed: ReplaceBed) -> Compacting:
         rewriter=lambda: InProcessRewriter(lake),
         settings=replace(FEW, retention=2 * DAY, compact=False),
         clock=bed.clock,
-        windows=IcebergWindows(lake).all,
+        kept_days=lambda before: kept_days(IcebergWindows(lake).all(), before),
     )
 
 
@@ -106,11 +106,11 @@ def test_a_cancelled_window_lets_its_days_go_and_one_that_is_gone_on_with_keeps_
 
 
 def test_where_the_windows_cant_be_read_no_day_goes(bed: ReplaceBed):
-    def fail() -> tuple[KeptWindow, ...]:
+    def fail(_: date) -> tuple[date, tuple[str, ...]]:
         raise Unreachable("the catalog didn't answer")
 
     with pytest.raises(Unreachable):
-        replace(compacting(bed), windows=fail).expired_rows()
+        replace(compacting(bed), kept_days=fail).expired_rows()
     assert days(bed) == [0, 1, 2, 3]
 
 

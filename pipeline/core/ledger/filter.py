@@ -7,7 +7,6 @@ from datetime import datetime
 
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.windows.window import ReplayWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,6 @@ class RangeFilter:
 
     def _has_shard(self, key: ShardKey) -> bool:
         return (self.shards is None or key.shard_id in self.shards) and self.stream in (None, key.stream.name)
-
-    @classmethod
-    def of_window(cls, window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
-        """The ranges of the window's shards."""
-        return cls(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)
 
 
 ALL_RANGES = RangeFilter()

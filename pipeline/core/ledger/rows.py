@@ -13,7 +13,7 @@ A row is a dictionary from column to value. The columns are described in `headra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -42,14 +42,6 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     where = {**_where(entry), "writer": entry.writer}
     # The place keeps the order within the page.
     return [{**where, "place": place, **row} for place, row in enumerate(rows or [{"entry": EMPTY}])]
-
-
-def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
-    """What these rows tell, oldest first."""
-    pages = LedgerPages()
-    for row in rows:
-        put(row, pages)
-    return pages.entries()
 
 
 def put(row: Row, pages: LedgerPages) -> None:

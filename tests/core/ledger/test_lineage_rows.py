@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
-from headrace.pipeline.core.ledger.rows import entries_of, rows_of
+from headrace.pipeline.core.ledger.rows import rows_of
 from headrace.pipeline.core.shards.position import Position, is_forward
 from headrace.pipeline.core.shards.sort_texts import order_text
 from tests.core.strategies import MOMENTS, PAGES, POSITIONS
+from tests.memory.lineage import entries_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

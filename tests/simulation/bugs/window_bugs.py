@@ -56,7 +56,7 @@ WINDOWS: Final = (
         "a run that goes on with a window, or the second of two runs, begins again where the window begins",
         (
             "windows.replace",
-            "        done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)\n",
+            "        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)\n",
             "        done = done_of((), window)\n",
         ),
         seeds=_SEEDS,
