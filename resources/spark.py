@@ -37,7 +37,8 @@ class SparkResource(LazyPySparkResource):
 
     def session_of(self, worker: str) -> "SparkSession":
         """The Spark of this worker."""
-        return self.wiring.ports.session(worker)
+        session: SparkSession = self.wiring.ports.session(worker)
+        return session
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         refuse_changes(self, _stated(self.wiring.settings))
