@@ -26,7 +26,7 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
-from headrace.pipeline.core.ledger.rows import Row, entries_of, rows_of
+from headrace.pipeline.core.ledger.rows import Row, rows_of
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.table.catalog import embedded_catalog
@@ -41,6 +41,7 @@ from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, a_key
+from tests.memory.lineage import entries_of
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""

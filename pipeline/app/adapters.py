@@ -37,6 +37,7 @@ from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStor
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
+    from pyspark.sql import SparkSession
 
     from headrace.pipeline.aws.leases.table_layout import KnownPlaces
     from headrace.pipeline.lake.table.lake_table import IcebergTable
@@ -162,6 +163,11 @@ class Adapters:
 
     def stage(self, worker_id: str) -> Stage:
         return self.lake_tables.sessions.stage(worker_id, self.pages)
+
+    def session(self, worker_id: str) -> SparkSession:
+        from headrace.pipeline.lake.spark.waiting import warn
+
+        return self.lake_tables.sessions.of(worker_id, warn)
 
     def close(self) -> None:
         """Stop the Spark session. Clients and tables hold nothing that outlives the process."""

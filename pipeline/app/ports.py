@@ -9,7 +9,7 @@ An adapter on AWS, Spark, Iceberg or Dagster implements each port, and most port
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.pipeline.ports.base import Timer
 from headrace.pipeline.ports.landing import LakeTable
@@ -53,6 +53,10 @@ class Ports(WindowPorts, ProofPorts, Protocol):
 
     def stage(self, worker_id: str) -> Stage:
         """The stage that works on this worker's Spark."""
+        ...
+
+    def session(self, worker_id: str) -> Any:
+        """This worker's SparkSession, for code of the user's."""
         ...
 
     def close(self) -> None:

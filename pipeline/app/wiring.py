@@ -24,8 +24,9 @@ from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.upkeep_wiring import UpkeepWiring
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from headrace.pipeline.beside_kcl.kcl_workers import why_not_rekey
+from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
 from headrace.pipeline.duties.fleet.process_memory import Remembered
@@ -106,10 +107,6 @@ class Wiring:
     settings: Settings
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
-
-    def on(self, ports: Ports) -> Wiring:
-        """The same application on other ports, with the same memory of its sensors."""
-        return replace(self, ports=ports)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -361,6 +358,15 @@ class Wiring:
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
+        )
+
+    def handing_over(self) -> HandingOver:
+        ports = self.ports
+        return HandingOver(
+            why_not=why_not_handed_over(self.settings),
+            leases=self.leases(),
+            workers=ports.workers(),
+            clock=ports.clock,
         )
 
     def adopting(self) -> Adopting:

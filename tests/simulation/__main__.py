@@ -26,7 +26,7 @@ _KEEPS_NOTHING = a_bug(
     "keeps-nothing",
     "each wave claims and releases its shards, as beside KCL workers",
     (
-        "beside_kcl.keeping",
+        "beside_kcl.kept_claims",
         "return not asked or not not_ours(asked, self.workers.get_many(asked).workers)",
         "return False",
     ),

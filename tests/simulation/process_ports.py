@@ -128,6 +128,9 @@ class ProcessPorts:
     def dice(self) -> float:
         return self._world.ids.dice()
 
+    def session(self, worker_id: str) -> Any:
+        raise AssertionError("a session of Spark is for code of the user's, and the simulator has none")
+
     @cached_property
     def _leases(self) -> Leases:
         return Leases(self._calls)

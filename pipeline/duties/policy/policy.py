@@ -1,6 +1,6 @@
 """Which programs share the coordination tables with this deployment, and what follows from that: one method per decision.
 
-A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `alone.py` has the
+A duty asks the policy, and never asks the settings for a mode. A `Policy` is put together from parts. `own_tables.py` has the
 parts of a deployment whose tables no other program uses; read it first. The parts for shared tables are a package of their
 own, which duties don't import. A policy is made once for each tick and each run. Its parts keep nothing: they decide anew at
 each tick and at each wave, because other workers come and go.

@@ -1,4 +1,4 @@
-"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them. `kept.py` releases them.
+"""The lease rows that one attempt of a run has claimed: claim them, wait for them, write them. `kept_claims.py` releases them.
 
 A claim belongs to the attempt, not to a wave: it stays in a row until the attempt releases the row, and it counts as alive as
 long as the attempt beats for it.

@@ -76,7 +76,7 @@ def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
         "headrace/pipeline/__init__.py",
         "headrace/pipeline/errors.py",
         "headrace/pipeline/ports/landing.py",
-        "headrace/pipeline/app/ports.py",
+        "headrace/pipeline/typed/tasks/write.py",
         "headrace/pipeline/core/ledger/batch.py",
         "headrace/pipeline/kcl/cpu.py",
         "headrace/pipeline/aws/reading/pages.py",
@@ -91,7 +91,8 @@ def test_the_zip_holds_the_modules_that_executors_import_and_no_others():
             (
                 "headrace/pipeline/local/",
                 "headrace/pipeline/cli/",
-                "headrace/pipeline/duties/",
+                "headrace/pipeline/app/",
+                "headrace/pipeline/beside_kcl/",
                 "headrace/assets",
             )
         )
@@ -152,7 +153,7 @@ def test_equal_content_gives_the_same_zip_and_other_content_another_one(
         (package / room).mkdir(parents=True)
     for name in (
         *(name for name in ship._EXECUTORS_NEED if name.endswith(".py")),
-        "pipeline/core/ledger/batch.py",
+        "pipeline/core/batch.py",
     ):
         (package / name).write_text("a = 1\n")
     monkeypatch.setattr(ship, "_PACKAGE", package)

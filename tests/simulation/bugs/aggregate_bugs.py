@@ -34,7 +34,7 @@ AGGREGATES: Final = (
     a_bug(
         "not-read-again",
         "reading goes on after the record at an adopted checkpoint",
-        ("core.position", "and (self.inside or self.sub > 0)", "and False"),
+        ("core.shards.position", "and (self.inside or self.sub > 0)", "and False"),
         among=_PLAN_ADOPTED,
     ),
 )

@@ -26,7 +26,7 @@ KEPT: Final = (
         "kept-unread",
         "a run uses the claims that it has kept without reading their rows before the wave",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "        self.look(log)\n        self.keeps = may_keep",
             "        self.keeps = may_keep",
         ),
@@ -35,14 +35,18 @@ KEPT: Final = (
     a_bug(
         "late-for-ever",
         "the checkpoint of a kept row is written at its release only",
-        ("duties.kept", "        due = self._due_to_write()", "        due: list[ShardKey] = []"),
+        (
+            "duties.waves.kept_claims",
+            "        due = self._due_to_write()",
+            "        due: list[ShardKey] = []",
+        ),
         among=_ALONE,
     ),
     a_bug(
         "want-unserved",
         "a run that waits for a shard isn't served before the next wave",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "            if row.wanted_by not in {None, self.claims.claim} or row",
             "            if row",
         ),
@@ -51,32 +55,40 @@ KEPT: Final = (
     a_bug(
         "handover-unserved",
         "a handover isn't served before the next wave",
-        ("duties.kept", "self.claims.claim} or row.checkpoint_owner is not None:", "self.claims.claim}:"),
+        (
+            "duties.waves.kept_claims",
+            "self.claims.claim} or row.checkpoint_owner is not None:",
+            "self.claims.claim}:",
+        ),
         among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0}},
     ),
     a_bug(
         "only-asked",
         "a run looks in a pause at the rows that it keeps only when it is asked to, and each request to look is lost",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "            self.claims.is_asked or since >= self.times.worker_tick.total_seconds()\n",
             "            self.claims.is_asked or since >= 1e9\n",
         ),
-        ("duties.claims", "                self.workers.ask(worker)\n", ""),
-        ("duties.assignment_pass", "                self.workers.ask(holder)\n", "                pass\n"),
+        ("duties.waves.claims", "                self.workers.ask(worker)\n", ""),
+        (
+            "duties.fleet.assignment_pass",
+            "                self.workers.ask(holder)\n",
+            "                pass\n",
+        ),
         among=_SLOW_WAVES | {"hosts": 3, "shards": 6, "troubles": {"kill_host": 100.0, "ask": 20.0}},
     ),
     a_bug(
         "stop-unserved",
         "a run doesn't see before its next wave that its worker stops",
-        ("duties.run", "now < moment and self.is_stopping()", "False"),
+        ("duties.waves.run", "now < moment and self.is_stopping()", "False"),
         among=_SLOW_WAVES | {"troubles": {"stop": 60.0}},
     ),
     a_bug(
         "handed-over-behind",
         "a kept row is handed over before its checkpoint is written",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "        if not self._is_behind(key):\n            return free",
             "        if not self._is_behind(key) or row.checkpoint_owner is not None:\n            return free",
         ),
@@ -86,7 +98,7 @@ KEPT: Final = (
         "released-behind",
         "a kept row is released without its last checkpoint",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "        if not self._is_behind(key):\n            return free",
             "        if True:\n            return free",
         ),
@@ -96,7 +108,7 @@ KEPT: Final = (
         "kept-beside-kcl",
         "claims are kept although a KCL worker takes leases here",
         (
-            "beside_kcl.keeping",
+            "beside_kcl.kept_claims",
             "        return not asked or not not_ours(",
             "        return True or not_ours(",
         ),
@@ -106,7 +118,7 @@ KEPT: Final = (
         "beats-in-a-hung-pause",
         "a run that hangs between two waves goes on beating",
         (
-            "duties.run",
+            "duties.waves.run",
             "            self.clock.pause(min(left, _STOP_PAUSE))\n",
             (
                 "            self.attempt.claims._progress_at = 1e12\n"
@@ -119,13 +131,13 @@ KEPT: Final = (
     a_bug(
         "kept-without-memory",
         "a run goes by the rows that it has kept, and not by what it has landed itself: it misses a rollback",
-        ("duties.planning", "claimed.kept.rows(), facts", "claimed.claims.held, facts"),
+        ("duties.waves.plan", "claimed.kept.rows(), facts", "claimed.claims.held, facts"),
         among=_ALONE | {"adopted": False, "opens": 0.0, "troubles": {"roll_back": 60.0}},
     ),
     a_bug(
         "claims-left-at-the-end",
         "a run ends without releasing the rows that it has kept",
-        ("duties.run", "            self._tell_of(self.attempt.let_go())", "            pass"),
+        ("duties.waves.run", "            self._tell_of(self.attempt.let_go())", "            pass"),
         among=_ALONE,
     ),
 )

@@ -11,7 +11,7 @@ ONCE_UNSEEN: Final = (
         "one-parent-is-enough",
         "the child of a merge counts as due after one of its parents has ended",
         (
-            "core.due",
+            "core.leases.due",
             "    return any(p in parents and not parents[p].has_ended for p in lease.parents)",
             (
                 "    its = [parents[p] for p in lease.parents if p in parents]\n"
@@ -24,7 +24,7 @@ ONCE_UNSEEN: Final = (
         "the-tip-runs-away",
         "a run that was asked to read a shard up to the run's beginning goes on to records that arrive later",
         (
-            "duties.run",
+            "duties.waves.run",
             "            report = self._wave(tuple(self.waiting))\n",
             "            report = self._wave(tuple(self.waiting))\n            since = self.clock.now()\n",
         ),
@@ -40,7 +40,7 @@ ONCE_UNSEEN: Final = (
         "trouble-is-a-look",
         "a wave's release says 'looked at' on the rows of shards that the wave had trouble with",
         (
-            "duties.kept",
+            "duties.waves.kept_claims",
             "        landed = {each.lease_key: each.staged for each in log.landed if each.lease_key not in troubled}",
             "        landed = {each.lease_key: each.staged for each in log.landed}",
         ),
@@ -50,7 +50,7 @@ ONCE_UNSEEN: Final = (
         "the-unread-parent-forgotten",
         "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
-            "core.start_of_reading",
+            "core.order.start_of_reading",
             "    return latest if above.lost is None else min(start, latest, *above.lost)",
             "    return latest",
         ),
@@ -66,7 +66,7 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "the-origin-hides-a-loss",
         "a child counts as complete up to the origin's date, because one of its parents ended without a record",
-        ("core.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        ("core.shards.position", "return None if tells_nothing else at.witness", "return at.witness"),
         among={
             "position": "TRIM_HORIZON",
             "adopted": False,
@@ -81,7 +81,7 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "the-first-moment-is-no-time",
         "the unknown arrival of an adopted position is lost when the position is written",
-        ("core.ledger_codec", "row[-1] == _EMPTY_POSITION[len(row) - 1]", "not row[-1]"),
+        ("core.landing.ledger_codec", "row[-1] == _EMPTY_POSITION[len(row) - 1]", "not row[-1]"),
         among={
             "position": "TRIM_HORIZON",
             "adopted": True,
@@ -97,7 +97,7 @@ ONCE_UNSEEN: Final = (
         "open-and-ended",
         "a shard is ended as gone while listings show it, because Kinesis denied for a while that it exists",
         (
-            "duties.gaps",
+            "duties.waves.gaps",
             "            if not _is_left_out(each.key, listed):",
             "            if False:",
         ),
@@ -107,14 +107,14 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "quiet-shard-left-alone",
         "a quiet shard isn't read again after a quarter of the retention, so after a day it is reported as a loss",
-        ("core.due", "    if abs(now - lease.looked_at) > look_again_after:", "    if False:"),
+        ("core.leases.due", "    if abs(now - lease.looked_at) > look_again_after:", "    if False:"),
         among={"quiet": 28 * 3600.0, "heartbeat": "worker", "retention": 86_400.0},
     ),
     a_bug(
         "dead-worker-dropped-at-once",
         "a dead worker's row is deleted at once, not after a day",
         (
-            "duties.assignment_pass",
+            "duties.fleet.assignment_pass",
             "            if is_dead and row.last_update is not None and is_stale(row.last_update, now):",
             "            if is_dead and row.last_update is not None:",
         ),
@@ -123,7 +123,7 @@ ONCE_UNSEEN: Final = (
         "dead-worker-kept",
         "a dead worker's row stays for ever",
         (
-            "duties.assignment_pass",
+            "duties.fleet.assignment_pass",
             "            if is_dead and row.last_update is not None and is_stale(row.last_update, now):",
             "            if False:",
         ),

@@ -16,7 +16,7 @@ PAST: Final = (
         "tag-trusted-after-rollback",
         "the newest snapshot with positions counts, even if it was rolled back and isn't part of the table",
         (
-            "memory.table",
+            "tests.memory.table",
             "        for foreign, snapshot in enumerate(self.walk(head)):\n            if snapshot.picked is not None:\n                raise",
             (
                 "        for foreign, snapshot in enumerate(self.snapshots[at] for at in sorted(self.snapshots, reverse=True)):\n"
@@ -28,14 +28,14 @@ PAST: Final = (
     a_bug(
         "read-on-after-rollback",
         "a row that is ahead of the table doesn't stop its shard: rolled-back records land again without a person's decision",
-        ("core.start_of_reading", "    if disagreement is not None:", "    if False:"),
+        ("core.order.start_of_reading", "    if disagreement is not None:", "    if False:"),
         among=_PLAN_WITH_ROLLBACKS,
     ),
     a_bug(
         "end-by-vanished-shard",
         "a shard that Kinesis has forgotten counts as read to its end",
         (
-            "memory.stage",
+            "tests.memory.stage",
             "            return replace(nothing, error=str(gone), data_loss=True), ()",
             "            return replace(nothing, upto=replace(before, ended=True)), ()",
         ),
@@ -45,7 +45,7 @@ PAST: Final = (
         "tip-of-a-closed-shard",
         "a page with records counts as a proof that its shard is still open",
         (
-            "memory.stage",
+            "tests.memory.stage",
             "if not behind and children is None and not taken",
             "if not behind and children is None",
         ),
@@ -54,14 +54,14 @@ PAST: Final = (
     a_bug(
         "gap-unrecorded",
         "records that left the stream unread are passed over without a gap in the ledger",
-        ("duties.gaps", "        if each.gap is not None:", "        if False:"),
+        ("duties.waves.gaps", "        if each.gap is not None:", "        if False:"),
         among={"retention": 90.0},
     ),
     a_bug(
         "tombstone-dropped",
         "the row of an ended shard is deleted at once, while listings show the shard and its children are unread",
         (
-            "core.cleanup_plan",
+            "core.sharing.cleanup_plan",
             (
                 "        and shard_id not in family.listed\n"
                 "        and counts_as_end(ShardKey(family.stream, shard_id), positions, passed)\n"
@@ -70,7 +70,7 @@ PAST: Final = (
             "        and not any(parent in rows",
         ),
         (
-            "core.cleanup_plan",
+            "core.sharing.cleanup_plan",
             "            for child in family.children.get(shard_id, ())",
             "            for child in ()",
         ),
@@ -80,12 +80,12 @@ PAST: Final = (
         "end-dropped",
         "an END is removed from the table while some of the shard's children have no position",
         (
-            "core.cleanup_plan",
+            "core.sharing.cleanup_plan",
             "        if all(positions.is_independent(each) for each in begun):",
             "        if begun:",
         ),
         (
-            "core.landing",
+            "core.landing.landing",
             "    return bool(below) and all(base.is_independent(each) for each in below)",
             "    return bool(below)",
         ),

@@ -61,9 +61,12 @@ def a_bug(
     seeds: int = 60,
     among: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plant:
-    return Plant(
-        name, why, tuple(Patch(f"headrace.pipeline.{m}", old, new) for m, old, new in patches), seeds, among
-    )
+    return Plant(name, why, tuple(Patch(_full(m), old, new) for m, old, new in patches), seeds, among)
+
+
+def _full(module: str) -> str:
+    """The name by which a module is imported. The ports in memory, which are a part of the tests, are named in full."""
+    return module if module.startswith("tests.") else f"headrace.pipeline.{module}"
 
 
 def _field_value(drawn: Any, wanted: Any) -> Any:

@@ -14,12 +14,12 @@ REWRITING: Final = (
         "planned-positions",
         "a compaction commits the positions of the look by which it was planned, and not those of its base",
         (
-            "memory.live",
+            "tests.memory.live",
             "        return self._live(self._lake.load())\n",
             "        self._planned = self._lake.load()\n        return self._live(self._planned)\n",
         ),
         (
-            "memory.live",
+            "tests.memory.live",
             "self._lake.exchange(base, added, removed)",
             "self._lake.exchange(TableState(self._planned.positions, base.snapshot, False), added, removed)",
         ),
@@ -29,7 +29,7 @@ REWRITING: Final = (
         "replaced-unseen",
         "a compaction replaces files without looking whether they are still in the table",
         (
-            "core.rewriting",
+            "upkeep.rewrite_plan",
             "    for each in group.files:\n        if each.path",
             "    for each in ():\n        if each.path",
         ),
@@ -38,9 +38,9 @@ REWRITING: Final = (
     a_bug(
         "written-unread",
         "a compaction loses a row, and commits what it has written without comparing it with what it read",
-        ("core.rewriting", "    if rewritten.before != rewritten.after:", "    if False:"),
-        ("core.rewriting", "    if not file.rows == read == group.rows:", "    if False:"),
-        ("memory.live", "rows: rows\n", "rows: rows[1:]\n"),
+        ("upkeep.rewrite_plan", "    if rewritten.before != rewritten.after:", "    if False:"),
+        ("upkeep.rewrite_plan", "    if not file.rows == read == group.rows:", "    if False:"),
+        ("tests.memory.live", "rows: rows\n", "rows: rows[1:]\n"),
         among=_OFTEN,
     ),
 )

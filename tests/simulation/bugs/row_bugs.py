@@ -41,7 +41,7 @@ ROWS: Final = (
         "checkpoint-without-claim",
         "a frozen run of the same worker writes after the run that replaced it (D2)",
         (
-            "core.change",
+            "core.leases.change",
             _CHECKPOINT_WRITE,
             _CHECKPOINT_WRITE.replace('"run_claim": run_claim, ', ""),
         ),
@@ -51,7 +51,7 @@ ROWS: Final = (
         "exact-counter-token",
         "a run's checkpoint is refused because of a beat in between (D1)",
         (
-            "core.change",
+            "core.leases.change",
             _CHECKPOINT_WRITE,
             _CHECKPOINT_WRITE.replace("read.checkpoint}", 'read.checkpoint, "counter": read.counter}'),
         ),
@@ -61,7 +61,7 @@ ROWS: Final = (
         "claim-without-owner",
         "a worker that finds a row in a stale index can claim it",
         (
-            "core.change",
+            "core.leases.change",
             '            "owner": me,\n            "run_claim": read.run_claim,',
             '            "run_claim": read.run_claim,',
         ),
@@ -70,25 +70,33 @@ ROWS: Final = (
         "claim-during-handover",
         "a run can claim a row during its handover",
         (
-            "core.change",
+            "core.leases.change",
             '            "checkpoint_owner": None,\n            "owner": me,\n            "run_claim"',
             '            "owner": me,\n            "run_claim"',
         ),
-        ("duties.claims", "if row.holder != self.me:", "if row.owner != self.me:"),
-        ("duties.claims", "if row.checkpoint_owner is not None:", "if False:"),
-        ("core.due", "lease.holder != me or lease.checkpoint_owner is not None or", "lease.owner != me or"),
+        ("duties.waves.claims", "if row.holder != self.me:", "if row.owner != self.me:"),
+        ("duties.waves.claims", "if row.checkpoint_owner is not None:", "if False:"),
+        (
+            "core.leases.due",
+            "lease.holder != me or lease.checkpoint_owner is not None or",
+            "lease.owner != me or",
+        ),
         among=_PLAN_WITH_MOVES,
     ),
     a_bug(
         "release-without-claim",
         "a frozen run releases the claim of the run that replaced it",
-        ("core.change", '        requires={"run_claim": run_claim},\n        put=put,', "        put=put,"),
+        (
+            "core.leases.change",
+            '        requires={"run_claim": run_claim},\n        put=put,',
+            "        put=put,",
+        ),
     ),
     a_bug(
         "take-over-without-counter",
         "a leader that was frozen takes leases that have moved meanwhile",
         (
-            "core.change",
+            "core.leases.change",
             '            "counter": read.counter,\n            "stream_epoch"',
             '            "stream_epoch"',
         ),
@@ -98,7 +106,7 @@ ROWS: Final = (
         "silent-take-over",
         "the counter doesn't grow when the holder changes",
         (
-            "core.change",
+            "core.leases.change",
             'add={"counter": 1, "owner_switches": 1} if switched else {"counter": 1},',
             "add={},",
         ),
@@ -107,7 +115,7 @@ ROWS: Final = (
         "believed-without-claim",
         "after a lost answer a process takes another process's write for its own",
         (
-            "core.own_write",
+            "core.leases.own_write",
             "not change.put or not _is_marked(change, found):\n        return False",
             "not change.put:\n        return False\n    if found:\n        return True",
         ),
@@ -116,7 +124,7 @@ ROWS: Final = (
         "resurrecting-create",
         "a frozen leader's late create overwrites the row that exists by then (D4)",
         (
-            "memory.leases",
+            "tests.memory.leases",
             "        return change.create is not None and found is None",
             "        return change.create is not None",
         ),
@@ -124,29 +132,29 @@ ROWS: Final = (
     a_bug(
         "current-life-retired",
         "rows of the stream's present life are deleted as rows of an earlier life",
-        ("core.sync", "row.stream_epoch < stream.epoch", "row.stream_epoch <= stream.epoch"),
+        ("core.sharing.sync_plan", "row.stream_epoch < stream.epoch", "row.stream_epoch <= stream.epoch"),
     ),
     a_bug(
         "numbers-as-text",
         "sequence numbers are compared as text",
         (
-            "core.checkpoint",
+            "core.shards.checkpoint",
             "int(self.sequence) if self.is_digits else _SENTINELS[self.sequence]",
             'self.sequence if self.is_digits else ""',
         ),
-        ("core.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
+        ("core.shards.checkpoint", "tuple[int, int, int]", "tuple[int, str, int]"),
     ),
     a_bug(
         "restless-assignment",
         "each assignment pass moves a lease, though nothing has changed (I6)",
-        ("core.assign", _MOVES, _NEEDLESS_MOVES),
+        ("core.sharing.assign_plan", _MOVES, _NEEDLESS_MOVES),
         among={"hosts": 3, "shards": 4},
     ),
     a_bug(
         "odd-rows-untold",
         "rows that Headrace doesn't understand aren't reported",
         (
-            "duties.leader_report",
+            "duties.fleet.leader_report",
             """f"{counted(len(listing.skipped), 'row')} not understood" if listing and listing.skipped else "",""",
             '"",',
         ),

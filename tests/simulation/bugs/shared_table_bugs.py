@@ -23,7 +23,7 @@ SHARED_TABLE: Final = (
         "stopping-takes",
         "2.x: a stopping worker still takes leases",
         (
-            "duties.worker_tick",
+            "duties.fleet.worker_tick",
             "        if row is not None and row.stopping:",
             "        if False:",
         ),

@@ -11,7 +11,7 @@ TIMES: Final = (
         "hung-runs-beat",
         "a hung run never stops beating (D8)",
         (
-            "duties.attempt",
+            "duties.waves.attempt",
             "if self.claims.time_without_progress() > self.settings.hung_after:",
             "if False:",
         ),
@@ -21,7 +21,7 @@ TIMES: Final = (
         "started-is-alive",
         "a run that Dagster calls started counts as alive for ever",
         (
-            "core.due",
+            "core.leases.due",
             "if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:",
             "if verdict.started is not None:",
         ),
@@ -29,7 +29,11 @@ TIMES: Final = (
     a_bug(
         "wall-clock-expiry",
         "a jump of the clock counts as silence of a worker",
-        ("core.sighting", "min(max(since, timedelta(0)), tick + tick / 2)", "max(since, timedelta(0))"),
+        (
+            "core.leases.sighting",
+            "min(max(since, timedelta(0)), tick + tick / 2)",
+            "max(since, timedelta(0))",
+        ),
         # A counter has to stand still for a look while the leader's clock jumps.
         among={"mode": "own", "heartbeat": "worker", "troubles": {"jump": 25.0}, "mix": {"missed": 0.4}},
         seeds=120,
@@ -38,7 +42,7 @@ TIMES: Final = (
         "living-claims-taken",
         "a run claims a shard that another living run is reading",
         (
-            "duties.claims",
+            "duties.waves.claims",
             "        if run_claim in self.dead_claims:\n            return True\n",
             "        return True\n",
         ),
@@ -47,7 +51,7 @@ TIMES: Final = (
         "claimed-before-spark",
         "a run claims its shards, and then waits for Spark to start",
         (
-            "duties.attempt",
+            "duties.waves.attempt",
             "        if claimable:\n            self._make_ready(log, claimable)\n",
             "",
         ),
@@ -56,7 +60,7 @@ TIMES: Final = (
         "the-dead-keep-theirs",
         "a dead worker's leases are never assigned to another worker",
         (
-            "duties.alone",
+            "duties.policy.own_tables",
             "return frozenset(row.key for row in rows if row.holder in fleet.dead)",
             "return frozenset()",
         ),
@@ -65,6 +69,6 @@ TIMES: Final = (
     a_bug(
         "lock-for-ever",
         "a dead leader's lock is never taken over",
-        ("core.election", "if now.credit > found.duration:", "if False:"),
+        ("core.leases.election", "if now.credit > found.duration:", "if False:"),
     ),
 )

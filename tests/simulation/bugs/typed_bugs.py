@@ -27,7 +27,7 @@ TYPED: Final = (
         "set-aside-first",
         "the rows of the quarantine table are committed before the typed table's commit, and a killed run's successor decides anew",
         (
-            "duties.parsing",
+            "typed.wave",
             "        # All or nothing: the files of the quarantine table have rows of several shards, too.\n",
             "        self.settling.quarantine.commit(Proposal(ranges, parsed.aside, wishes.origins, whole=True))\n",
         ),
@@ -37,18 +37,18 @@ TYPED: Final = (
         "only-the-newest-settled",
         "of two commits that the quarantine table lacks, only the newer one is carried out: the older one was a killed run's",
         (
-            "core.settling_plan",
+            "typed.quarantine.settle_plan",
             "                before = _token(each.after)\n",
             "                before = ends[each.key]\n",
         ),
-        ("duties.parsing", "        settled = self.settling.settle()\n", "        settled = 0\n"),
+        ("typed.wave", "        settled = self.settling.settle()\n", "        settled = 0\n"),
         among=typed_fleet(),
     ),
     a_bug(
         "newer-positions",
         "a wave goes up to positions of a later look than the files that it reads",
         (
-            "duties.parsing",
+            "typed.wave",
             "        wishes = plan_wishes(look.positions, target, takes=self._takes)\n",
             "        wishes = plan_wishes(self.source.look().positions, target, takes=self._takes)\n",
         ),
@@ -58,7 +58,7 @@ TYPED: Final = (
         "position-of-the-lake",
         "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
         (
-            "core.parsing_plan",
+            "typed.plan",
             "        upto = _upto(each, own, may_end=are_all) if is_whole else _cut(own)\n",
             "        upto = _upto(each, own, may_end=are_all)\n",
         ),
@@ -68,12 +68,12 @@ TYPED: Final = (
         "came-and-went-unlooked-at",
         "a typed table that was made late never looks at files of shards that the lake table had dropped by then",
         (
-            "core.portion",
+            "typed.files.portion",
             "    return wanted.upto is None or wanted.is_new or shards[0]",
             "    return wanted.upto is None or shards[0]",
         ),
         (
-            "core.portion",
+            "typed.files.portion",
             "            if part.name[:2] in self.streams and part.name not in self.closed:\n",
             "            if part.name is None:\n",
         ),
@@ -90,7 +90,7 @@ TYPED: Final = (
         "wrong-parser-unheeded",
         "a parser that fails everything sets everything aside, in spite of stop_above",
         (
-            "core.parse_account",
+            "typed.account",
             "    if judged < _LEAST_JUDGED or aside <= stop_above * judged:\n",
             "    if True:\n",
         ),
@@ -100,7 +100,7 @@ TYPED: Final = (
         "looked-into-is-done",
         "a file that was looked into counts as one that has nothing left, although rows of it wait, or come into a later wave",
         (
-            "core.looked",
+            "typed.files.looked",
             "        or (part.name in passed and part.last <= passed[part.name])\n",
             "        or True\n",
         ),
@@ -110,7 +110,7 @@ TYPED: Final = (
         "mended-and-kept",
         "rows that a redrive has mended stay in the quarantine table",
         (
-            "duties.settling",
+            "typed.quarantine.settle",
             "        redriven = [each for each in plan if each.taken]\n",
             "        redriven: list[Unsettled] = []\n",
         ),
@@ -120,7 +120,7 @@ TYPED: Final = (
         "redriven-twice",
         "a redrive compares the count of redrives with that of the moment of its commit, and not with that of its look",
         (
-            "duties.redriving",
+            "typed.quarantine.redrive",
             "        planned = {each.key: each for each in plan.wave.ranges}\n",
             "        planned = {each.key: each for each in plan.wave.ranges}\n        at = self.table.load().positions\n",
         ),
@@ -130,7 +130,7 @@ TYPED: Final = (
         "refused-and-removed",
         "a refused commit of the quarantine table is made all the same where it has an origin, and removes rows that another one has added",
         (
-            "core.landing",
+            "core.landing.landing",
             "        return Landing(LedgerPage(), (), tuple(refused.values()), base, stated)\n",
             "",
         ),

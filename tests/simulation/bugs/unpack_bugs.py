@@ -32,7 +32,7 @@ UNPACKINGS: Final = (
         "unpacked-unseen",
         "files with aggregates are replaced without a look whether they are still in the table",
         (
-            "memory.table",
+            "tests.memory.table",
             "            if proposal.gone and not {*proposal.gone} <= {f.path for f in self.files_at(base.snapshot)}:\n",
             "            if False:\n",
         ),
@@ -43,7 +43,7 @@ UNPACKINGS: Final = (
         "unpacked-again",
         "aggregates that were inside of aggregates are taken apart by the next window: the ledgers of the first unpacking aren't heeded",
         (
-            "core.unpack_plan",
+            "windows.unpack_plan",
             "    return tuple(_joined(sorted(its, key=lambda each: each.low)))\n",
             "    return ()\n",
         ),
@@ -54,7 +54,7 @@ UNPACKINGS: Final = (
         "landed-apart-and-unpacked",
         "a user record that landed by itself is taken apart, because its payload is an aggregate",
         (
-            "core.unpack_plan",
+            "windows.unpack_plan",
             "    return step.range.rows > 0 and not step.range.unpacked\n",
             "    return step.range.rows > 0\n",
         ),
@@ -65,7 +65,7 @@ UNPACKINGS: Final = (
         "ledgers-before-the-look",
         "the ledgers are read before the files are looked at, so that they don't tell of an unpacking between the two",
         (
-            "duties.unpacking",
+            "windows.unpack",
             "        look = ports.source.look()\n        entries = tuple(self._entries(window))\n",
             "        entries = tuple(self._entries(window))\n        look = ports.source.look()\n",
         ),
@@ -76,11 +76,11 @@ UNPACKINGS: Final = (
         "unfit-for-unpacking-dropped",
         "a record that can't be taken apart is dropped, and the account isn't compared",
         (
-            "memory.unpack",
+            "tests.memory.unpack",
             "                made = (row,) if bound is None else row.taken_apart()\n",
             "                made = (row,) if bound is None else row.taken_apart() if row.users else ()\n",
         ),
-        ("core.unpack_plan", "    if taken != wanted or any(", "    if False and any("),
+        ("windows.unpack_plan", "    if taken != wanted or any(", "    if False and any("),
         seeds=_SEEDS,
         among=_fleet(),
     ),
@@ -88,12 +88,12 @@ UNPACKINGS: Final = (
         "others-of-the-file-dropped",
         "rows beside the aggregates don't come back, and what was written isn't compared with what was counted",
         (
-            "memory.unpack",
+            "tests.memory.unpack",
             "                rows += made\n",
             "                rows += () if bound is None else made\n",
         ),
         (
-            "core.unpack_plan",
+            "windows.unpack_plan",
             "    if written != sum(count.told for count in made.counts):\n",
             "    if False:\n",
         ),
@@ -104,7 +104,7 @@ UNPACKINGS: Final = (
         "unpacked-without-landings",
         "the ledger has one range for all landings of a wave whose aggregates it takes apart",
         (
-            "core.unpack_plan",
+            "windows.unpack_plan",
             "        parts = [(_common(_kept(step), wave), step.range) for step in steps]\n",
             "        parts = [(wave, step.range) for step in steps if _common(_kept(step), wave)][:1]\n",
         ),
@@ -115,7 +115,7 @@ UNPACKINGS: Final = (
         "unpacking-moves-the-position",
         "a commit that takes aggregates apart sets the position of the shard to the end of its range",
         (
-            "core.landing",
+            "core.landing.landing",
             "for r in landed if r.moves}",
             "for r in landed if r.moves or r.kind is Kind.UNPACKED}",
         ),
@@ -126,7 +126,7 @@ UNPACKINGS: Final = (
         "unpacked-in-part",
         "a window counts as done after its first wave",
         (
-            "duties.unpacking",
+            "windows.unpack",
             "        return UnpackedWave(plan.rows, rows, snapshot, plan.is_last)\n",
             "        return UnpackedWave(plan.rows, rows, snapshot, True)\n",
         ),
@@ -137,7 +137,7 @@ UNPACKINGS: Final = (
         "rolled-back-and-done",
         "a run goes on after aggregates that were taken apart, though a person has rolled that back since, and counts the window as done",
         (
-            "duties.unpacking",
+            "windows.unpack",
             "        if self.rests_on <= {each.snapshot for each in entries}:\n",
             "        if True:\n",
         ),
@@ -147,7 +147,7 @@ UNPACKINGS: Final = (
         "not-followed-unnamed",
         "nothing tells that typed tables still have whole aggregates",
         (
-            "duties.unpacking",
+            "windows.unpack",
             "        for name, table in self.ports.typed.items():\n",
             "        for name, table in ():\n",
         ),
@@ -157,7 +157,7 @@ UNPACKINGS: Final = (
     a_bug(
         "read-past-the-window",
         "a window reads on from the stream after the end of what the lake table lacks",
-        ("duties.window_reading", "        until=stretch.upto,\n", "        until=None,\n"),
+        ("windows.read_stream", "        until=stretch.upto,\n", "        until=None,\n"),
         seeds=_SEEDS,
         among=_FROM_THE_STREAM,
     ),
@@ -165,7 +165,7 @@ UNPACKINGS: Final = (
         "copied-over-what-is-lacking",
         "a window's rows are copied as if the lake table had all of them, and nothing between them is read from the stream",
         (
-            "core.window_plan",
+            "windows.copy_plan",
             "    upto = each.upto if stretch is None or stretch.after is None else stretch.after\n",
             "    upto = each.upto\n",
         ),

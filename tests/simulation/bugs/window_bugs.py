@@ -22,7 +22,7 @@ WINDOWS: Final = (
         "generation-uncompared",
         "a replacement raises the generations from where they are at its commit, and not from where they were at its look",
         (
-            "duties.replacing",
+            "windows.replace",
             "            before = at.of(chain_of(key))\n",
             "            before = self.ports.table.load().positions.of(chain_of(key))\n",
         ),
@@ -33,7 +33,7 @@ WINDOWS: Final = (
         "others-of-the-file-lost",
         "the rows of a replaced file that lie outside of the window don't come back",
         (
-            "duties.replacing",
+            "windows.replace",
             "                (*parsed.files, *_of(plan, kept.aside)),\n",
             "                parsed.files,\n",
         ),
@@ -44,7 +44,7 @@ WINDOWS: Final = (
         "quarantine-not-exchanged",
         "the older rows of a window stay in the quarantine table",
         (
-            "core.replace_plan",
+            "windows.replace_plan",
             "    taken = tuple(aside_name(each.path) for each in aside.files)\n",
             "    taken: tuple[str, ...] = ()\n",
         ),
@@ -55,7 +55,7 @@ WINDOWS: Final = (
         "replaced-from-the-start",
         "a run that goes on with a window, or the second of two runs, begins again where the window begins",
         (
-            "duties.replacing",
+            "windows.replace",
             "        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)\n",
             "        done = done_of((), window)\n",
         ),
@@ -66,7 +66,7 @@ WINDOWS: Final = (
         "replaced-before-settled",
         "a replacement doesn't wait until the quarantine table has carried out what was decided before",
         (
-            "duties.replacing",
+            "windows.replace",
             "        if not is_carried_out(window, typed_look.positions, aside_look.positions):\n",
             "        if False:\n",
         ),
@@ -77,7 +77,7 @@ WINDOWS: Final = (
         "copied-from-the-start",
         "a window's table begins with the first record of each shard, and not where the window does",
         (
-            "core.window_plan",
+            "windows.copy_plan",
             "        if each.after is not None and target.of(each.key) is None\n",
             "        if False\n",
         ),
