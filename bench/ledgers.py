@@ -41,7 +41,7 @@ from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, a_key
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import entries_of
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""

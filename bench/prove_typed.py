@@ -132,7 +132,7 @@ def _parse(
             first_arrival=NOON,
             last_arrival=NOON,
             files=(Path(staged.path).name,),
-            why=account.text(),
+            account=account.text(),
         )
         for key in KEYS
     )

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST
@@ -187,7 +188,7 @@ def is_unproven(each: AdoptedShard) -> bool:
 def adopt_ranges(shards: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
     """The ledger's ranges for the shards that get a position."""
     return tuple(
-        Range(Kind.ADOPT, each.key, after=None, upto=each.position, run=run, claim=run, why=each.why)
+        Author(run).range(Kind.ADOPT, each.key, None, each.position, why=each.why)
         for each in shards
         if each.position is not None
     )

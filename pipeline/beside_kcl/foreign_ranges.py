@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
 from headrace.pipeline.core.order.start_of_reading import is_rolled_back
 from headrace.pipeline.core.shards.position import Position, Positions
@@ -62,7 +63,7 @@ def plan_ends(
             named = (row.children if row else frozenset()) | {child.shard_id for child in children}
             before = positions.of(key)
             end = replace(before or Position(), ended=True, children=tuple(sorted(named)))
-            ranges.append(Range(Kind.FOREIGN, key, after=before, upto=end, run=run, claim=claim, why=_WHY))
+            ranges.append(Author(run, claim).range(Kind.FOREIGN, key, before, end, why=_WHY))
     return tuple(ranges)
 
 
@@ -113,14 +114,12 @@ def plan_foreign(
         row, before = held[key], positions.of(key)
         reasons = tuple(ParentReason(parent, ParentIs.ENDED) for parent in sorted(row.parents))
         ranges.append(
-            Range(
+            Author(run, claim).range(
                 Kind.FOREIGN,
                 key,
-                after=before,
-                upto=Position(at, row.checkpoint.sub, arrival=arrivals.get(key), inside=True),
-                run=run,
-                claim=claim,
-                last_arrival=arrivals.get(key),
+                before,
+                Position(at, row.checkpoint.sub, arrival=arrivals.get(key), inside=True),
+                arrivals=Arrivals(last=arrivals.get(key)),
                 parents=reasons if before is None else (),
                 why=_WHY,
             )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range, why_and_account
 from headrace.pipeline.core.ledger.pages import LedgerPages, SnapshotPlace
 from headrace.pipeline.core.ledger.rows import DERIVED, RANGE, put, start_in
 from headrace.pipeline.core.shards.position import Position

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -146,16 +147,13 @@ def _range(
 ) -> Range:
     """`apart`: rows of the stretch that count in other ranges."""
     upto = Position(stretch.last_sequence, stretch.last_sub, arrival=stretch.last_arrival)
-    return Range(
+    return Author(_RUN, "").range(
         Kind.LANDED,
         key,
-        after=None if below is None else below.last,
-        upto=upto if above is None or above.first is None else above.first,
-        run=_RUN,
-        claim="",
+        None if below is None else below.last,
+        upto if above is None or above.first is None else above.first,
         rows=max(0, stretch.rows - apart),
-        first_arrival=stretch.first_arrival,
-        last_arrival=stretch.last_arrival,
+        arrivals=Arrivals(stretch.first_arrival, stretch.last_arrival),
         why=_WHY,
         records=stretch.records,
         # A user record after the first one tells it; of a stretch without one, nothing does.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, ParentReason, Range
 from headrace.pipeline.core.order.parents import InTheWay
 from headrace.pipeline.core.order.start_of_reading import Stop
@@ -160,13 +161,11 @@ def plan_reposition(
 
 def _range(kind: Kind, situation: ShardSituation, *, upto: Position, person: Person) -> Range:
     at = situation.position
-    return Range(
+    return Author(person.run, person.claim).range(
         kind,
         situation.key,
-        after=at,
-        upto=upto,
-        run=person.run,
-        claim=person.claim,
+        at,
+        upto,
         # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of docs/protocol.md).
         parents=situation.parents if at is None else (),
         why=person.why,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Positions, reaches
@@ -20,7 +21,7 @@ from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 def beginnings(window: ReplayWindow, target: Positions, *, run: str) -> tuple[Range, ...]:
     """Ranges without rows that bring each shard of the table to where the window begins."""
     return tuple(
-        Range(Kind.COPIED, each.key, None, each.after, run=run, claim=run, why="the window begins here")
+        Author(run).range(Kind.COPIED, each.key, None, each.after, why="the window begins here")
         for each in window.ranges
         if each.after is not None and target.of(each.key) is None
     )

@@ -17,6 +17,7 @@ from datetime import timedelta
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped, read_accounting
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
@@ -280,32 +281,23 @@ class Replacing:
     ) -> Iterator[Range]:
         code = self.ports.code()
         for each in plan.ranges:
-            yield Range(
+            yield Author(self.run).range(
                 Kind.REPLAY,
                 each.key,
                 each.after,
                 each.upto,
-                run=self.run,
-                claim=self.run,
                 rows=told[each.key].parsed,
                 bytes=each.bytes,
-                first_arrival=each.oldest,
-                last_arrival=each.newest,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
-                why=replace(told[each.key], code=code).text(),
+                arrivals=Arrivals(each.oldest, each.newest),
+                files=parsed.files,
+                account=replace(told[each.key], code=code).text(),
             )
 
     def _generations(self, at: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
         for key, told in exchanged.items():
             before = at.of(chain_of(key))
-            yield Range(
-                Kind.GENERATION,
-                chain_of(key),
-                before,
-                next_link(before),
-                run=self.run,
-                claim=self.run,
-                why=told.text(),
+            yield Author(self.run).range(
+                Kind.GENERATION, chain_of(key), before, next_link(before), account=told.text()
             )
 
     def _commit(self, proposal: Proposal) -> int | None:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.story import story_of
@@ -198,22 +199,15 @@ class Unpacking:
         first, last = landing.first_arrival, landing.last_arrival
         low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"
         high = "~" if last is None else f"{last + APPROXIMATE:%Y-%m-%d}"
-        return Range(
+        return Author(self.run).range(
             Kind.UNPACKED,
             kept.key,
             kept.after,
             kept.upto,
-            run=self.run,
-            claim=self.run,
             rows=told.rows - told.removed[0],
-            first_arrival=first,
-            last_arrival=last,
-            files=tuple(
-                each.path.rsplit("/", 1)[-1]
-                for each in made.files
-                if kept.key in each.shards and low <= each.partition <= high
-            ),
-            why=told.text(),
+            arrivals=Arrivals(first, last),
+            files=(file for file in made.files if low <= file.partition <= high),
+            account=told.text(),
             unpacked=True,
         )
 

@@ -51,7 +51,7 @@ from headrace.pipeline.windows import table as window_table
 from headrace.pipeline.windows.table import read_manifest, write_manifest
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.docs.pages import ROOT
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import entries_of
 
 FOLDER = Path(__file__).parent / "formats"
 PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ LANDED = Range(
     unpacked=True,
 )
 PARSED = Range(
-    Kind.PARSED, B, after=EMPTY, upto=AT_REST, run="run-2", claim="", rows=6, bytes=0, why=ACCOUNT.text()
+    Kind.PARSED, B, after=EMPTY, upto=AT_REST, run="run-2", claim="", rows=6, bytes=0, account=ACCOUNT.text()
 )
 LEDGER = LedgerPage((LANDED, PARSED), ((STREAM, ORIGIN),), (A,))
 WINDOW = ReplayWindow(

@@ -130,7 +130,7 @@ class History:
             dropped={"a reason": dropped} if dropped else {},
             aside=("a.parquet",) if quarantined else (),
         )
-        return replace(each, why="no accounting" if self.is_odd() else account.text())
+        return replace(each, account="no accounting" if self.is_odd() else account.text())
 
 
 def stories(entries: Iterable[LedgerEntry | Lost], joining: Joining, random: Random) -> tuple[Story, Story]:
@@ -251,7 +251,7 @@ def _settled(history: History) -> Iterator[LedgerEntry | Lost]:
 
 
 def _range_aside(its: list[Range], history: History) -> Range:
-    rows = sum(read_accounting(each.why).quarantined for each in its if each.why.startswith("{"))
+    rows = sum(read_accounting(each.account).quarantined for each in its if each.account)
     lie = history.is_odd()
     return replace(its[-1], after=its[0].after, rows=rows + lie, why=its[-1].why if len(its) == 1 else "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -10,23 +10,15 @@ from threading import Lock
 
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
-from headrace.pipeline.core.ledger.pages import LedgerPages
 from headrace.pipeline.core.ledger.recording import Recorded, Tail, tail_of
-from headrace.pipeline.core.ledger.rows import DERIVED, LOST, RANGE, Row, put, rows_of
+from headrace.pipeline.core.ledger.rows import DERIVED, LOST, RANGE, Row, rows_of
 from headrace.pipeline.errors import CommitUnknown
 from headrace.pipeline.ports.lineage import LineageTable
+from tests.memory.ledger_rows import entries_of
 from tests.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
 
 _UNSURE_TRIES = 3
 """Recordings without an answer before `record` raises CommitUnknown."""
-
-
-def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
-    """What these rows tell, oldest first."""
-    pages = LedgerPages()
-    for row in rows:
-        put(row, pages)
-    return pages.entries()
 
 
 class MemoryLineage(LineageTable):

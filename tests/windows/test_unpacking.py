@@ -107,7 +107,7 @@ def test_the_ledger_accounts_for_the_rows(bed: UnpackBed):
     bed.unpack(window)
     (told,) = replays(bed)
     assert (told.key, told.after, told.upto.sequence, told.rows, told.unpacked) == (A, None, 3, 3, True)
-    account = read_accounting(told.why)
+    account = read_accounting(told.account)
     assert (account.window, account.rows, account.removed, account.is_complete) == (
         window.id,
         5,
@@ -121,7 +121,7 @@ def test_each_landing_is_accounted_for_also_where_one_file_has_the_rows_of_sever
         bed.land(A, {number: good(number)})
     compact(bed)
     bed.unpack(bed.to_unpack(ALL_OF_A))
-    told = [(each.upto.sequence, each.rows, read_accounting(each.why).removed) for each in replays(bed)]
+    told = [(each.upto.sequence, each.rows, read_accounting(each.account).removed) for each in replays(bed)]
     assert told == [(3, 3, (2, 0)), (5, 0, (1, 0))]
     assert wrong(prove(bed)) == []
 
@@ -140,7 +140,7 @@ def test_waves_give_the_rows_of_one_large_wave(bed: UnpackBed, limits: WaveLimit
     window = bed.to_unpack(ALL_OF_A)
     bed.unpack(window, limits=limits)
     assert bed.payloads() == [*APART_TO_THREE[:6], (4, 0, good(41)), *APART_TO_THREE[7:]]
-    assert sum(read_accounting(each.why).removed[0] for each in replays(bed)) == 3
+    assert sum(read_accounting(each.account).removed[0] for each in replays(bed)) == 3
     assert wrong(prove(bed)) == []
 
 

@@ -18,7 +18,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.pipeline.core.landing.state_delta import Delta
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import (
+    FilesDone,
+    Kind,
+    LedgerPage,
+    ParentIs,
+    ParentReason,
+    Range,
+    why_and_account,
+)
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import WrongShape

@@ -21,7 +21,8 @@ from datetime import datetime
 
 from headrace.pipeline.core.landing.landing import Landing, Proposal, decide_landing
 from headrace.pipeline.core.landing.picked_trouble import picked_trouble, way_back
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
+from headrace.pipeline.core.ledger.author import Author
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage
 from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, is_forward
@@ -124,15 +125,7 @@ def plan_repair(
         return Stop(_no_origin(families))
     before = _newest(evidence.known)
     ranges = tuple(
-        Range(
-            Kind.REPAIR,
-            key,
-            after=before.shards.get(key),
-            upto=at,
-            run=run,
-            claim=run,
-            why=why,
-        )
+        Author(run).range(Kind.REPAIR, key, before.shards.get(key), at, why=why)
         for key, at in sorted(rebuilt.shards.items())
     )
     page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))

@@ -27,6 +27,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
 from headrace.pipeline.core.order.cover import cover_all
 from headrace.pipeline.core.order.parents import Family, children_of_ends
@@ -124,9 +125,7 @@ def seen_quiet(
     until = reached(stream, positions.with_shards(upto)) if news else None
     if news and (until is None or until <= stated[stream]):
         return ()
-    return tuple(
-        Range(Kind.LANDED, key, positions.shards[key], at, run=by, claim=by) for key, at in upto.items()
-    )
+    return tuple(Author(by).range(Kind.LANDED, key, positions.shards[key], at) for key, at in upto.items())
 
 
 def _after(at: Position) -> Start | int:

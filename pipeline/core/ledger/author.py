@@ -26,10 +26,10 @@ _UNTOLD = Arrivals()
 @dataclass(frozen=True, slots=True)
 class Author:
     run: str
-    claim: str = ""
-    """Empty: the run has one claim, which has the name of the run."""
+    claim: str | None = None
+    """None: the run has one claim, which has the name of the run."""
 
-    def range(
+    def range(  # noqa: PLR0913 - a line of the ledger has as many
         self,
         kind: Kind,
         key: ShardKey,
@@ -53,7 +53,7 @@ class Author:
             after,
             upto,
             run=self.run,
-            claim=self.claim or self.run,
+            claim=self.run if self.claim is None else self.claim,
             rows=rows,
             bytes=bytes,
             first_arrival=arrivals.first,

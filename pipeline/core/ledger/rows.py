@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.pages import LedgerPages, SnapshotPlace
 from headrace.pipeline.core.shards.position import Origin, Position, Start
 from headrace.pipeline.core.shards.sort_texts import order_text

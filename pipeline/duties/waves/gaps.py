@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.cover import cover_all
@@ -91,16 +92,13 @@ def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
 
 
 def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
-    return Range(
+    return Author(run, claim).range(
         Kind.SKIPPED,
         batch.key,
-        after=batch.after,
+        batch.after,
         # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
-        upto=replace(batch.after or Position(), seen=gap.since),
-        run=run,
-        claim=claim,
-        first_arrival=gap.since,
-        last_arrival=gap.until,
+        replace(batch.after or Position(), seen=gap.since),
+        arrivals=Arrivals(gap.since, gap.until),
         parents=batch.parents,
         why="these records left the stream before they were read",
     )

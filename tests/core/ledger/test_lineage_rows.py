@@ -11,7 +11,7 @@ from headrace.pipeline.core.ledger.rows import rows_of
 from headrace.pipeline.core.shards.position import Position, is_forward
 from headrace.pipeline.core.shards.sort_texts import order_text
 from tests.core.strategies import MOMENTS, PAGES, POSITIONS
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import entries_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -121,11 +121,11 @@ class TypedWatch:
             return
         if any(each.kind is Kind.REPLAY for each in made.page.ranges):
             self.replacements.judge(made, looked)
-            self.judge_stop(read_accounting(each.why) for each in made.page.ranges if not each.moves)
+            self.judge_stop(read_accounting(each.account) for each in made.page.ranges if not each.moves)
             self._note_state(made, by)
             return
         good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
-        told = {each.key: read_accounting(each.why) for each in made.page.ranges}
+        told = {each.key: read_accounting(each.account) for each in made.page.ranges}
         names = sorted({name for each in told.values() for name in each.aside})
         bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
