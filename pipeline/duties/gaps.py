@@ -1,11 +1,12 @@
 """Gaps: records that left the stream before they were read, and that reading goes on after (`on_data_loss: continue`).
 
-    staged -> a gap before the first record?   ->  skipped range (after, after], with the times of the gap
+    staged -> a gap before the first record?   ->  skipped range (after, after until the gap's end], with the times of the gap
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). If the run dies between the two commits,
-the next run finds the same gap again, or a longer one, and records it once more.
+So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). The position tells up to when records were given
+up, so the records land only on a table whose ledger has the gap, also where a person sets the table back between the two commits. If
+the run dies between them, the next run finds the same gap again, or a longer one, and records it once more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.start_of_reading import Read
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.sync import cover_all
-from headrace.pipeline.duties.chain import known_by
+from headrace.pipeline.duties.chain import begun_by, known_by
 from headrace.pipeline.lake_ports import LandingTable
 from headrace.pipeline.ports import ShardSource, StreamFacts
 
@@ -67,7 +68,8 @@ def record_gaps(
     if not ranges:
         return Gaps()
     below = {each.key: reads[each.key].below for each in ranges if each.after is None}
-    committed = table.commit(Proposal(tuple(ranges), below=below, known=known_by(reads)))
+    proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
+    committed = table.commit(proposal)
     return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
 
 
@@ -96,7 +98,7 @@ def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
         batch.key,
         after=batch.after,
         # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
-        upto=replace(batch.after or Position(), seen=gap.since),
+        upto=replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),
         run=run,
         claim=claim,
         first_arrival=gap.since,

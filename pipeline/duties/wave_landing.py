@@ -20,7 +20,7 @@ from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.start_of_reading import Read
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.core.valid_through import BEHIND_OTHERS
-from headrace.pipeline.duties.chain import LandedWave, StagedWave, WavePorts, known_by
+from headrace.pipeline.duties.chain import LandedWave, StagedWave, WavePorts, begun_by, known_by
 from headrace.pipeline.duties.claims import Claims
 from headrace.pipeline.duties.kept import KeptClaims
 from headrace.pipeline.duties.shard_ends import ShardEnds
@@ -100,7 +100,13 @@ class LandingStep:
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
                 if read.batch.after is None:
                     below[staged.key] = read.below.union(staged.upto.children)
-        return Proposal(tuple(ranges), wave.manifest.files, below=below, known=known_by(wave.reads))
+        return Proposal(
+            tuple(ranges),
+            wave.manifest.files,
+            below=below,
+            known=known_by(wave.reads),
+            begun_by=begun_by(wave.reads),
+        )
 
     def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
         return Range(
