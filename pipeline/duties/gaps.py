@@ -11,7 +11,7 @@ the run dies between them, the next run finds the same gap again, or a longer on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -33,7 +33,7 @@ class Gaps:
     """The gaps of one stream that a wave has committed."""
 
     batches: dict[ShardKey, Batch] = field(default_factory=dict)
-    """The batches of shards with a gap. They begin at the position that the gap's commit has left."""
+    """The batches of shards with a gap. They begin at the position that the gap's commit has left, or would have left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
     """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
     sentences: list[str] = field(default_factory=list)
@@ -70,7 +70,8 @@ def record_gaps(
     below = {each.key: reads[each.key].below for each in ranges if each.after is None}
     proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
     committed = table.commit(proposal)
-    return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
+    recorded = {each.key for each in committed.landing.page.ranges}
+    return _recorded(ranges, recorded, batches, committed.state.positions)
 
 
 def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
@@ -113,9 +114,20 @@ def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
     return replace(skipped, upto=end, why="the shard was gone from Kinesis before its end was read")
 
 
-def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
+def _recorded(
+    proposed: Iterable[Range],
+    recorded: Collection[ShardKey],
+    batches: Mapping[ShardKey, Batch],
+    positions: Positions,
+) -> Gaps:
     gaps = Gaps()
-    for each in landed:
+    for each in proposed:
+        if each.key not in recorded:
+            if not each.upto.ended:
+                # The table has moved on since the run looked. It may be set back before the records after this gap are committed: they
+                # land only if it has the gap by then.
+                gaps.batches[each.key] = replace(batches[each.key], after=each.upto, parents=())
+            continue
         stands = positions.of(each.key)
         if stands is None:
             continue
