@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.position import Origin, Position, Start
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.position import Origin, Position, Start
 from tests.contract.lakes import LAKES, a_lake
-from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import Lake
 
 A = a_key(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.pipeline.core.lineage import Kind
+from headrace.pipeline.core.ledger.ledger import Kind
 from tests.simulation.scene import Scene, a_scene
 from tests.simulation.test_d13_to_d19 import roll_back
 
