@@ -29,11 +29,23 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
         each = step.range
         if _token(each.after) != _token(at):
             yield _break(key, before, step, story)
+        elif (untold := _untold(at, each)) is not None:
+            yield Wrong(
+                f"{step} passes over records that arrived until {untold}, and no range before it tells that they are lost"
+            )
         elif at is not None and at.ended and not _may_go_on(each) and each.upto.token != at.token:
             yield Wrong(f"{key} had ended, and goes on: {step}")
         if not each.may_go_back and not is_forward(each.after, each.upto):
             yield Wrong(f"the range goes back: {step}")
         at, before = each.upto, step
+
+
+def _untold(at: Position | None, each: Range) -> str | None:
+    """Up to when the range takes records for given up, where the range before it, which ends at `at`, doesn't say so."""
+    skipped = None if each.after is None else each.after.skipped_until
+    if skipped is None or (at is not None and at.skipped_until == skipped):
+        return None
+    return f"{skipped:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _may_go_on(each: Range) -> bool:

@@ -99,7 +99,8 @@ def _go_together(before: Step, step: Step, days: Days) -> bool:
     if one.kind is not other.kind or one.may_go_back or other.after is None:
         return False
     is_over = max(last_day(before), last_day(step)) <= days.last
-    return is_over and one.upto.token == other.after.token and bool(one.rows) is bool(other.rows)
+    is_told = other.after.skipped_until is None
+    return is_over and is_told and one.upto.token == other.after.token and bool(one.rows) is bool(other.rows)
 
 
 def _as_one(before: Step, step: Step) -> Step:

@@ -209,11 +209,15 @@ def _skipped_to(at: Position, target: Target) -> Position | Stop:
             return upto
         case Tip(sequence, arrival, moment, is_open):
             seen = moment if is_open else at.seen
+            skipped = moment if is_open else at.skipped_until
             if sequence is not None and is_forward(at, Position(sequence)):
-                return Position(sequence, arrival=arrival, seen=seen)
+                stays = sequence == at.sequence
+                return Position(
+                    sequence, arrival=arrival, seen=seen, skipped_until=skipped if stays else None
+                )
             # Kinesis has no newer record than the position. Where none has landed at all, reading starts at this moment.
             start = Start(moment) if at.sequence is None and is_open else at.start
-            return replace(at, seen=seen, start=start, gap_accepted=False)
+            return replace(at, seen=seen, start=start, gap_accepted=False, skipped_until=skipped)
         case End(shard, children, is_gone):
             if shard is not None and not shard.closed:
                 return Stop(

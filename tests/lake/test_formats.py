@@ -62,7 +62,7 @@ A, B, C = (ShardKey(STREAM, f"shardId-{number:012d}") for number in range(3))
 NUMBER = 49640000000000000000000000000000000000000000000000000123
 AT_REST = Position(NUMBER, 2, arrival=NOON, seen=NOON, inside=True)
 ENDED = Position(NUMBER + 1, ended=True, children=(B.shard_id, C.shard_id), arrival=NOON, gap_accepted=True)
-EMPTY = Position(start=Start(NOON))
+EMPTY = Position(start=Start(NOON), skipped_until=NOON)
 ORIGIN = Origin(TRIM, NOON)
 POSITIONS = Positions({STREAM: ORIGIN}, {A: ENDED, B: AT_REST, C: EMPTY})
 ACCOUNT = Accounting(
@@ -123,7 +123,11 @@ def _with_times(row: dict[str, Any]) -> None:
     for name, value in row.items():
         if isinstance(value, dict):
             _with_times(value)
-        elif name in {"snapshot_at", "first_arrival", "last_arrival", "arrival", "seen", "decided"} and value:
+        elif (
+            name
+            in {"snapshot_at", "first_arrival", "last_arrival", "arrival", "seen", "skipped_until", "decided"}
+            and value
+        ):
             row[name] = datetime.fromisoformat(value)
 
 

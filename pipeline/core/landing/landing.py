@@ -37,6 +37,8 @@ class Proposal:
     """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them (D19)."""
     known: Mapping[StreamId, frozenset[str]] = field(default_factory=dict)
     """For streams of such ranges: all shards that the run knew (D19)."""
+    begun_by: Mapping[StreamId, Origin] = field(default_factory=dict)
+    """For streams of ranges that begin before any record: the origin by which their reading began."""
     whole: bool = False
     """Everything of the proposal lands, or nothing does. For a commit that decides about rows of another table, too: their files may have rows of any shard."""
     also: tuple[StagedFile, ...] = ()
@@ -118,7 +120,11 @@ def decide_landing(
     }
     new = {stream: strangers(stream, known, base) for stream, known in proposal.known.items()}
     for each in proposal.ranges:
-        why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below, new)
+        why = (
+            _why_refused(base, decided, each)
+            or _why_by_another_origin(base, each, proposal.begun_by)
+            or _why_passed(base, each, proposal.below, new)
+        )
         if why is not None:
             refused[each.key] = RangeRefused(each, base.of(each.key), why)
         elif why := _why_of_another(each, now):
@@ -172,6 +178,8 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     # The comparison of the compare-and-swap, for each shard. It keeps the ranges of a shard one chain without gap or overlap (I4).
     if each.moves and _token(found) != _token(each.after):
         return f"the table's position is {found or 'none'}, but this range began at position {each.after or 'none'}"
+    if each.moves and found and each.after and found.footing != each.after.footing:
+        return f"the table's position is {found}, but what is decided about the records after it has changed since this range began"
     if each.moves and not each.may_go_back and not is_forward(each.after, each.upto):
         return f"it would move the position back, from {each.after} to {each.upto}"
     if each.key.stream not in base.origins and each.key.stream not in decided:
@@ -185,6 +193,16 @@ def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Rang
     if each.kind is Kind.REPLAY and not (found and reaches(found, each.upto)):
         return f"the table's position is {found or 'none'}, before the end {each.upto} of the range that would be replaced"
     return None
+
+
+def _why_by_another_origin(base: Positions, each: Range, begun_by: Mapping[StreamId, Origin]) -> str | None:
+    """Why a range that begins before any record may begin elsewhere than the table says: a person has set the table back to before the
+    stream's origin, or repaired it with another one, after the run had looked."""
+    stream, begins_before_any = each.key.stream, each.after is None or each.after.sequence is None
+    read_by, found = begun_by.get(stream), base.origins.get(stream)
+    if not begins_before_any or read_by is None or found is None or found.footing == read_by.footing:
+        return None
+    return f"the origin of its stream is {found.start}, decided at {found.decided}, and this range was read by another one"
 
 
 def _why_compare_anew(base: Positions, compared: Positions | None) -> str | None:

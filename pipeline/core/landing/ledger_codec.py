@@ -223,7 +223,7 @@ def _parent_in(row: Json) -> ParentReason:
     return ParentReason(_shard_in(shard), ParentIs(why), _shard_in(by[0]) if by else None)
 
 
-_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0]
+_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0, None]
 """The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
 
 
@@ -241,6 +241,7 @@ def _position_out(at: Position) -> list[Json]:
         None if at.start is None else [_time_out(at.start.at)],
         int(at.gap_accepted),
         int(at.inside),
+        _time_out(at.skipped_until),
     ]
     while row and row[-1] == _EMPTY_POSITION[len(row) - 1]:
         row.pop()
@@ -249,7 +250,8 @@ def _position_out(at: Position) -> list[Json]:
 
 def _position_in(row: list[Json]) -> Position:
     # A shorter list is filled up with None, as its empty fields were left out. A longer one raises, and is refused.
-    sequence, arrival, seen, sub, ended, children, start, accepted, inside = row + [None] * (9 - len(row))
+    fields = row + [None] * (len(_EMPTY_POSITION) - len(row))
+    sequence, arrival, seen, sub, ended, children, start, accepted, inside, skipped = fields
     return Position(
         None if sequence is None else int(sequence),
         sub or 0,
@@ -260,6 +262,7 @@ def _position_in(row: list[Json]) -> Position:
         start=None if start is None else Start(_time_in(start[0])),
         gap_accepted=bool(accepted),
         inside=bool(inside),
+        skipped_until=_time_in(skipped),
     )
 
 

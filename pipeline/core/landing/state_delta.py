@@ -143,9 +143,10 @@ def _of_shards(shards: Iterable[tuple[ShardKey, Position | None]]) -> int:
 def _of_shard(key: ShardKey, at: Position) -> int:
     # Times in milliseconds, as the file has them: what is read later has to give the same digest.
     start = "" if at.start is None else f"from {_ms(at.start.at)}"
+    skipped = "" if at.skipped_until is None else f"\nskipped {_ms(at.skipped_until)}"
     return _number(
         f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{at.sequence}\n{at.sub}\n{at.ended:d}\n{at.gap_accepted:d}\n"
-        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}\n{at.inside:d}"
+        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}\n{at.inside:d}{skipped}"
     )
 
 

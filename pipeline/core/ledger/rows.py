@@ -133,6 +133,7 @@ def _position_out(at: Position) -> Row:
         "start": None if at.start is None else _start_out(at.start),
         "gap_accepted": at.gap_accepted,
         "inside": at.inside,
+        "skipped_until": at.skipped_until,
     }
 
 
@@ -148,6 +149,7 @@ def _position_in(row: Row) -> Position:
         start=None if start is None else start_in(start),
         gap_accepted=row["gap_accepted"],
         inside=row["inside"],
+        skipped_until=row["skipped_until"],
     )
 
 

@@ -36,6 +36,8 @@ class Read:
     """For a shard without a position: its descendants, as far as they are known."""
     known: frozenset[str] = frozenset()
     """For a shard without a position: all shards of the stream that are known."""
+    origin: Origin | None = None
+    """The origin of the stream, by which the reading begins where no record has landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ def plan_begin(
     )
     stands = position.checkpoint if position else None
     repair = stands if stands is not None and row.checkpoint < stands else None
-    return Read(batch, repair) if position is not None else Read(batch, repair, below, known)
+    if position is not None:
+        return Read(batch, repair, origin=origin)
+    return Read(batch, repair, below, known, origin)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,15 @@ class Origin:
     decided: datetime
     """When it was decided, by Kinesis's clock. It is the witness of a root shard that no run has read yet."""
 
+    @property
+    def footing(self) -> tuple[int | None, int | None]:
+        """All that a reading by this origin rests on."""
+        return _stored(self.start.at), _stored(self.decided)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a shard has landed. A commit compares only `sequence`, `sub` and `ended` with the table."""
+    """How far a shard has landed. A commit compares the position with the table's by `footing`."""
 
     sequence: int | None = None
     """Sequence number of the last landed record; None while no record has landed."""
@@ -58,6 +65,9 @@ class Position:
     inside: bool = False
     """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with further user
     records after `sub`."""
+    skipped_until: datetime | None = None
+    """Up to when the records after this position are given up: a range of kind `skipped` tells of them, and left the position where it
+    was. None once a later record has landed."""
 
     @property
     def reads_again(self) -> bool:
@@ -67,9 +77,16 @@ class Position:
 
     @property
     def token(self) -> tuple[int | None, int, bool]:
-        """The part of a position that a commit must find unchanged in the table."""
-        # Without the two times: a second run that only looked at the quiet shard must not refuse the commit of the first.
+        """How far the position is: two positions with the same token have the same records before them."""
         return (self.sequence, self.sub, self.ended)
+
+    @property
+    def footing(self) -> tuple[object, ...]:
+        """All that a reading from here rests on, which a commit must find unchanged in the table: how far the position is, and what was
+        decided about the records after it. Such a decision leaves the token as it was, and a person who sets the table back undoes it."""
+        # Without `arrival` and `seen`: a second run that only looked at the quiet shard must not refuse the commit of the first.
+        start = None if self.start is None else (_stored(self.start.at),)
+        return (*self.token, start, self.gap_accepted, self.inside, _stored(self.skipped_until))
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -96,6 +113,11 @@ class Position:
             else f"{self.sequence}" + (f"/{self.sub}" if self.sub else "")
         )
         return f"{at}, ended" if self.ended else at
+
+
+def _stored(at: datetime | None) -> int | None:
+    """A time as snapshots keep it, in whole milliseconds: a process may know the same time more exactly."""
+    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _order(position: Position | None) -> tuple[int, int, bool]:
