@@ -47,8 +47,8 @@ class Accounting:
     def is_complete(self) -> bool:
         """Whether each row is told of exactly once."""
         counts = (self.rows, self.parsed, self.quarantined, *self.dropped.values())
-        told = self.parsed + self.quarantined + sum(self.dropped.values())
-        return min(counts) >= 0 and told == self.rows and bool(self.aside) == bool(self.quarantined)
+        accounted = self.parsed + self.quarantined + sum(self.dropped.values())
+        return min(counts) >= 0 and accounted == self.rows and bool(self.aside) == bool(self.quarantined)
 
     def text(self) -> str:
         content: dict[str, object] = {
@@ -70,10 +70,10 @@ class Accounting:
         return json.dumps(content, separators=(",", ":"), ensure_ascii=True)
 
 
-def all_dropped(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def all_dropped(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Reason -> rows that were dropped by it, in all parts together; in the order of the reasons' texts."""
     total: Counter[str] = Counter()
-    for dropped in parts:
+    for dropped in tallies:
         total.update(dropped)
     return dict(sorted(total.items()))
 
@@ -81,24 +81,24 @@ def all_dropped(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def read_accounting(text: str) -> Accounting:
     """Raises WrongShape for a text that `Accounting.text` of this version of Headrace didn't make."""
     try:
-        found = json.loads(text)
-        if found["form"] != _FORM:
+        content = json.loads(text)
+        if content["form"] != _FORM:
             raise WrongShape(
-                f"the accounting of a parsed range has the form {found['form']!r}, and this Headrace reads form {_FORM}. Nothing was "
+                f"the accounting of a parsed range has the form {content['form']!r}, and this Headrace reads form {_FORM}. Nothing was "
                 "changed; upgrade Headrace in this deployment"
             )
         return Accounting(
-            int(found["rows"]),
-            int(found["parsed"]),
-            int(found["quarantined"]),
-            {str(reason): int(rows) for reason, rows in found["dropped"].items()},
-            str(found["version"]),
-            int(found["schema"]),
-            tuple(map(str, found["aside"])),
-            tuple(map(str, found.get("taken", ()))),
-            str(found.get("code", "")),
-            str(found.get("window", "")),
-            _two(found.get("removed", (0, 0))),
+            int(content["rows"]),
+            int(content["parsed"]),
+            int(content["quarantined"]),
+            {str(reason): int(rows) for reason, rows in content["dropped"].items()},
+            str(content["version"]),
+            int(content["schema"]),
+            tuple(map(str, content["aside"])),
+            tuple(map(str, content.get("taken", ()))),
+            str(content.get("code", "")),
+            str(content.get("window", "")),
+            _two(content.get("removed", (0, 0))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WrongShape(f"the accounting of a parsed range can't be read ({error!r})") from error

@@ -107,7 +107,7 @@ def _write(
     arrow = f"-> {to}, now with {counted(count, 'lease')}"
     if is_free(row, inputs):
         return give_free(row, to, arrow, lost=row.key in inputs.lost)
-    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", at=inputs.now, rules=rules)
+    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", when=inputs.now, rules=rules)
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -139,11 +139,11 @@ def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
     return change.redirect_handover(row, to, f"worker {row.owner} died before it took over {arrow}")
 
 
-def move(row: Lease, to: str, why: str, *, at: datetime, rules: GapRules) -> Change:
+def move(row: Lease, to: str, why: str, *, when: datetime, rules: GapRules) -> Change:
     """The write for a lease that goes from one living worker to another."""
     if rules.graceful and not (rules.direct and row.run_claim is None):
-        return change.initiate_handover(row, to, why, at=at)
-    return change.move(row, to, why, at=at)
+        return change.initiate_handover(row, to, why, when=when)
+    return change.move(row, to, why, when=when)
 
 
 def _present_loads(
@@ -174,5 +174,5 @@ def _moved_within(row: Lease, period: timedelta, inputs: AssignmentInput) -> boo
 
 def count_unplaced(inputs: AssignmentInput, changes: Iterable[Change]) -> int:
     """The number of leases that have no worker after this plan, because no worker lives or all have `max_leases`."""
-    planned = {each.key for each in changes}
+    planned = {write.key for write in changes}
     return sum(not r.has_ended and is_free(r, inputs) and r.key not in planned for r in inputs.leases)

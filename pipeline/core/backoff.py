@@ -32,9 +32,9 @@ def after_run(
     A success removes the shard's wait. `left_alone`: shards that the run was asked not to read, whose waits stay. `transient`:
     a transient error ended the run as a whole.
     """
-    kept = {key: before[key] for key in left_alone if key in before}
+    waits = {key: before[key] for key in left_alone if key in before}
     longest = _LONGEST_TRANSIENT if transient else _LONGEST
-    return kept | {key: _more(before.get(key), now, longest) for key in failed}
+    return waits | {key: _more(before.get(key), now, longest) for key in failed}
 
 
 def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:

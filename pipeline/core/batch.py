@@ -155,6 +155,6 @@ class Manifest:
         out = named
         while more := frozenset().union(*(f.shards for f in self.files if f.shards & out)) - out:
             out |= more
-        staged = tuple(each for each in self.staged if each.key not in out)
+        staged = tuple(shard for shard in self.staged if shard.key not in out)
         files = tuple(file for file in self.files if not file.shards & out)
         return Manifest(staged, files, self.loads), out - named

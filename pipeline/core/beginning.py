@@ -51,24 +51,34 @@ def why_no_origin(stream: StreamId, leases: Iterable[Lease], *, others_have_posi
     )
 
 
-def why_other_stream(stream: StreamId, leases: Iterable[Lease], known: Iterable[StreamId]) -> str | None:
+def why_other_stream(stream: StreamId, leases: Iterable[Lease], streams: Iterable[StreamId]) -> str | None:
     """Why the settings can't mean this stream; None where nothing speaks against it.
 
-    `leases`: all rows of the stream. `known`: the streams in the lake table. Headrace commits the origin of a stream before it makes the
+    `leases`: all rows of the stream. `streams`: the streams in the lake table. Headrace commits the origin of a stream before it makes the
     stream's first row, so the table knows the stream of each row that has an epoch.
     """
-    known = tuple(known)
-    twins = sorted({each.arn for each in known if each.name == stream.name and each.arn != stream.arn})
-    if twins and stream not in known:
+    streams = tuple(streams)
+    twins = sorted(
+        {
+            candidate.arn
+            for candidate in streams
+            if candidate.name == stream.name and candidate.arn != stream.arn
+        }
+    )
+    if twins and stream not in streams:
         return (
             f"the lake table has the stream {twins[0]}, and the settings now reach {stream.arn}: the table's rows tell streams apart by their "
             "names only. Nothing was read. Set aws.region, aws.profile, aws.endpoint and the stream's ARN as they were, or land this stream "
             "in a table of its own (landing.table)"
         )
     for row in sorted(leases, key=lambda row: row.key):
-        its = {each for each in known if each.epoch == row.stream_epoch}
-        if row.stream is None and its and stream.arn not in {each.arn for each in its}:
-            names = ", ".join(sorted({each.name for each in its}))
+        row_streams = {candidate for candidate in streams if candidate.epoch == row.stream_epoch}
+        if (
+            row.stream is None
+            and row_streams
+            and stream.arn not in {candidate.arn for candidate in row_streams}
+        ):
+            names = ", ".join(sorted({candidate.name for candidate in row_streams}))
             return (
                 f"the settings name the stream {stream.name}, but the lease rows of this application ({row.key}, ...) are of {names}. Nothing was "
                 f"read, and no row was written. Name {names} again; to read both, set streams_mode: multi, name both, and use `headrace "

@@ -55,5 +55,5 @@ def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | No
     return None
 
 
-def _text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+def _text(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S}Z"

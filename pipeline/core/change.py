@@ -69,7 +69,7 @@ Outcome = Applied | Refused | HeadraceError
 
 def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
     """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single rows."""
-    errors = [each for each in outcomes if isinstance(each, HeadraceError)]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
     if errors and len(errors) == len(outcomes):
         raise errors[0]
     return outcomes
@@ -77,7 +77,7 @@ def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
 
 def applied(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
     """The rows that were written, as they are now."""
-    return tuple(each.lease for each in outcomes if isinstance(each, Applied))
+    return tuple(outcome.lease for outcome in outcomes if isinstance(outcome, Applied))
 
 
 def create(lease: Lease, why: str) -> Change:
@@ -117,13 +117,13 @@ def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Chang
     )
 
 
-def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
+def repair(read: Lease, run_claim: str, upto: Checkpoint) -> Change:
     return Change(
         read.key,
-        f"the table's position is {at}, the row's checkpoint {read.checkpoint}",
+        f"the table's position is {upto}, the row's checkpoint {read.checkpoint}",
         holder=read.holder,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"checkpoint": at, "landed": at},
+        put={"checkpoint": upto, "landed": upto},
         add={"counter": 1},
         kind=ChangeKind.REPAIR,
     )
@@ -134,7 +134,7 @@ def checkpoint(
     me: str,
     run_claim: str,
     *,
-    at: Checkpoint,
+    upto: Checkpoint,
     throughput_kbps: float | None = None,
     looked_at: datetime | None = None,
     behind_ms: int | None = None,
@@ -142,13 +142,15 @@ def checkpoint(
     """`looked_at`, `behind_ms`: as in `release`, for a row that the run goes on keeping."""
     # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the lease, while
     # another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
-    put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0} | _look(looked_at, behind_ms)
+    put: dict[str, Any] = {"checkpoint": upto, "landed": upto, "owner_switches": 0} | _look(
+        looked_at, behind_ms
+    )
     if throughput_kbps is not None:
         # As many places as the row keeps. Else `is_own_write` would find another value after a lost answer.
         put["throughput_kbps"] = round(throughput_kbps, 6)
     return Change(
         read.key,
-        f"landed up to {at}",
+        f"landed up to {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put=put,
@@ -159,15 +161,15 @@ def checkpoint(
 
 
 def prepare_checkpoint(
-    read: Lease, me: str, run_claim: str, *, at: Checkpoint, state: bytes | None = None
+    read: Lease, me: str, run_claim: str, *, upto: Checkpoint, state: bytes | None = None
 ) -> Change:
     """The first step of KCL's two-step checkpoint. The next checkpoint removes what this one writes."""
     return Change(
         read.key,
-        f"about to checkpoint at {at}",
+        f"about to checkpoint at {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"pending": at, "pending_state": state},
+        put={"pending": upto, "pending_state": state},
         add={"counter": 1},
         kind=ChangeKind.PREPARE,
     )
@@ -217,14 +219,14 @@ def checkpoint_and_release(last: Change, free: Change) -> Change:
     )
 
 
-def note_failure(read: Lease, me: str, why: str, *, at: datetime) -> Change:
+def note_failure(read: Lease, me: str, why: str, *, when: datetime) -> Change:
     """Note why the worker can't even begin a wave for this shard. Refused where the row has a failure already."""
     return Change(
         read.key,
         f"{me} can't read this shard",
         holder=me,
         requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch, "failure": None},
-        put={"failure": failed_again(None, why, at)},
+        put={"failure": failed_again(None, why, when)},
         kind=ChangeKind.NOTE_FAILURE,
     )
 
@@ -269,21 +271,21 @@ def assign(read: Lease, to: str, why: str) -> Change:
     )
 
 
-def move(read: Lease, to: str, why: str, *, at: datetime) -> Change:
-    """Move a lease that isn't being read from a living worker to another one at once. `at`: the time, from which `times.dwell`
+def move(read: Lease, to: str, why: str, *, when: datetime) -> Change:
+    """Move a lease that isn't being read from a living worker to another one at once. `when`: the time, from which `times.dwell`
     counts."""
     given = assign(read, to, why)
-    return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(at)})
+    return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(when)})
 
 
-def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
+def initiate_handover(read: Lease, to: str, why: str, *, when: datetime | None = None) -> Change:
     """Ask the holder to finish its wave and hand the shard over to `to`."""
     # The counter stays, as in KCL. The holder keeps its claim until its wave has ended.
     return Change(
         read.key,
         why,
         requires={"owner": read.owner, "checkpoint_owner": None, "stream_epoch": read.stream_epoch},
-        put={"owner": to, "checkpoint_owner": read.owner} | _stamp(at),
+        put={"owner": to, "checkpoint_owner": read.owner} | _stamp(when),
         kind=ChangeKind.INITIATE,
     )
 
@@ -372,14 +374,16 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
     )
 
 
-def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str) -> Change:
+def reposition(
+    read: Lease, run_claim: str, *, place: Checkpoint, landed: Checkpoint | None, why: str
+) -> Change:
     """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has landed the
     shard; None where nothing has landed."""
     return Change(
         read.key,
         why,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"checkpoint": at} | ({} if landed is None else {"landed": landed}),
+        put={"checkpoint": place} | ({} if landed is None else {"landed": landed}),
         add={"counter": 1},
         # Without `looked_at` the shard counts as never read, so it is due at once.
         remove=frozenset(
@@ -415,8 +419,8 @@ def delete_garbage(read: Lease, why: str) -> Change:
     )
 
 
-def _stamp(at: datetime | None) -> dict[str, Any]:
-    return {} if at is None else {"assigned_at": _in_milliseconds(at)}
+def _stamp(when: datetime | None) -> dict[str, Any]:
+    return {} if when is None else {"assigned_at": _in_milliseconds(when)}
 
 
 def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
@@ -424,6 +428,6 @@ def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
     return looked | ({} if behind_ms is None else {"behind_ms": behind_ms})
 
 
-def _in_milliseconds(at: datetime) -> datetime:
+def _in_milliseconds(when: datetime) -> datetime:
     """The time as the row keeps it."""
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+    return when.replace(microsecond=when.microsecond // 1000 * 1000)

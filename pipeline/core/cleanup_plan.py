@@ -101,14 +101,16 @@ def worth_asking(
     """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in `plan_drop`.
     `kept_since`: the moment since which Kinesis still has all records."""
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
-    found = sorted({*rows, *_droppable(family, positions, listed)})
+    candidates = sorted({*rows, *_droppable(family, positions, listed)})
     # Kinesis forgets no shard that had a record, or was open, within the retention. An answer that it has would be a mistake.
-    return tuple(key for key in found if (seen := _witness(positions, key)) is None or seen < kept_since)
+    return tuple(
+        key for key in candidates if (witness := _witness(positions, key)) is None or witness < kept_since
+    )
 
 
 def _witness(positions: Positions, key: ShardKey) -> datetime | None:
-    at = positions.of(key)
-    return None if at is None else at.witness
+    position = positions.of(key)
+    return None if position is None else position.witness
 
 
 def _by_shard(family: Family, leases: Iterable[Lease]) -> dict[str, Lease]:
@@ -138,10 +140,15 @@ def _droppable(
     still_open = [shard for shard in listed if not shard.closed]
     # A late listing may hide shards, but then hash keys are left out.
     are_all = cover_all([shard.hash_range for shard in still_open])
-    found: dict[ShardKey, frozenset[ShardKey]] = {}
-    for key, at in sorted(positions.shards.items()):
+    droppable: dict[ShardKey, frozenset[ShardKey]] = {}
+    for key, position in sorted(positions.shards.items()):
         shard_id = key.shard_id
-        if key.stream != family.stream or not at.ended or shard_id in family.listed or shard_id in named:
+        if (
+            key.stream != family.stream
+            or not position.ended
+            or shard_id in family.listed
+            or shard_id in named
+        ):
             continue
         below = set(family.children.get(shard_id, ()))
         if family.lacks_a_child(shard_id):
@@ -149,12 +156,14 @@ def _droppable(
             if not are_all:
                 continue
             below.update(shard.shard_id for shard in still_open)
-        begun = frozenset(ShardKey(key.stream, each) for each in below)
-        if all(positions.is_independent(each) for each in begun):
-            found[key] = begun
-    return found
+        begun = frozenset(ShardKey(key.stream, child) for child in below)
+        if all(positions.is_independent(child) for child in begun):
+            droppable[key] = begun
+    return droppable
 
 
 def _is_past_start(key: ShardKey, positions: Positions, passed: Collection[str]) -> bool:
-    at = positions.of(key)
-    return key.shard_id in passed or (at is not None and (at.sequence is not None or at.ended))
+    position = positions.of(key)
+    return key.shard_id in passed or (
+        position is not None and (position.sequence is not None or position.ended)
+    )

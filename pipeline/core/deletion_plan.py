@@ -70,20 +70,19 @@ def plan_deletion(
 ) -> DeletionPlan:
     """`named`: the paths of all files that the table's metadata names. `after`: how long a file has to be unnamed."""
     passed = timedelta() if before.looked is None else min(max(now - before.looked, timedelta()), _LONGEST)
-    unnamed = sorted(each for each in stored if each.path not in named)
+    unnamed = sorted(f for f in stored if f.path not in named)
     since = {
-        each.path: before.since[each.path] + passed if each.path in before.since else timedelta()
-        for each in unnamed
+        f.path: before.since[f.path] + passed if f.path in before.since else timedelta() for f in unnamed
     }
     oldest = min((version for path in named if (version := _version(path)) is not None), default=0)
     due: list[StoredFile] = []
     waiting: list[StoredFile] = []
-    for each in unnamed:
-        is_out_of_log = each.version is not None and each.version < oldest
-        (due if is_out_of_log or since[each.path] >= after else waiting).append(each)
+    for file in unnamed:
+        is_out_of_log = file.version is not None and file.version < oldest
+        (due if is_out_of_log or since[file.path] >= after else waiting).append(file)
     return DeletionPlan(tuple(due), tuple(waiting), Unnamed(now, since))
 
 
 def _version(path: str) -> int | None:
-    found = _METADATA.search(path)
-    return None if found is None else int(found.group(1))
+    match = _METADATA.search(path)
+    return None if match is None else int(match.group(1))

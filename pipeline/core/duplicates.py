@@ -58,21 +58,21 @@ class Comparison:
     @property
     def rows(self) -> int:
         """At most so many."""
-        return sum(each.rows for each in self.files)
+        return sum(file.rows for file in self.files)
 
 
 def plan_comparison(
     files: Iterable[SourceFile], positions: Positions, wave: WavePlan, *, within: timedelta
 ) -> Comparison | None:
     """None where no row of the wave has an arrival. `files`, `positions`: of one snapshot of the typed table."""
-    oldest = min((each.oldest for each in wave.ranges if each.oldest is not None), default=None)
-    newest = max((each.newest for each in wave.ranges if each.newest is not None), default=None)
+    oldest = min((planned.oldest for planned in wave.ranges if planned.oldest is not None), default=None)
+    newest = max((planned.newest for planned in wave.ranges if planned.newest is not None), default=None)
     if oldest is None or newest is None:
         return None
     since, until = oldest - within, newest + within
     near = (
-        each
-        for each in files
-        if (each.oldest is None or each.oldest <= until) and (each.newest is None or each.newest >= since)
+        file
+        for file in files
+        if (file.oldest is None or file.oldest <= until) and (file.newest is None or file.newest >= since)
     )
     return Comparison(tuple(near), since, until, within, positions)

@@ -29,17 +29,17 @@ class Move(Enum):
 
 
 def plan_election(
-    me: str, found: LockRow | None, *, seen: Sighting | None, since: timedelta | None, tick: timedelta
+    me: str, lock: LockRow | None, *, sighting: Sighting | None, since: timedelta | None, tick: timedelta
 ) -> tuple[Move, Sighting | None]:
     """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last successful look."""
-    if found is None or found.released:
+    if lock is None or lock.released:
         return Move.TAKE, None
-    if found.owner == me:
+    if lock.owner == me:
         return Move.BEAT, None
     # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.sighting`). A new owner writes a new
     # version, so it starts without credit.
-    before = {} if seen is None else {found.owner: seen}
-    now = look(before, {found.owner: found.version}, since=since, tick=tick)[found.owner]
-    if now.credit > found.duration:
+    before = {} if sighting is None else {lock.owner: sighting}
+    current = look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
+    if current.credit > lock.duration:
         return Move.TAKE, None
-    return Move.WAIT, now
+    return Move.WAIT, current

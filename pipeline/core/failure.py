@@ -24,10 +24,10 @@ class Failure:
     """The error of the last failed wave, short and on one line."""
 
 
-def failed_again(before: Failure | None, why: str, at: datetime) -> Failure:
+def failed_again(before: Failure | None, why: str, when: datetime) -> Failure:
     """The failure after one more failed wave: `since` stays that of the first one, even when another worker reads by now."""
     # Cut to milliseconds, which is all that the row keeps.
-    since = before.since if before else at.replace(microsecond=at.microsecond // 1000 * 1000)
+    since = before.since if before else when.replace(microsecond=when.microsecond // 1000 * 1000)
     return Failure(since, _short(why))
 
 

@@ -90,7 +90,9 @@ class Landing:
     def without_files(cls, proposal: Proposal, positions: Positions) -> Landing:
         """Nothing of the proposal lands, because the table lacks a file that it would remove."""
         why = "another commit has removed a file that this one would remove, or has deleted rows of it"
-        refused = tuple(RangeRefused(each, positions.of(each.key), why) for each in proposal.ranges)
+        refused = tuple(
+            RangeRefused(proposed, positions.of(proposed.key), why) for proposed in proposal.ranges
+        )
         return cls(LedgerPage(), (), refused, positions)
 
     @property
@@ -116,13 +118,13 @@ def decide_landing(
         for stream, origin in proposal.origins
         if stream not in base.origins and not base.has_later_life(stream)
     }
-    new = {stream: strangers(stream, known, base) for stream, known in proposal.known.items()}
-    for each in proposal.ranges:
-        why = _why_refused(base, decided, each) or _why_passed(base, each, proposal.below, new)
+    new = {stream: strangers(stream, shard_ids, base) for stream, shard_ids in proposal.known.items()}
+    for proposed in proposal.ranges:
+        why = _why_refused(base, decided, proposed) or _why_passed(base, proposed, proposal.below, new)
         if why is not None:
-            refused[each.key] = RangeRefused(each, base.of(each.key), why)
-        elif why := _why_of_another(each, now):
-            refused[each.key] = RangeRefused(each, base.of(each.key), why, fatal=True)
+            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why)
+        elif why := _why_of_another(proposed, now):
+            refused[proposed.key] = RangeRefused(proposed, base.of(proposed.key), why, fatal=True)
     if why := _why_compare_anew(base, proposal.compared):
         refused |= {
             r.key: RangeRefused(r, base.of(r.key), why) for r in proposal.ranges if r.key not in refused
@@ -167,23 +169,23 @@ def _check_proposal(proposal: Proposal) -> None:
         raise ValueError(f"files hold rows of shards that the proposal has no range for: {sorted(orphans)}")
 
 
-def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], each: Range) -> str | None:
-    found = base.of(each.key)
+def _why_refused(base: Positions, decided: Mapping[StreamId, Origin], proposed: Range) -> str | None:
+    position = base.of(proposed.key)
     # The comparison of the compare-and-swap, for each shard. It keeps the ranges of a shard one chain without gap or overlap (I4).
-    if each.moves and _token(found) != _token(each.after):
-        return f"the table's position is {found or 'none'}, but this range began at position {each.after or 'none'}"
-    if each.moves and not each.may_go_back and not is_forward(each.after, each.upto):
-        return f"it would move the position back, from {each.after} to {each.upto}"
-    if each.key.stream not in base.origins and each.key.stream not in decided:
-        return f"no origin is decided for {each.key.stream}"
+    if proposed.moves and _token(position) != _token(proposed.after):
+        return f"the table's position is {position or 'none'}, but this range began at position {proposed.after or 'none'}"
+    if proposed.moves and not proposed.may_go_back and not is_forward(proposed.after, proposed.upto):
+        return f"it would move the position back, from {proposed.after} to {proposed.upto}"
+    if proposed.key.stream not in base.origins and proposed.key.stream not in decided:
+        return f"no origin is decided for {proposed.key.stream}"
     # Only a shard's first range names its parents. Later ranges land only after it, so its parents were out of the way by then (I3).
-    if each.after is None and (
-        why := next((why for p in each.parents if (why := _why_in_the_way(base, each.key, p))), None)
+    if proposed.after is None and (
+        why := next((why for p in proposed.parents if (why := _why_in_the_way(base, proposed.key, p))), None)
     ):
         return why
     # What lies after the position is still to be read: rows of a replay there would land once more.
-    if each.kind is Kind.REPLAY and not (found and reaches(found, each.upto)):
-        return f"the table's position is {found or 'none'}, before the end {each.upto} of the range that would be replaced"
+    if proposed.kind is Kind.REPLAY and not (position and reaches(position, proposed.upto)):
+        return f"the table's position is {position or 'none'}, before the end {proposed.upto} of the range that would be replaced"
     return None
 
 
@@ -207,12 +209,12 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
     """Whether the parent still is out of the way, for the reason that the run found before it read."""
     # A rollback between the run's look and the commit may have removed the parent's position. BEFORE_START and GONE rest on
     # Kinesis's answers, which a rollback doesn't change, so only a position that appeared meanwhile is checked for these.
-    at = base.of(ShardKey(child.stream, parent.shard_id))
-    if at is not None:
+    position = base.of(ShardKey(child.stream, parent.shard_id))
+    if position is not None:
         return (
             None
-            if at.ended
-            else f"its parent {parent.shard_id} hasn't ended in the table (the parent's position is {at})"
+            if position.ended
+            else f"its parent {parent.shard_id} hasn't ended in the table (the parent's position is {position})"
         )
     if parent.why is ParentIs.ENDED:
         return f"its parent {parent.shard_id} had ended when the run looked, but has no position in the table now"
@@ -228,44 +230,46 @@ def _why_in_the_way(base: Positions, child: ShardKey, parent: ParentReason) -> s
 
 def _why_passed(
     base: Positions,
-    each: Range,
+    proposed: Range,
     below: Mapping[ShardKey, frozenset[str]],
     new: Mapping[StreamId, frozenset[str]],
 ) -> str | None:
     """Why a range may not begin at its shard's start, although the table has no position of the shard: another run has read the shard to
     its end meanwhile, and the END has been removed since. Then the table has a position of a descendant. `new`: shards of which the run
     couldn't know whether they are descendants, because there was none of them when it looked."""
-    if each.after is not None:
+    if proposed.after is not None:
         return None
-    known = sorted(below.get(each.key, ()))
-    by = next((shard for shard in known if base.of(ShardKey(each.key.stream, shard)) is not None), None)
+    descendants = sorted(below.get(proposed.key, ()))
+    by = next(
+        (shard for shard in descendants if base.of(ShardKey(proposed.key.stream, shard)) is not None), None
+    )
     if by is not None:
         return f"another run has read this shard to its end: its descendant {by} has a position in the table"
-    if new.get(each.key.stream):
+    if new.get(proposed.key.stream):
         return (
-            f"another run may have read this shard to its end: {min(new[each.key.stream])} has a position in the table, and whether it is a "
+            f"another run may have read this shard to its end: {min(new[proposed.key.stream])} has a position in the table, and whether it is a "
             "descendant wasn't known when the range was read"
         )
     return None
 
 
-def _why_of_another(each: Range, now: datetime | None) -> str | None:
+def _why_of_another(proposed: Range, now: datetime | None) -> str | None:
     """Why records that were read from the stream can't be its own (I43 of docs/protocol.md)."""
-    if each.kind not in READ_FROM_STREAMS or not each.rows:
+    if proposed.kind not in READ_FROM_STREAMS or not proposed.rows:
         return None
-    late = None if now is None else why_too_late(each.last_arrival, now)
-    return why_too_early(each.key.stream, each.first_arrival) or late
+    late = None if now is None else why_too_late(proposed.last_arrival, now)
+    return why_too_early(proposed.key.stream, proposed.first_arrival) or late
 
 
 def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bool:
     """Whether the END can be removed without the shard looking like one that is still to be read."""
     # Children without a position would wait for this shard: once all have positions, these show that it ended. A child that has
     # only a start inherits this shard's witness. And a shard without a position that a parent's END names as a child counts as unread.
-    at = base.of(key)
-    if at is None or not at.ended or key.shard_id in children_of_ends(key.stream, base):
+    position = base.of(key)
+    if position is None or not position.ended or key.shard_id in children_of_ends(key.stream, base):
         return False
-    below = (*(ShardKey(key.stream, child) for child in at.children), *begun)
-    return bool(below) and all(base.is_independent(each) for each in below)
+    below = (*(ShardKey(key.stream, child) for child in position.children), *begun)
+    return bool(below) and all(base.is_independent(child) for child in below)
 
 
 def _replays_alone(

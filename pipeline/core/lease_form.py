@@ -35,8 +35,8 @@ def is_of_form(row: Lease, *, multi: bool) -> bool:
 
 def of_other_form(leases: Iterable[Lease], *, multi: bool) -> tuple[Lease, ...]:
     """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has neither form."""
-    found = (row for row in leases if is_of_form(row, multi=not multi))
-    return tuple(sorted(found, key=lambda row: row.key))
+    rows = (row for row in leases if is_of_form(row, multi=not multi))
+    return tuple(sorted(rows, key=lambda row: row.key))
 
 
 def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
@@ -46,14 +46,14 @@ def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
     and stop nobody.
     """
     leases = tuple(leases)
-    others = of_other_form(leases, multi=multi)
-    if not others or any(is_of_form(row, multi=multi) for row in leases):
+    other_rows = of_other_form(leases, multi=multi)
+    if not other_rows or any(is_of_form(row, multi=multi) for row in leases):
         return None
-    now, then = mode_of(multi=multi), mode_of(multi=not multi)
+    mode, other_mode = mode_of(multi=multi), mode_of(multi=not multi)
     return (
-        f"streams_mode is {now}, but the application's {counted(len(others), 'lease row')} ({others[0].key}, ...) {_have(len(others))} the "
-        f"form of streams_mode: {then}. Nothing was read, and no row was written. Set streams_mode: {then} again; or stop the workers "
-        f"(`headrace stop`) and let `{COMMAND}` give the rows the form of streams_mode: {now}"
+        f"streams_mode is {mode}, but the application's {counted(len(other_rows), 'lease row')} ({other_rows[0].key}, ...) {_have(len(other_rows))} the "
+        f"form of streams_mode: {other_mode}. Nothing was read, and no row was written. Set streams_mode: {other_mode} again; or stop the workers "
+        f"(`headrace stop`) and let `{COMMAND}` give the rows the form of streams_mode: {mode}"
     )
 
 

@@ -56,8 +56,8 @@ def _positions_out(positions: Positions) -> Json:
     number = {stream: i for i, stream in enumerate(streams)}
     per_stream: list[list[Json]] = [[] for _ in streams]
     for key in sorted(positions.shards):
-        at = positions.shards[key]
-        per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(at)])
+        position = positions.shards[key]
+        per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(position)])
     return [
         [stream.arn, stream.epoch, _origin_out(positions.origins.get(stream)), shards]
         for stream, shards in zip(streams, per_stream, strict=True)
@@ -76,8 +76,8 @@ def _positions_in(body: Json) -> Positions:
         stream = StreamId(arn, epoch)
         if origin is not None:
             origins[stream] = _origin_in(origin)
-        for shard, *at in rows:
-            shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
+        for shard, *values in rows:
+            shards[ShardKey(stream, _shard_in(shard))] = _position_in(values)
     return Positions(origins, shards)
 
 
@@ -88,8 +88,8 @@ def write_full(positions: Positions) -> str:
 
 def read_full(text: str) -> Positions:
     """All positions in a file."""
-    whole = read_delta(text)
-    return Positions(whole.origins, whole.moved)
+    delta = read_delta(text)
+    return Positions(delta.origins, delta.moved)
 
 
 def write_delta(delta: Delta) -> str:
@@ -227,20 +227,20 @@ _EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0]
 """The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
 
 
-def _position_out(at: Position) -> list[Json]:
+def _position_out(position: Position) -> list[Json]:
     """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a time."""
     # As text, because the JSON readers of other languages lose digits of numbers as long as sequence numbers.
-    sequence = None if at.sequence is None else str(at.sequence)
+    sequence = None if position.sequence is None else str(position.sequence)
     row: list[Json] = [
         sequence,
-        _time_out(at.arrival),
-        _time_out(at.seen),
-        at.sub,
-        int(at.ended),
-        [_shard_out(c) for c in at.children],
-        None if at.start is None else [_time_out(at.start.at)],
-        int(at.gap_accepted),
-        int(at.inside),
+        _time_out(position.arrival),
+        _time_out(position.seen),
+        position.sub,
+        int(position.ended),
+        [_shard_out(c) for c in position.children],
+        None if position.start is None else [_time_out(position.start.at)],
+        int(position.gap_accepted),
+        int(position.inside),
     ]
     while row and row[-1] == _EMPTY_POSITION[len(row) - 1]:
         row.pop()
@@ -274,8 +274,8 @@ def _origin_in(row: Json) -> Origin:
     return Origin(Start(_time_in(row[0])), decided)
 
 
-def _time_out(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
+def _time_out(when: datetime | None) -> int | None:
+    return None if when is None else (when - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _time_in(milliseconds: int | None) -> datetime | None:
@@ -301,15 +301,15 @@ def _pack(body: Json, version: int = VERSION) -> str:
     return f"{version}:{packed.decode()}"
 
 
-def _unpack(text: str, wanted: int = VERSION) -> Json:
+def _unpack(text: str, expected: int = VERSION) -> Json:
     version, colon, packed = text.partition(":")
-    if not colon or version != str(wanted):
+    if not colon or version != str(expected):
         raise WrongShape(
-            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {wanted}. "
+            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {expected}. "
             "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()
-    decoded = base64.b85decode(packed) if wanted == VERSION else base64.b64decode(packed, validate=True)
+    decoded = base64.b85decode(packed) if expected == VERSION else base64.b64decode(packed, validate=True)
     raw = unpack.decompress(decoded, _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
         raise WrongShape(

@@ -29,13 +29,13 @@ class Cut:
     def of(self, entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
         """The ranges that are asked for. A lost part of the history is always told of."""
         for entry in entries:
-            ranges = tuple(each for each in ranges_of(entry) if self._has(each))
+            ranges = tuple(recorded for recorded in ranges_of(entry) if self._has(recorded))
             if ranges or isinstance(entry, Lost):
                 yield _with(entry, ranges)
 
-    def _has(self, each: Range) -> bool:
-        is_of_shard = self.shard is None or self.shard.fits(shard_of(each.key))
-        return is_of_shard and self.arrivals.has(each.first_arrival, each.last_arrival)
+    def _has(self, recorded: Range) -> bool:
+        is_of_shard = self.shard is None or self.shard.fits(shard_of(recorded.key))
+        return is_of_shard and self.arrivals.has(recorded.first_arrival, recorded.last_arrival)
 
 
 def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[list[LedgerEntry | Lost], int]:

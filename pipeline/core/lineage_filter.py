@@ -58,8 +58,8 @@ class RangeFilter:
     @property
     def has_all_ranges(self) -> bool:
         """Whether each range of the asked snapshots is asked for, and so each ledger, also one without any range."""
-        asked = (self.stream, self.shards, self.kinds, self.number, self.arrived)
-        return all(each is None for each in asked)
+        conditions = (self.stream, self.shards, self.kinds, self.number, self.arrived)
+        return all(condition is None for condition in conditions)
 
     def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
         """What is asked for of this ledger or lost part; None where that is nothing."""
@@ -70,24 +70,28 @@ class RangeFilter:
         if self.has_all_ranges:
             return entry
         if isinstance(entry, Lost):
-            return replace(entry, ranges=tuple(each for each in entry.ranges if self._has_place(each)))
+            return replace(
+                entry, ranges=tuple(recorded for recorded in entry.ranges if self._has_place(recorded))
+            )
         page = replace(
             entry.page,
             ranges=tuple(
-                each for each in entry.page.ranges if self._has_kind(each) and self._has_place(each)
+                recorded
+                for recorded in entry.page.ranges
+                if self._has_kind(recorded) and self._has_place(recorded)
             ),
             dropped=tuple(key for key in entry.page.dropped if self._has_shard(key)),
         )
         has_something = page.ranges or page.origins or page.dropped
         return replace(entry, page=page) if has_something else None
 
-    def _has_kind(self, each: Range) -> bool:
-        return self.kinds is None or each.kind in self.kinds
+    def _has_kind(self, recorded: Range) -> bool:
+        return self.kinds is None or recorded.kind in self.kinds
 
-    def _has_place(self, each: Range) -> bool:
-        if self.arrived is not None and not _arrived(each, *self.arrived):
+    def _has_place(self, recorded: Range) -> bool:
+        if self.arrived is not None and not _arrived(recorded, *self.arrived):
             return False
-        return self._has_shard(each.key) and (self.number is None or _may_have(each, self.number))
+        return self._has_shard(recorded.key) and (self.number is None or _may_have(recorded, self.number))
 
     def _has_shard(self, key: ShardKey) -> bool:
         return (self.shards is None or key.shard_id in self.shards) and self.stream in (None, key.stream.name)
@@ -95,17 +99,17 @@ class RangeFilter:
     @classmethod
     def of_window(cls, window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
         """The ranges of the window's shards."""
-        return cls(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)
+        return cls(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)
 
 
 ALL_RANGES = RangeFilter()
 
 
-def _arrived(each: Range, since: datetime, before: datetime) -> bool:
-    return each.first_arrival is not None and since <= each.first_arrival < before
+def _arrived(recorded: Range, since: datetime, before: datetime) -> bool:
+    return recorded.first_arrival is not None and since <= recorded.first_arrival < before
 
 
-def _may_have(each: Range, number: int) -> bool:
-    after, upto = each.after, each.upto
+def _may_have(recorded: Range, number: int) -> bool:
+    after, upto = recorded.after, recorded.upto
     begins = -1 if after is None or after.sequence is None else after.sequence
     return upto.sequence is not None and begins <= number <= upto.sequence

@@ -49,16 +49,16 @@ class LedgerPages:
     def __init__(self) -> None:
         self._pages: dict[SnapshotPlace, Page] = {}
 
-    def of(self, where: SnapshotPlace, at: datetime) -> Page:
+    def of(self, where: SnapshotPlace, when: datetime) -> Page:
         """What was found of this snapshot so far."""
         page = self._pages.get(where)
         if page is None:
-            page = self._pages[where] = Page(at)
+            page = self._pages[where] = Page(when)
         return page
 
-    def ours(self, where: SnapshotPlace, at: datetime, *, writer: str) -> Page:
+    def ours(self, where: SnapshotPlace, when: datetime, *, writer: str) -> Page:
         """What was found so far of this snapshot, which has a ledger."""
-        page = self.of(where, at)
+        page = self.of(where, when)
         page.is_ours, page.writer = True, writer
         return page
 
@@ -68,10 +68,10 @@ class LedgerPages:
             yield from self._pages.pop(where).entries(where)
 
 
-def _in_order(found: list[tuple[int, T]]) -> tuple[T, ...]:
-    found.sort(key=_place)
-    return tuple(each for _, each in found)
+def _in_order(numbered: list[tuple[int, T]]) -> tuple[T, ...]:
+    numbered.sort(key=_place)
+    return tuple(value for _, value in numbered)
 
 
-def _place(each: tuple[int, object]) -> int:
-    return each[0]
+def _place(numbered: tuple[int, object]) -> int:
+    return numbered[0]

@@ -37,8 +37,8 @@ def believable(kbps: Decimal) -> float | None:
 
 def throughput(previous: float | None, read: int, span: timedelta) -> float:
     """The new rate in KB/s: half of it the previous rate, half the rate of the bytes just read, which arrived within `span`."""
-    now = read / _KB / max(span, _SHORTEST_SPAN).total_seconds()
-    return rounded(now if previous is None else _ALPHA * now + (1 - _ALPHA) * previous)
+    rate = read / _KB / max(span, _SHORTEST_SPAN).total_seconds()
+    return rounded(rate if previous is None else _ALPHA * rate + (1 - _ALPHA) * previous)
 
 
 def rate_now(row: Lease, now: datetime) -> float | None:

@@ -34,7 +34,7 @@ def looked_in(
     """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`: which the typed table is
     made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
     for page in islice(pages, _FARTHEST):
-        if any(each.may_go_back for each in page.ranges):
+        if any(recorded.may_go_back for recorded in page.ranges):
             return None
         if page.looked is not None:
             looked = page.looked
@@ -45,27 +45,27 @@ def looked_in(
 
 def looked_after(
     files: Iterable[SourceFile],
-    at: Positions,
+    positions: Positions,
     *,
     snapshot: int | None,
     sequence: int,
     stream: str | None,
     before: FilesDone | None,
 ) -> FilesDone | None:
-    """What a commit of the typed table may say, that brings the table to the positions `at`. `files`: all of the lake table in this snapshot,
+    """What a commit of the typed table may say, that brings the table to these `positions`. `files`: all of the lake table in this snapshot,
     with what surveys have found in them. `before`: what its earlier ledgers say."""
     if snapshot is None:
         return None
-    passed = {row_shard(key): past(position) for key, position in at.shards.items()}
-    left = sorted(
-        (each.added, _name(each))
-        for each in files
-        if each.added is not None
-        and not (before is not None and covers(before, each))
-        and not _is_done(each, passed, stream)
+    passed = {row_shard(key): past(position) for key, position in positions.shards.items()}
+    unfinished = sorted(
+        (file.added, _name(file))
+        for file in files
+        if file.added is not None
+        and not (before is not None and covers(before, file))
+        and not _is_done(file, passed, stream)
     )
-    upto = left[MOST_OPEN][0] - 1 if len(left) > MOST_OPEN else sequence
-    still = frozenset(name for added, name in left if added <= upto)
+    upto = unfinished[MOST_OPEN][0] - 1 if len(unfinished) > MOST_OPEN else sequence
+    still = frozenset(name for added, name in unfinished if added <= upto)
     return FilesDone(snapshot, sequence, upto, stream, still)
 
 
@@ -73,14 +73,16 @@ def reach(base: Positions, rests_on: Positions) -> bool:
     """Whether no position is behind those on which a statement rests. A person may have set the typed table back meanwhile, and rows of files
     that were done are parsed once more then."""
     return all(
-        (at := base.of(key)) is not None and past(at) >= past(position) and at.ended >= position.ended
+        (current := base.of(key)) is not None
+        and past(current) >= past(position)
+        and current.ended >= position.ended
         for key, position in rests_on.shards.items()
     )
 
 
 def after(plan: WavePlan, target: Positions) -> Positions:
     """The positions of the typed table after the wave."""
-    return target.with_shards({each.key: each.upto for each in plan.ranges})
+    return target.with_shards({planned.key: planned.upto for planned in plan.ranges})
 
 
 def _is_done(file: SourceFile, passed: Mapping[RowShard, str], stream: str | None) -> bool:

@@ -24,8 +24,8 @@ def plan_merges(manifests: Sequence[Mergeable], *, at_once: int, at_most: int) -
     """The places of the manifests that become one, for each merge. `at_once`: how many manifests are worth a merge. `at_most`: bytes
     of the largest manifest that a merge may make, as far as the sizes of its parts tell."""
     alike: dict[tuple[Hashable, int], list[int]] = {}
-    for place, each in enumerate(manifests):
-        alike.setdefault((each.kind, _level(each.files, at_once)), []).append(place)
+    for place, manifest in enumerate(manifests):
+        alike.setdefault((manifest.kind, _level(manifest.files, at_once)), []).append(place)
     return [
         tuple(places)
         for places in alike.values()

@@ -152,7 +152,7 @@ class Wishes:
     @property
     def are_due(self) -> bool:
         """Whether a wave would move a position."""
-        return any(each.upto is not None or each.is_over for each in self.wanted)
+        return any(lack.upto is not None or lack.is_over for lack in self.wanted)
 
 
 # --- what Spark found -------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class WavePlan:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.ranges)
+        return sum(planned.rows for planned in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,8 +202,8 @@ def _best(movable: list[tuple[int, str]], gap: int, *, growth: float) -> tuple[i
 
     That is the heaviest lease after which the receiver has no more than the giver, else the lightest one after which it has more.
     """
-    at = _up_to(gap // 2 if growth == 1 else int(gap / (1 + growth)), movable)
-    for weight, key in movable[max(0, at - 1) : at + 1]:
+    place = _up_to(gap // 2 if growth == 1 else int(gap / (1 + growth)), movable)
+    for weight, key in movable[max(0, place - 1) : place + 1]:
         # The receiver has to stay a tenth of the gap below what the giver had, so that each move is a clear gain.
         if weight * growth * 10 < gap * 9:
             return weight, key

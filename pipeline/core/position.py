@@ -90,12 +90,12 @@ class Position:
         return self.sequence is None and not self.ended and self.witness is None
 
     def __str__(self) -> str:
-        at = (
+        place = (
             "no record yet"
             if self.sequence is None
             else f"{self.sequence}" + (f"/{self.sub}" if self.sub else "")
         )
-        return f"{at}, ended" if self.ended else at
+        return f"{place}, ended" if self.ended else place
 
 
 def _order(position: Position | None) -> tuple[int, int, bool]:
@@ -106,9 +106,9 @@ def _order(position: Position | None) -> tuple[int, int, bool]:
 
 def is_forward(before: Position | None, after: Position) -> bool:
     """Whether `after` takes back nothing that `before` has reached (I9 of docs/protocol.md)."""
-    was, now = _order(before), _order(after)
+    was, became = _order(before), _order(after)
     # The end is compared by itself: a higher sequence number must not open a shard that has ended.
-    return now[:2] >= was[:2] and now[2] >= was[2]
+    return became[:2] >= was[:2] and became[2] >= was[2]
 
 
 def reaches(position: Position, upto: Position) -> bool:
@@ -126,23 +126,23 @@ class Positions:
 
     def is_independent(self, key: ShardKey) -> bool:
         """Whether reading the shard needs no position of its parents any more."""
-        at = self.of(key)
-        return at is not None and not at.is_start_only
+        position = self.of(key)
+        return position is not None and not position.is_start_only
 
     def children_since(self, key: ShardKey) -> datetime | None:
         """A moment that no record of the ended shard's children is older than; None where the table knows no such moment."""
-        at, origin = self.of(key), self.origins.get(key.stream)
-        if at is None:
+        position, origin = self.of(key), self.origins.get(key.stream)
+        if position is None:
             return None
         # The END of a shard without a record may have no witness but the origin's decision. The shard may have been closed long
         # before that, and then its children have older records. Where a later start was asked for, older records aren't wanted.
         tells_nothing = (
             origin is not None
-            and at.sequence is None
-            and at.witness == origin.decided
+            and position.sequence is None
+            and position.witness == origin.decided
             and (origin.start.at is None or origin.start.at < origin.decided)
         )
-        return None if tells_nothing else at.witness
+        return None if tells_nothing else position.witness
 
     def of(self, key: ShardKey) -> Position | None:
         """The shard's position; None where the table has none."""
@@ -157,7 +157,7 @@ class Positions:
 
     def has_later_life(self, stream: StreamId) -> bool:
         """Whether the table knows that the stream was deleted and created again: nothing more lands of this life."""
-        return any(known.arn == stream.arn and known.epoch > stream.epoch for known in self.origins)
+        return any(life.arn == stream.arn and life.epoch > stream.epoch for life in self.origins)
 
     def with_shards(self, moved: Mapping[ShardKey, Position], dropped: Iterable[ShardKey] = ()) -> Positions:
         # Copied as a whole, which doesn't compute the hash of each key again: a table may have ten thousand shards.

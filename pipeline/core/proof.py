@@ -70,17 +70,17 @@ class Check:
     count: int = 0
 
 
-def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
+def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
     wrong: list[str] = []
     unproved: list[str] = []
     count = left_out = 0
-    for each in told:
-        if isinstance(each, Wrong):
+    for statement in statements:
+        if isinstance(statement, Wrong):
             count += 1
             if len(wrong) < MOST_TOLD:
-                wrong.append(each.text)
+                wrong.append(statement.text)
         elif len(unproved) < MOST_TOLD:
-            unproved.append(each.text)
+            unproved.append(statement.text)
         else:
             left_out += 1
     if left_out:
@@ -201,8 +201,8 @@ class Proof:
         return f" that arrived between {_text(self.first)} and {_text(self.last)}"
 
 
-def _text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+def _text(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S}Z"
 
 
 def told_lines(checks: Iterable[Check]) -> Iterator[str]:

@@ -74,13 +74,13 @@ def allowance(accepted: Iterable[Accepted]) -> Counter[str]:
 def by_acceptance(
     sentences: Iterable[Told],
     extras: Iterable[Told],
-    known: Iterable[Strangers],
+    earlier: Iterable[Strangers],
     accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `known`: what an earlier proof
+    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `earlier`: what an earlier proof
     has found of them in files that this one hasn't read."""
     rows_found: Counter[str] = Counter()
-    for rows in (*known, *(extra.shards for extra in extras if isinstance(extra, Extra))):
+    for rows in (*earlier, *(extra.shards for extra in extras if isinstance(extra, Extra))):
         rows_found.update(rows)
     allowed = allowance(accepted)
     for statement in sentences:

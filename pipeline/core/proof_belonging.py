@@ -19,12 +19,12 @@ from headrace.pipeline.core.words import counted
 
 def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Wrong]:
     for step in _read(story):
-        each = step.range
-        late = None if step.at is None else why_too_late(each.last_arrival, step.at)
+        recorded = step.range
+        late = None if step.at is None else why_too_late(recorded.last_arrival, step.at)
         why = (
-            why_too_early(each.key.stream, each.first_arrival)
+            why_too_early(recorded.key.stream, recorded.first_arrival)
             or late
-            or why_outside(_numbers(each.key, listed), each.upto.sequence)
+            or why_outside(_numbers(recorded.key, listed), recorded.upto.sequence)
         )
         if why is not None:
             yield Wrong(f"{step}: {why}")

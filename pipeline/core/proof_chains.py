@@ -95,14 +95,14 @@ def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
             lost.append(entry)
         else:
             dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
-        for each in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
-            to = derived if isinstance(entry, Lost) else steps if each.moves else replays
-            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each, entry.at))
+        for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+            to = derived if isinstance(entry, Lost) else steps if recorded.moves else replays
+            to.setdefault(recorded.key, []).append(Step(entry.snapshot, entry.sequence, recorded, entry.at))
     return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
 
 
-def _frozen(found: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
-    return {key: tuple(found[key]) for key in sorted(found)}
+def _frozen(steps: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
+    return {key: tuple(steps[key]) for key in sorted(steps)}
 
 
 def broken_chains(story: Story) -> Iterator[Told]:
@@ -111,24 +111,29 @@ def broken_chains(story: Story) -> Iterator[Told]:
 
 
 def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told]:
-    at: Position | None = None
+    position: Position | None = None
     before: Step | None = None
     for step in steps:
-        each = step.range
-        if _token(each.after) != _token(at):
+        recorded = step.range
+        if _token(recorded.after) != _token(position):
             yield _break(key, before, step, story)
-        elif at is not None and at.ended and not _may_go_on(each) and each.upto.token != at.token:
+        elif (
+            position is not None
+            and position.ended
+            and not _may_go_on(recorded)
+            and recorded.upto.token != position.token
+        ):
             yield Wrong(f"{key} had ended, and goes on: {step}")
-        if not each.may_go_back and not is_forward(each.after, each.upto):
+        if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
             yield Wrong(f"the range goes back: {step}")
-        at, before = each.upto, step
+        position, before = recorded.upto, step
 
 
-def _may_go_on(each: Range) -> bool:
+def _may_go_on(recorded: Range) -> bool:
     """Whether a range may come after an END."""
     # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback the lake table may land
     # the shard to a later end.
-    return each.may_go_back or (each.kind is Kind.PARSED and each.upto.ended)
+    return recorded.may_go_back or (recorded.kind is Kind.PARSED and recorded.upto.ended)
 
 
 def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told:
@@ -153,15 +158,15 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
     """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/protocol.md)."""
     for key in sorted(story.steps.keys() | positions.shards.keys()):
-        steps, at = story.steps.get(key), positions.of(key)
+        steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None
-        if at is not None and (last is None or last.range.upto.token != at.token):
+        if position is not None and (last is None or last.range.upto.token != position.token):
             led = "no range" if last is None else str(last)
-            told = f"the table's position of {key} is {at}, and its last range is {led}"
-            yield Unproved(told) if story.lost else Wrong(told)
-        elif at is None and last is not None and not _may_lack_a_position(story, key, last):
-            told = f"the table has no position of {key}, and its last range is {last}"
-            yield Unproved(told) if story.lost else Wrong(told)
+            sentence = f"the table's position of {key} is {position}, and its last range is {led}"
+            yield Unproved(sentence) if story.lost else Wrong(sentence)
+        elif position is None and last is not None and not _may_lack_a_position(story, key, last):
+            sentence = f"the table has no position of {key}, and its last range is {last}"
+            yield Unproved(sentence) if story.lost else Wrong(sentence)
 
 
 def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
@@ -174,13 +179,13 @@ def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
 def ranges_without_rows(story: Story) -> Iterator[Unproved]:
     """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for each gap."""
     for kind, meaning in _MEANINGS.items():
-        found = [step for step in story.all() if step.range.kind is kind]
+        steps = [step for step in story.all() if step.range.kind is kind]
         if kind is Kind.SKIPPED:
-            yield from map(_gap, found)
-        elif found:
-            yield Unproved(f"{counted(len(found), 'range')} {meaning}; the first: {found[0]}")
+            yield from map(_gap, steps)
+        elif steps:
+            yield Unproved(f"{counted(len(steps), 'range')} {meaning}; the first: {steps[0]}")
     for part in story.lost:
-        derived = sum(each.rows for each in part.ranges)
+        derived = sum(recorded.rows for recorded in part.ranges)
         beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
         yield Unproved(f"{part.why}{beside}")
 
@@ -207,5 +212,5 @@ def _gap(step: Step) -> Unproved:
     return Unproved(f"{when} are missing by a recorded gap: {step}. The ledger's reason: {step.range.why}")
 
 
-def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
-    return None if at is None else at.token
+def _token(position: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if position is None else position.token

@@ -37,11 +37,11 @@ class ListedShards:
 
     def families(self) -> Mapping[str, frozenset[str]]:
         """Parent -> its children."""
-        found: dict[str, set[str]] = {}
+        by_parent: dict[str, set[str]] = {}
         for shard in self.shards.values():
             for parent in shard.parents:
-                found.setdefault(parent, set()).add(shard.shard_id)
-        return {parent: frozenset(children) for parent, children in found.items()}
+                by_parent.setdefault(parent, set()).add(shard.shard_id)
+        return {parent: frozenset(children) for parent, children in by_parent.items()}
 
 
 def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
@@ -63,10 +63,10 @@ def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
         for shard_id in sorted(unnamed - named):
             ended = ends.get(ShardKey(key.stream, shard_id))
             if ended is None or ended.sequence >= first.sequence:
-                told = (
+                sentence = (
                     f"{key} began with {first}, which doesn't name its parent {shard_id}, and {_state(ended)}"
                 )
-                yield _judged(told, story, first)
+                yield _judged(sentence, story, first)
 
 
 def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> Iterator[Told]:
@@ -81,13 +81,13 @@ def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> It
         is_there, said = has_none or (ended is not None and ended.sequence < first.sequence), _state(ended)
     if is_there:
         return
-    told = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
-    yield _judged(told, story, first)
+    sentence = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
+    yield _judged(sentence, story, first)
 
 
-def _judged(told: str, story: Story, step: Step) -> Told:
+def _judged(sentence: str, story: Story, step: Step) -> Told:
     """Wrong, unless a lost ledger may have what is missing."""
-    return Unproved(told) if story.is_lost_between(-1, step.sequence) else Wrong(told)
+    return Unproved(sentence) if story.is_lost_between(-1, step.sequence) else Wrong(sentence)
 
 
 def _state(end: Step | None) -> str:
@@ -102,7 +102,7 @@ def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> It
     for key, end in ends.items():
         for child in end.range.upto.children:
             named_by.setdefault(ShardKey(key.stream, child), set()).add(key.shard_id)
-    of_lists = {stream: each.families() for stream, each in listed.items()}
+    of_lists = {stream: listed_shards.families() for stream, listed_shards in listed.items()}
     for key, end in ends.items():
         children = end.range.upto.children
         missing = sorted(of_lists.get(key.stream, {}).get(key.shard_id, frozenset()) - set(children))
@@ -132,22 +132,24 @@ def _single_child(
     parents = named_by[child] | {reason.shard_id for reason in first.range.parents}
     if len(parents) > 1 or first.range.kind in _SET_BY_A_PERSON:
         return
-    told = (
+    sentence = (
         f"{end.range.key} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
         f"and a merge two parents, so the hash keys of another child were read by no shard ({end})"
     )
-    yield _judged(told, story, first) if end.range.kind is Kind.LANDED else Unproved(told)
+    yield _judged(sentence, story, first) if end.range.kind is Kind.LANDED else Unproved(sentence)
 
 
 def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None) -> Iterator[Told]:
     """Whether the hash keys of the children are those of a split parent, where Kinesis still lists all of them."""
     shards = {} if listed is None else listed.shards
     own = shards[key.shard_id].hash_range if key.shard_id in shards else None
-    parts = [shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)]
-    known = sorted(part for part in parts if part is not None)
-    if own is None or len(known) < 2:
+    child_keys = [
+        shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)
+    ]
+    ranges = sorted(keys for keys in child_keys if keys is not None)
+    if own is None or len(ranges) < 2:
         return
-    if known[-1].end > own.end or any(_faults(known, own)):
+    if ranges[-1].end > own.end or any(_faults(ranges, own)):
         yield Wrong(f"the children of {key} don't have its hash keys {_keys(own)} once each")
 
 
@@ -168,9 +170,9 @@ def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
         return
     ranges = sorted(keys for keys in stands.values() if keys is not None)
     for fault in _faults(ranges, _ALL_KEYS):
-        told = _fault(fault, listed, stands)
+        statement = _fault(fault, listed, stands)
         # A lost ledger may have the end of a shard that looks open here.
-        yield Unproved(told.text) if story.lost else told
+        yield Unproved(statement.text) if story.lost else statement
 
 
 def _where_it_stands(
@@ -178,20 +180,20 @@ def _where_it_stands(
 ) -> dict[str, HashRange | None]:
     """The shards with the hash keys of this shard that are read now, or next. `children`: those that Kinesis lists."""
     end = story.end(key)
-    known = frozenset() if end is None else children | set(end.range.upto.children)
-    if not known:
+    all_children = frozenset() if end is None else children | set(end.range.upto.children)
+    if not all_children:
         return {key.shard_id: _hashes(key.shard_id, listed)}
-    found: dict[str, HashRange | None] = {}
-    for child in known:
+    standing: dict[str, HashRange | None] = {}
+    for child in all_children:
         if story.first(ShardKey(key.stream, child)) is not None:
             continue
-        others = [p for p in listed.parents(child) if p != key.shard_id]
-        if all(story.end(ShardKey(key.stream, other)) for other in others):
-            found[child] = _hashes(child, listed)
+        other_parents = [p for p in listed.parents(child) if p != key.shard_id]
+        if all(story.end(ShardKey(key.stream, parent)) for parent in other_parents):
+            standing[child] = _hashes(child, listed)
         else:
             # The child of a merge waits for its other parent: these hash keys stand at the end of this one.
-            found[key.shard_id] = _hashes(key.shard_id, listed)
-    return found
+            standing[key.shard_id] = _hashes(key.shard_id, listed)
+    return standing
 
 
 def _hashes(shard_id: str, listed: ListedShards) -> HashRange | None:
@@ -208,12 +210,12 @@ class _Fault:
 def _faults(ranges: Iterable[HashRange], within: HashRange) -> Iterator[_Fault]:
     """Holes and overlaps of sorted ranges."""
     reached = within.start - 1
-    for each in ranges:
-        if each.start > reached + 1:
-            yield _Fault(reached + 1, each.start - 1)
-        elif each.start <= reached:
-            yield _Fault(each.start, min(reached, each.end), is_twice=True)
-        reached = max(reached, each.end)
+    for keys in ranges:
+        if keys.start > reached + 1:
+            yield _Fault(reached + 1, keys.start - 1)
+        elif keys.start <= reached:
+            yield _Fault(keys.start, min(reached, keys.end), is_twice=True)
+        reached = max(reached, keys.end)
     if reached < within.end:
         yield _Fault(reached + 1, within.end)
 
@@ -231,10 +233,10 @@ def _fault(fault: _Fault, listed: ListedShards, stands: Mapping[str, HashRange |
             f"{listed.stream}: the hash keys {keys} are read by more than one shard: {', '.join(twice)}"
         )
     unread = [s for s in with_keys if s not in stands and not listed.shards[s].closed]
-    told = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
+    sentence = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
     if unread and not listed.is_complete:
-        return Unproved(f"{told}: {', '.join(unread)} is empty so far, or not read yet")
-    return Wrong(f"{told}{f', which {unread[0]} has' if unread else ''}")
+        return Unproved(f"{sentence}: {', '.join(unread)} is empty so far, or not read yet")
+    return Wrong(f"{sentence}{f', which {unread[0]} has' if unread else ''}")
 
 
 def _keys(keys: HashRange) -> str:
@@ -242,5 +244,5 @@ def _keys(keys: HashRange) -> str:
 
 
 def _ends(story: Story) -> dict[ShardKey, Step]:
-    found = {key: story.end(key) for key in story.steps}
-    return {key: end for key, end in found.items() if end is not None}
+    ends = {key: story.end(key) for key in story.steps}
+    return {key: end for key, end in ends.items() if end is not None}

@@ -19,22 +19,22 @@ from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.words import counted
 
 
-def never_parsed(seen: TargetEvidence) -> Iterator[Unproved]:
+def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
     """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left out."""
-    if seen.aside is None or seen.landed.lost or seen.table.story.lost:
+    if evidence.aside is None or evidence.landed.lost or evidence.table.story.lost:
         return
-    for key, landed in seen.landed.steps.items():
-        if seen.stream in (None, key.stream.name) and not _is_unclear(key, seen):
-            rows = sum(_missing(landed, seen.table.story.steps.get(key, ())))
+    for key, landed in evidence.landed.steps.items():
+        if evidence.stream in (None, key.stream.name) and not _is_unclear(key, evidence):
+            rows = sum(_missing(landed, evidence.table.story.steps.get(key, ())))
             if rows:
                 yield Unproved(
-                    f"{counted(rows, 'row')} of {key} landed, and weren't in the lake table any more when {seen.table.name} parsed these ranges: "
+                    f"{counted(rows, 'row')} of {key} landed, and weren't in the lake table any more when {evidence.table.name} parsed these ranges: "
                     "upkeep.retention had removed them before the typed table was made, or another engine has"
                 )
 
 
-def _is_unclear(key: ShardKey, seen: TargetEvidence) -> bool:
-    return key in seen.moved or bool(seen.unpacked.get(key) or seen.landed.derived.get(key))
+def _is_unclear(key: ShardKey, evidence: TargetEvidence) -> bool:
+    return key in evidence.moved or bool(evidence.unpacked.get(key) or evidence.landed.derived.get(key))
 
 
 def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
@@ -46,10 +46,10 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
         if step.range.kind is not Kind.PARSED or account is None:
             return
         rows += account.rows
-        at = stated.get(order_text(step.range.upto))
-        if at is not None:
-            yield max(0, (at - before_landed) - (rows - before_parsed))
-            before_landed, before_parsed = at, rows
+        landed_upto = stated.get(order_text(step.range.upto))
+        if landed_upto is not None:
+            yield max(0, (landed_upto - before_landed) - (rows - before_parsed))
+            before_landed, before_parsed = landed_upto, rows
 
 
 def _sums(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:

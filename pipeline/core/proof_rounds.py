@@ -74,10 +74,10 @@ def _midnight(day: date) -> datetime:
 def one_by_one(joined: Story, apart: Story, days: Days) -> Story:
     """The joined ranges, and in the place of those of the days each range by itself (`apart`)."""
     steps: dict[ShardKey, tuple[Step, ...]] = {}
-    for key, its in joined.steps.items():
-        others = [step for step in its if not _came_on(step, days)]
+    for key, shard_steps in joined.steps.items():
+        rest = [step for step in shard_steps if not _came_on(step, days)]
         own = [step for step in apart.steps.get(key, ()) if _came_on(step, days)]
-        steps[key] = tuple(sorted((*others, *own), key=lambda step: step.sequence))
+        steps[key] = tuple(sorted((*rest, *own), key=lambda step: step.sequence))
     return replace(joined, steps=steps)
 
 
@@ -88,7 +88,9 @@ def _came_on(step: Step, days: Days) -> bool:
 
 def joined_again(story: Story, days: Days) -> Story:
     """The story with its ranges of these days joined, but for those with records of later days."""
-    return replace(story, steps={key: tuple(_joined(its, days)) for key, its in story.steps.items()})
+    return replace(
+        story, steps={key: tuple(_joined(shard_steps, days)) for key, shard_steps in story.steps.items()}
+    )
 
 
 def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
@@ -105,31 +107,31 @@ def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
 
 
 def _go_together(before: Step, step: Step, days: Days) -> bool:
-    one, other = before.range, step.range
-    if one.kind is not other.kind or one.may_go_back or other.after is None:
+    first, second = before.range, step.range
+    if first.kind is not second.kind or first.may_go_back or second.after is None:
         return False
     is_over = max(last_day(before), last_day(step)) <= days.last
-    return is_over and one.upto.token == other.after.token and bool(one.rows) is bool(other.rows)
+    return is_over and first.upto.token == second.after.token and bool(first.rows) is bool(second.rows)
 
 
 def _as_one(before: Step, step: Step) -> Step:
-    one, other = before.range, step.range
-    last = max((at for at in (one.last_arrival, other.last_arrival) if at is not None), default=None)
-    made = replace(
-        other,
-        after=one.after,
-        rows=one.rows + other.rows,
-        first_arrival=one.first_arrival,
+    first, second = before.range, step.range
+    last = max((when for when in (first.last_arrival, second.last_arrival) if when is not None), default=None)
+    merged = replace(
+        second,
+        after=first.after,
+        rows=first.rows + second.rows,
+        first_arrival=first.first_arrival,
         last_arrival=last,
-        joined=one.joined + other.joined,
+        joined=first.joined + second.joined,
     )
-    return replace(step, range=made)
+    return replace(step, range=merged)
 
 
 def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
     if days == EVER:
         return list(files)
-    return [each for each in files if each.day is not None and days.has(date.fromisoformat(each.day))]
+    return [file for file in files if file.day is not None and days.has(date.fromisoformat(file.day))]
 
 
 def place_of(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
@@ -146,7 +148,7 @@ class Open:
 
     def in_plan(self, plan: CountPlan) -> tuple[FileCount, ...]:
         """The counts in the spans of a later round, which has the same ranges."""
-        return tuple(replace(each, parts=tuple(self._parts(each, plan))) for each in self.counts)
+        return tuple(replace(count, parts=tuple(self._parts(count, plan))) for count in self.counts)
 
     def _parts(self, count: FileCount, plan: CountPlan) -> Iterator[Part]:
         for part in count.parts:
@@ -164,14 +166,20 @@ def divided(
         if _is_open(cluster, days)
         for span in cluster.spans
     }
-    closed = tuple(each for each in plan.clusters if not _is_open(each, days))
-    parts = [(each, [part for part in each.parts if (part.shard, part.span) in later]) for each in counts]
-    left = tuple(FileCount(each.path, each.day, 0, parts=tuple(its)) for each, its in parts if its)
-    ready = tuple(
-        replace(each, parts=tuple(part for part in each.parts if (part.shard, part.span) not in later))
-        for each in counts
+    closed = tuple(cluster for cluster in plan.clusters if not _is_open(cluster, days))
+    later_parts = [
+        (count, [part for part in count.parts if (part.shard, part.span) in later]) for count in counts
+    ]
+    rest = tuple(
+        FileCount(count.path, count.day, 0, parts=tuple(file_parts))
+        for count, file_parts in later_parts
+        if file_parts
     )
-    return replace(plan, clusters=closed), ready, Open(replace(plan, clusters=()), left)
+    ready = tuple(
+        replace(count, parts=tuple(part for part in count.parts if (part.shard, part.span) not in later))
+        for count in counts
+    )
+    return replace(plan, clusters=closed), ready, Open(replace(plan, clusters=()), rest)
 
 
 def _is_open(cluster: Cluster, days: Days) -> bool:

@@ -146,10 +146,10 @@ class CountPlan:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
         first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
         last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
-        known = [at for at in (*first, *last) if at is not None]
-        if not known or len(known) < len(first) + len(last):
+        arrivals = [arrival for arrival in (*first, *last) if arrival is not None]
+        if not arrivals or len(arrivals) < len(first) + len(last):
             return None
-        return (min(known) - APPROXIMATE).date(), (max(known) + APPROXIMATE).date()
+        return (min(arrivals) - APPROXIMATE).date(), (max(arrivals) + APPROXIMATE).date()
 
     def may_be_on(self) -> Callable[[str | None], bool]:
         """Whether a file with the rows of this arrival day may have rows of the ranges that are asked for."""
@@ -163,12 +163,12 @@ class CountPlan:
 
 def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
     """About how many rows each span of the cluster has: those of a range, spread evenly over its spans."""
-    found = dict.fromkeys(cluster.spans, 0.0)
+    rows = dict.fromkeys(cluster.spans, 0.0)
     for step in cluster.steps:
         spans = spans_of(plan.spans[cluster.shard].ends, step)
         for span in spans:
-            found[span] += step.range.rows / len(spans)
-    return found
+            rows[span] += step.range.rows / len(spans)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,40 +206,40 @@ def plan_rows(
     for key in story.keys:
         steps = story.of(key)
         ends = _ends(steps)
-        wanted = [EMPTY] * len(ends)
+        marks = [EMPTY] * len(ends)
         for group in overlapping(steps):
             is_derived = any(step in story.derived.get(key, ()) for step in group)
             is_asked = not is_derived and _is_asked(group, window, proved)
             is_mixed |= is_asked and proved is not None and any(step.sequence <= proved for step in group)
             is_elsewhere = is_asked and not days.meet(group)
             is_asked &= not is_elsewhere
-            _mark(wanted, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
+            _mark(marks, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
             if is_asked and (rows := sum(step.range.rows for step in group)):
                 spread = [spans_of(ends, step) for step in group]
-                reach = range(min(each.start for each in spread), max(each.stop for each in spread))
+                reach = range(min(r.start for r in spread), max(r.stop for r in spread))
                 is_dropped = any(may_be_dropped(step, kept_from) for step in group)
                 clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
-        _mark_repaired(wanted, ends, steps)
-        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
+        _mark_repaired(marks, ends, steps)
+        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(marks)))
     derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
     return CountPlan(tuple(spans), tuple(clusters), derived, is_mixed)
 
 
-def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
+def _mark(marks: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
     """`mark`: None for ranges that are asked for."""
     for step in group:
         # Rows of aggregates that were taken apart are in the range by which the aggregates landed.
         if step.range.rows and step.range.kind is not Kind.UNPACKED:
             for i in spans_of(ends, step):
-                wanted[i] = wanted[i] + 1 if mark is None else mark
+                marks[i] = marks[i] + 1 if mark is None else mark
 
 
-def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
+def _mark_repaired(marks: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
     """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
     for step in steps:
         if step.range.kind is Kind.REPAIR:
             for i in spans_of(ends, step):
-                wanted[i] = wanted[i] or NOT_ASKED
+                marks[i] = marks[i] or NOT_ASKED
 
 
 def low_of(step: Step) -> str:

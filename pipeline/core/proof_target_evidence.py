@@ -79,14 +79,14 @@ class TargetEvidence:
     forgotten: str = ""
 
 
-def rows_not_parsed(seen: TargetEvidence) -> int:
+def rows_not_parsed(evidence: TargetEvidence) -> int:
     """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
     return sum(
         step.range.rows
-        for key, steps in seen.landed.steps.items()
-        if seen.aside is not None and seen.stream in (None, key.stream.name)
+        for key, steps in evidence.landed.steps.items()
+        if evidence.aside is not None and evidence.stream in (None, key.stream.name)
         for step in steps
-        if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
+        if (position := evidence.table.positions.of(key)) is None or not reaches(position, step.range.upto)
     )
 
 
@@ -95,40 +95,40 @@ def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey]
     groups: list[set[ShardKey]] = []
     ranges = _AT_ONCE
     for key, steps in landed.steps.items():
-        at = positions.of(key)
-        if at is not None and any(_is_inside(at, step) for step in steps):
-            ranges += (its := counted_ranges(steps))
+        position = positions.of(key)
+        if position is not None and any(_is_inside(position, step) for step in steps):
+            ranges += (count := counted_ranges(steps))
             if ranges > _AT_ONCE:
                 groups.append(set())
-                ranges = its
+                ranges = count
             groups[-1].add(key)
     return tuple(map(frozenset, groups))
 
 
-def _is_inside(at: Position, step: Step) -> bool:
+def _is_inside(position: Position, step: Step) -> bool:
     after = step.range.after
     return (
         step.range.joined > 1
-        and not reaches(at, step.range.upto)
+        and not reaches(position, step.range.upto)
         and after is not None
-        and not reaches(after, at)
+        and not reaches(after, position)
     )
 
 
 def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
     """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in their order."""
     keys = frozenset(keys)
-    known = [None if (at := positions.of(key)) is None else at.arrival for key in keys]
-    arrivals = [at for at in known if at is not None]
-    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(known) else None
+    all_arrivals = [None if (position := positions.of(key)) is None else position.arrival for key in keys]
+    arrivals = [arrival for arrival in all_arrivals if arrival is not None]
+    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(all_arrivals) else None
     return RangeFilter(
         shards=frozenset(key.shard_id for key in keys), arrived=None if since is None else (since, _NEVER)
     )
 
 
-def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
+def rest_of(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
     """The ranges that the position hasn't reached the end of, as one."""
-    rest = [step for step in steps if at is None or not reaches(at, step.range.upto)]
+    rest = [step for step in steps if position is None or not reaches(position, step.range.upto)]
     if not rest:
         return ()
     rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
@@ -150,18 +150,18 @@ def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
     replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
     nor can those of a shard with such a redrive or replacement."""
     late = set(unsettled)
-    decided_anew = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
+    decided_anew = {shard_of(step.range.key) for step in late if is_chain(step.range.key)}
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     left_out: dict[ShardKey, tuple[Step, ...]] = {}
-    for key, its in story.steps.items():
+    for key, shard_steps in story.steps.items():
         if not is_chain(key):
-            view = [(each, _as_in_source(each)) for each in its]
-            left_out[key] = tuple(v for each, v in view if each in late or key in decided_anew)
-            steps[key] = tuple(v for each, v in view if each not in late and key not in decided_anew)
+            view = [(step, _as_in_source(step)) for step in shard_steps]
+            left_out[key] = tuple(v for step, v in view if step in late or key in decided_anew)
+            steps[key] = tuple(v for step, v in view if step not in late and key not in decided_anew)
     derived = {
         key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
     }
-    replays = {key: tuple(map(_as_in_source, its)) for key, its in story.replays.items()}
+    replays = {key: tuple(map(_as_in_source, replayed)) for key, replayed in story.replays.items()}
     return Story(steps, derived, replays, story.lost, story.dropped)
 
 
@@ -178,9 +178,13 @@ def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ..
     late: list[Step] = []
     lost: list[ShardKey] = []
     for key, steps in story.steps.items():
-        at = quarantine.of(key)
-        ends = [i for i, each in enumerate(steps) if at is not None and each.range.upto.token == at.token]
+        position = quarantine.of(key)
+        ends = [
+            i
+            for i, step in enumerate(steps)
+            if position is not None and step.range.upto.token == position.token
+        ]
         late += steps[ends[-1] + 1 :] if ends else steps
-        if at is not None and not ends:
+        if position is not None and not ends:
             lost.append(key)
     return tuple(late), tuple(lost)

@@ -54,12 +54,12 @@ class _Numbers:
 
 
 def stated_numbers(steps: Iterable[Step]) -> _Numbers:
-    found = _Numbers()
+    numbers = _Numbers()
     for step in steps:
         account = accounting_of(step)
         if account is not None:
-            found.add(step, account)
-    return found
+            numbers.add(step, account)
+    return numbers
 
 
 def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
@@ -71,43 +71,43 @@ Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
 """Of shards with redrives: the rows that the ledger states without them, and those that were counted."""
 
 
-def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
+def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
     totals: Totals = {}
-    yield from (told for _, told in cluster_numbers(seen, totals))
-    yield from wrong_totals(seen, totals)
+    yield from (statement for _, statement in cluster_numbers(evidence, totals))
+    yield from wrong_totals(evidence, totals)
 
 
-def cluster_numbers(seen: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
+def cluster_numbers(evidence: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
     """What is wrong with the ranges of the plan; `totals` gets their rows."""
-    story, found = seen.table.story, by_span(seen.patterns)
-    redrives = {shard_of(each.range.key) for each in story.all() if each.range.kind is Kind.REDRIVEN}
-    apart = {key: _Apart.of(steps) for key, steps in seen.unpacked.items()}
-    for cluster in seen.plan.clusters:
+    story, patterns = evidence.table.story, by_span(evidence.patterns)
+    redrives = {shard_of(step.range.key) for step in story.all() if step.range.kind is Kind.REDRIVEN}
+    apart = {key: _Apart.of(steps) for key, steps in evidence.unpacked.items()}
+    for cluster in evidence.plan.clusters:
         key = cluster.steps[0].range.key
         # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
-        stated, there = stated_numbers(cluster.steps), _counted(cluster, found)
+        stated, actual = stated_numbers(cluster.steps), _counted(cluster, patterns)
         since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
-        if _is_off(stated, there, moved):
-            yield cluster, Wrong(_miscount(seen, cluster, stated, there, moved))
-        elif 0 < there.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
+        if _is_off(stated, actual, moved):
+            yield cluster, Wrong(_miscount(evidence, cluster, stated, actual, moved))
+        elif 0 < actual.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
-            if there.rows - there.parsed - there.aside > _may_be_dropped(cluster, seen.plan):
+            if actual.rows - actual.parsed - actual.aside > _may_be_dropped(cluster, evidence.plan):
                 yield (
                     cluster,
                     Unproved(
-                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
-                        f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {actual.rows - stated.rows:,} rows more "
+                        f"since, and {evidence.table.name} still has what was made of them as a whole: {_ANEW}"
                     ),
                 )
-        elif there.rows != stated.rows and not (_may_lack(cluster) and there.rows < stated.rows):
-            told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
-            yield cluster, Unproved(told) if key in seen.moved else Wrong(told)
+        elif actual.rows != stated.rows and not (_may_lack(cluster) and actual.rows < stated.rows):
+            sentence = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {actual.rows:,} now"
+            yield cluster, Unproved(sentence) if key in evidence.moved else Wrong(sentence)
         if key in redrives:
             sums = totals.setdefault(key, (_Numbers(), _Numbers()))
-            for total, each in zip(sums, (stated, there), strict=True):
-                total.parsed += each.parsed
-                total.aside += each.aside
+            for total, numbers in zip(sums, (stated, actual), strict=True):
+                total.parsed += numbers.parsed
+                total.aside += numbers.aside
 
 
 _ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
@@ -124,8 +124,8 @@ class _Apart:
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> _Apart:
-        found = sorted((low_of(step), high_of(step), step.range.rows) for step in steps)
-        lows, highs, rows = zip(*found, strict=True) if found else ((), (), ())
+        bounds = sorted((low_of(step), high_of(step), step.range.rows) for step in steps)
+        lows, highs, rows = zip(*bounds, strict=True) if bounds else ((), (), ())
         return cls(lows, highs, tuple(accumulate(rows, initial=0)))
 
     def most(self, cluster: Cluster) -> int:
@@ -142,71 +142,73 @@ def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
     for step in sorted(cluster.steps, key=lambda step: step.sequence):
         newest |= dict.fromkeys(spans_of(ends, step), step)
     accounts = (accounting_of(step) for step in set(newest.values()))
-    return sum(sum(each.dropped.values()) for each in accounts if each is not None)
+    return sum(sum(account.dropped.values()) for account in accounts if account is not None)
 
 
-def _is_off(stated: _Numbers, there: _Numbers, moved: _Numbers) -> bool:
+def _is_off(stated: _Numbers, actual: _Numbers, moved: _Numbers) -> bool:
     """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of the shard's rows."""
-    gone = stated.parsed + stated.aside - there.parsed - there.aside
-    return not (stated.parsed <= there.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
+    gone = stated.parsed + stated.aside - actual.parsed - actual.aside
+    return not (stated.parsed <= actual.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
 
 
-def _counted(cluster: Cluster, found: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:
-    there = _Numbers()
+def _counted(cluster: Cluster, patterns: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:
+    actual = _Numbers()
     for span in cluster.spans:
-        for each in found.get((cluster.shard, span), ()):
-            rows, parsed, aside = _times(each)
-            there.rows += rows * each.keys
-            there.parsed += parsed * each.keys
-            there.aside += aside * each.keys
+        for pattern in patterns.get((cluster.shard, span), ()):
+            rows, parsed, aside = _times(pattern)
+            actual.rows += rows * pattern.keys
+            actual.parsed += parsed * pattern.keys
+            actual.aside += aside * pattern.keys
             if rows > parsed + aside:
-                there.missing += each.first
-    return there
+                actual.missing += pattern.first
+    return actual
 
 
-def _times(each: Pattern) -> tuple[int, int, int]:
-    rows, parsed, *aside = each.times
+def _times(pattern: Pattern) -> tuple[int, int, int]:
+    rows, parsed, *aside = pattern.times
     return rows, parsed, sum(aside)
 
 
 def _miscount(
-    seen: TargetEvidence, cluster: Cluster, stated: _Numbers, there: _Numbers, moved: _Numbers
+    evidence: TargetEvidence, cluster: Cluster, stated: _Numbers, actual: _Numbers, moved: _Numbers
 ) -> str:
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
-    missing = "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
-    aside = "" if seen.aside is None else f" and {stated.aside:,} set aside"
-    beside = "" if seen.aside is None else f" and {there.aside:,} in {seen.aside.name}"
+    missing = (
+        "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, actual.missing)
+    )
+    aside = "" if evidence.aside is None else f" and {stated.aside:,} set aside"
+    beside = "" if evidence.aside is None else f" and {actual.aside:,} in {evidence.aside.name}"
     return (
-        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {there.parsed:,} {'is' if there.parsed == 1 else 'are'} in "
-        f"{seen.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
+        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {actual.parsed:,} {'is' if actual.parsed == 1 else 'are'} in "
+        f"{evidence.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
     )
 
 
 def _named(cluster: Cluster) -> str:
-    first, *others = (step for step in cluster.steps if step.range.moves)
-    more = f" and {counted(len(others), 'range')} beside it" if others else ""
+    first, *rest = (step for step in cluster.steps if step.range.moves)
+    more = f" and {counted(len(rest), 'range')} beside it" if rest else ""
     replays = [step for step in cluster.steps if not step.range.moves]
     return f"{first}{more}{f', with rows replaced by {_snapshots(replays)}' if replays else ''}"
 
 
 def _snapshots(replays: Sequence[Step]) -> str:
     """The newest of them."""
-    found = [f"snapshot {step.snapshot}" for step in sorted(replays, key=lambda step: -step.sequence)]
-    return f"{', '.join(found[:3])}{f' and {len(found) - 3:,} more' if found[3:] else ''}"
+    snapshots = [f"snapshot {step.snapshot}" for step in sorted(replays, key=lambda step: -step.sequence)]
+    return f"{', '.join(snapshots[:3])}{f' and {len(snapshots) - 3:,} more' if snapshots[3:] else ''}"
 
 
-def wrong_totals(seen: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
+def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
     """Where redrives have moved another number of a shard's rows than their ledgers state."""
-    story = seen.table.story
-    if not seen.is_whole or story.lost:
+    story = evidence.table.story
+    if not evidence.is_whole or story.lost:
         return
-    for key, (stated, there) in totals.items():
+    for key, (stated, actual) in totals.items():
         moved = _redriven(story, key, since=-1)
         parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside
-        if (there.parsed, there.aside) != (parsed, aside):
+        if (actual.parsed, actual.aside) != (parsed, aside):
             yield Wrong(
-                f"{key}: with its redrives the ledger states {parsed:,} rows in the typed table and {aside:,} in quarantine, and {there.parsed:,} and "
-                f"{there.aside:,} are there"
+                f"{key}: with its redrives the ledger states {parsed:,} rows in the typed table and {aside:,} in quarantine, and {actual.parsed:,} and "
+                f"{actual.aside:,} are there"
             )
 
 
@@ -215,42 +217,42 @@ def _may_lack(cluster: Cluster) -> bool:
     return cluster.is_dropped or any(step.range.kind is Kind.READ for step in cluster.steps)
 
 
-def wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
+def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
     """Rows that are there more often than in the lake table."""
-    aside = "" if seen.aside is None else seen.aside.name
+    aside = "" if evidence.aside is None else evidence.aside.name
     dropped = {
         (cluster.shard, span)
-        for cluster in seen.plan.clusters
+        for cluster in evidence.plan.clusters
         if _may_lack(cluster)
         for span in cluster.spans
     }
-    replays = _replays_by_span(seen.plan)
-    for each in seen.patterns:
-        rows, parsed, set_aside = _times(each)
-        may_lack = (each.shard, each.span) in dropped
+    replays = _replays_by_span(evidence.plan)
+    for pattern in evidence.patterns:
+        rows, parsed, set_aside = _times(pattern)
+        may_lack = (pattern.shard, pattern.span) in dropped
         if parsed + set_aside <= max(rows, 1 if may_lack else 0):
             continue
         if parsed and set_aside:
-            where = f"both in {seen.table.name} and in {aside}"
+            where = f"both in {evidence.table.name} and in {aside}"
         elif parsed + set_aside > 1:
-            where = f"{parsed + set_aside} times in {seen.table.name if parsed else aside}"
+            where = f"{parsed + set_aside} times in {evidence.table.name if parsed else aside}"
         else:
-            where = f"in {seen.table.name if parsed else aside} and not in the lake table"
-        of = seen.plan.spans[each.shard]
-        names = ", ".join(each.first)
-        more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
-        generations = replays.get((each.shard, each.span))
+            where = f"in {evidence.table.name if parsed else aside} and not in the lake table"
+        of = evidence.plan.spans[pattern.shard]
+        names = ", ".join(pattern.first)
+        more = f" and {pattern.keys - len(pattern.first):,} more" if pattern.keys > len(pattern.first) else ""
+        generations = replays.get((pattern.shard, pattern.span))
         replaced = f"; this range was replaced by {_snapshots(generations)}" if generations else ""
         yield Wrong(f"{of.stream}/{of.shard_id} {names}{more}: {where}{replaced}")
 
 
 def _replays_by_span(plan: CountPlan) -> Mapping[tuple[int, int], Sequence[Step]]:
-    found: dict[tuple[int, int], list[Step]] = {}
+    replays: dict[tuple[int, int], list[Step]] = {}
     for cluster in plan.clusters:
-        for step in (each for each in cluster.steps if not each.range.moves):
+        for step in (s for s in cluster.steps if not s.range.moves):
             for span in spans_of(plan.spans[cluster.shard].ends, step):
-                found.setdefault((cluster.shard, span), []).append(step)
-    return found
+                replays.setdefault((cluster.shard, span), []).append(step)
+    return replays
 
 
 def _names(key: ShardKey, numbers: Sequence[str]) -> str:

@@ -12,9 +12,14 @@ from headrace.pipeline.core.valid_through_text import time_text
 
 def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
     """Open shards that were read less far than the table states. A statement never goes further than the shard that is furthest behind."""
-    for key, at in sorted(positions.shards.items()):
+    for key, position in sorted(positions.shards.items()):
         stated = through.get(key.stream)
-        if stated is not None and not at.ended and at.witness is not None and at.witness < stated:
+        if (
+            stated is not None
+            and not position.ended
+            and position.witness is not None
+            and position.witness < stated
+        ):
             yield Wrong(
-                f"the table states that it has all records up to {time_text(stated)}, and {key} was read up to {time_text(at.witness)} only"
+                f"the table states that it has all records up to {time_text(stated)}, and {key} was read up to {time_text(position.witness)} only"
             )

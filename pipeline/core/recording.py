@@ -73,17 +73,17 @@ def tail_of(main: Iterable[S], recorded: Recorded, with_rows: Callable[[], Mappi
         return Tail(tuple(reversed(new)), cut if rolled_back else None, broken)
 
     try:
-        for each in main:
-            if not rolled_back and each.sequence < recorded.sequence:
+        for ancestor in main:
+            if not rolled_back and ancestor.sequence < recorded.sequence:
                 # Sequence numbers fall on the way back: main doesn't lead to the recorded snapshot any more. All recorded
                 # snapshots were one line, so the first of them on main is where the two histories part.
                 rolled_back, ends = True, with_rows()
-            if each.snapshot in ends:
-                return tail(each.sequence)
-            new.append(each)
-            if each.parent is not None and each.parent in ends:
+            if ancestor.snapshot in ends:
+                return tail(ancestor.sequence)
+            new.append(ancestor)
+            if ancestor.parent is not None and ancestor.parent in ends:
                 # That snapshot itself may have expired: its child still names it.
-                return tail(ends[each.parent])
+                return tail(ends[ancestor.parent])
     except ChainBroken:
         # All snapshots of main from the oldest known one on were seen, and none of them has a row.
         return tail(new[-1].sequence - 1 if new else 0, broken=True)

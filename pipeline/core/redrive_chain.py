@@ -33,6 +33,6 @@ def shard_of(chain: ShardKey) -> ShardKey:
     return ShardKey(chain.stream, chain.shard_id.removesuffix(_SUFFIX))
 
 
-def next_link(at: Position | None) -> Position:
+def next_link(position: Position | None) -> Position:
     """The position after one more redrive or replacement."""
-    return Position(1 if at is None or at.sequence is None else at.sequence + 1)
+    return Position(1 if position is None or position.sequence is None else position.sequence + 1)

@@ -71,22 +71,22 @@ class RedrivePlan:
     @property
     def kept(self) -> int:
         """Rows of the taken files that aren't parsed again."""
-        return sum(each.rows for each in self.taken) - self.wave.rows
+        return sum(file.rows for file in self.taken) - self.wave.rows
 
 
 def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Selection) -> SurveyOrder:
     """What Spark is to look for in the files of the quarantine table. `positions`: those of the quarantine table."""
     shards = sorted(key for key in positions.shards if not is_chain(key))
     name = None if selection.shard is None else read_name(selection.shard)
-    wanted = tuple(key for key in shards if name is None or name.fits(key))
-    if selection.shard is not None and not wanted:
+    chosen = tuple(key for key in shards if name is None or name.fits(key))
+    if selection.shard is not None and not chosen:
         raise Unknown(
             f"the quarantine table has no shard {selection.shard}; nothing was parsed. The column shard_id names its shards"
         )
     return SurveyOrder(
-        tuple(sorted(each.path for each in files)),
-        tuple(Bound(key, reason=selection.reason) for key in wanted),
-        frozenset(shards) - set(wanted),
+        tuple(sorted(file.path for file in files)),
+        tuple(Bound(key, reason=selection.reason) for key in chosen),
+        frozenset(shards) - set(chosen),
         tuple(sorted({key.stream for key in shards})),
         None,
     )
@@ -108,13 +108,13 @@ def plan_redrive(
         of_file.setdefault(piece.path, []).append(piece)
     taken: list[SourceFile] = []
     rows = size = 0
-    for each in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
-        rows += sum(piece.rows for piece in of_file[each.path])
-        size += sum(piece.bytes for piece in of_file[each.path])
+    for source in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
+        rows += sum(piece.rows for piece in of_file[source.path])
+        size += sum(piece.bytes for piece in of_file[source.path])
         if taken and (rows > limits.records or size > limits.bytes):
             break
-        taken.append(each)
-    chosen = [piece for each in taken for piece in of_file[each.path]]
+        taken.append(source)
+    chosen = [piece for f in taken for piece in of_file[f.path]]
     of_shard: dict[ShardKey, list[Piece]] = {}
     for piece in chosen:
         of_shard.setdefault(piece.key, []).append(piece)
@@ -125,7 +125,7 @@ def plan_redrive(
 
 def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
     """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
-    size = sum(each.bytes for each in wave.ranges)
+    size = sum(planned.bytes for planned in wave.ranges)
     return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
 
 
@@ -151,29 +151,29 @@ def account_redrive(
     """
     tried = account(plan.wave, parsed, dropped_as=dropped_as, version=version, schema=schema)
     rest = {count.key: count.aside for count in copied.counts}
-    if (told := sum(rest.values())) != plan.kept:
+    if (copied_rows := sum(rest.values())) != plan.kept:
         raise WrongShape(
-            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, and {told:,} were copied. Nothing "
+            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, and {copied_rows:,} were copied. Nothing "
             "was committed; report this as an error of Headrace"
         )
-    taken = tuple(aside_name(each.path) for each in plan.taken)
-    found: dict[ShardKey, Accounting] = {}
+    taken = tuple(aside_name(file.path) for file in plan.taken)
+    accountings: dict[ShardKey, Accounting] = {}
     for key in sorted(tried.keys() | rest.keys()):
-        each = tried.get(key, Accounting(0, 0))
+        accounting = tried.get(key, Accounting(0, 0))
         stays = rest.get(key, 0)
         files = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
-        found[key] = Accounting(
-            each.rows + stays,
-            each.parsed,
-            each.quarantined + stays,
-            each.dropped,
+        accountings[key] = Accounting(
+            accounting.rows + stays,
+            accounting.parsed,
+            accounting.quarantined + stays,
+            accounting.dropped,
             version,
             schema,
             files,
             taken,
         )
-        if not found[key].is_complete:
+        if not accountings[key].is_complete:
             raise WrongShape(
-                f"the rows of {key} don't add up: {found[key].text()}. Nothing was committed; report this as an error of Headrace"
+                f"the rows of {key} don't add up: {accountings[key].text()}. Nothing was committed; report this as an error of Headrace"
             )
-    return found
+    return accountings

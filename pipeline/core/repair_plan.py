@@ -107,9 +107,9 @@ def plan_repair(
             f"snapshot {first.snapshot} is a cherry-pick, and the snapshots below it aren't known any more, so nothing tells whether rows between "
             f"them are missing, or are there twice. Nothing was changed. {way_back(first.before)}; then repair again"
         )
-    rows, known = evidence.rows, _newest(evidence.known).shards
+    rows, known_shards = evidence.rows, _newest(evidence.known).shards
     # Shards that Kinesis has forgotten can't be read again, so they need no position.
-    forgotten = {key: last for key, last in rows.items() if key not in known and key in gone}
+    forgotten = {key: last for key, last in rows.items() if key not in known_shards and key in gone}
     evidence = replace(evidence, rows={key: rows[key] for key in rows.keys() - forgotten.keys()})
     if evidence.reached is not None:
         rebuilt = _with_cherry_picks(evidence, evidence.reached)
@@ -128,12 +128,12 @@ def plan_repair(
             Kind.REPAIR,
             key,
             after=before.shards.get(key),
-            upto=at,
+            upto=position,
             run=run,
             claim=run,
             why=why,
         )
-        for key, at in sorted(rebuilt.shards.items())
+        for key, position in sorted(rebuilt.shards.items())
     )
     page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))
     sentences = (
@@ -189,18 +189,18 @@ def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positio
                 f"Nothing was changed. {way_back(pick.before)}; then landing goes on by itself"
             )
         # A cherry-pick brings the rows of a snapshot and not its summary, so only its source tells which ranges these are.
-        moves = tuple(each for each in pick.page.ranges if each.moves)
+        moves = tuple(recorded for recorded in pick.page.ranges if recorded.moves)
         landing = decide_landing(positions, Proposal(moves, origins=pick.page.origins))
         if landing.refused:
             return Stop(picked_trouble(pick.snapshot, landing.refused[0], before=pick.before))
         positions = landing.positions
     # Another engine may have inserted rows of Headrace's streams. Reading on from the positions would land them twice.
     for key, last in sorted(evidence.rows.items()):
-        at = positions.of(key)
+        position = positions.of(key)
         stands = Position(last.sequence, last.sub)
-        if at is not None and not is_forward(stands, replace(at, ended=False)):
+        if position is not None and not is_forward(stands, replace(position, ended=False)):
             return Stop(
-                f"the table holds rows of {key} up to {stands}, but its position is {at}: reading on would land these rows twice. Nothing was "
+                f"the table holds rows of {key} up to {stands}, but its position is {position}: reading on would land these rows twice. Nothing was "
                 "changed. No ledger tells who wrote the rows after the position: roll main back to before the snapshot of another engine that "
                 "brought them. Or delete them, if the stream still has their records (`headrace status` tells how long it keeps them), so that "
                 "they are read again; then repair again"
@@ -219,8 +219,8 @@ def _from_rows(
     shards = {**_newest(trusted).shards, **with_rows}
     for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        at = shards.get(key, Position())
-        shards[key] = replace(at, ended=True, children=at.children or tuple(sorted(children)))
+        position = shards.get(key, Position())
+        shards[key] = replace(position, ended=True, children=position.children or tuple(sorted(children)))
     return Positions({**origins, **newest.origins}, shards)
 
 
@@ -230,23 +230,27 @@ def _to_be_ended(
     """The shards that get an END: those with a position, and their descendants as far as these are ancestors of shards with rows."""
     # A child that an END names counts as unread without a position, as soon as clean-up has removed the ENDs of its own descendants:
     # so it gets an END too. Ancestors without a position stay without one: nothing names them, and nothing proves that they were read.
-    found = {key for key in ended if key in placed}
-    todo = list(found)
+    to_end = {key for key in ended if key in placed}
+    todo = list(to_end)
     while todo:
         key = todo.pop()
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        below = ({ShardKey(key.stream, child) for child in children} & set(ended)) - found
-        found |= below
+        below = ({ShardKey(key.stream, child) for child in children} & set(ended)) - to_end
+        to_end |= below
         todo += below
-    return sorted(found)
+    return sorted(to_end)
 
 
-def _position_at(known: Position | None, last: LastRow) -> Position:
+def _position_at(earlier: Position | None, last: LastRow) -> Position:
     """The position of a shard whose last row is this one."""
     # A snapshot with the same record knows more than the row does: the shard's end, its children, and `seen`.
     # Not where it was inside an aggregate of which the row is a later user record.
-    at = Position(last.sequence, last.sub, arrival=last.arrival)
-    return known if known is not None and known.sequence == last.sequence and is_forward(at, known) else at
+    position = Position(last.sequence, last.sub, arrival=last.arrival)
+    return (
+        earlier
+        if earlier is not None and earlier.sequence == last.sequence and is_forward(position, earlier)
+        else position
+    )
 
 
 def _trusted(evidence: TableEvidence) -> list[KnownState]:
@@ -258,10 +262,10 @@ def _trusted(evidence: TableEvidence) -> list[KnownState]:
     # For each shard, the lowest end of a range whose rows the table lacks.
     missing: dict[ShardKey, int] = {}
     for state in evidence.known:
-        for each in state.page.ranges:
-            upto, last = each.upto.sequence, evidence.rows.get(each.key)
-            if each.rows and upto is not None and (last is None or last.sequence < upto):
-                missing[each.key] = min(upto, missing.get(each.key, upto))
+        for recorded in state.page.ranges:
+            upto, last = recorded.upto.sequence, evidence.rows.get(recorded.key)
+            if recorded.rows and upto is not None and (last is None or last.sequence < upto):
+                missing[recorded.key] = min(upto, missing.get(recorded.key, upto))
     return [
         replace(state, positions=_without_records(state.positions))
         if any(_has_passed(state.positions.of(key), upto) for key, upto in missing.items())
@@ -270,38 +274,41 @@ def _trusted(evidence: TableEvidence) -> list[KnownState]:
     ]
 
 
-def _has_passed(at: Position | None, sequence: int) -> bool:
-    return at is not None and at.sequence is not None and at.sequence >= sequence
+def _has_passed(position: Position | None, sequence: int) -> bool:
+    return position is not None and position.sequence is not None and position.sequence >= sequence
 
 
 def _without_records(positions: Positions) -> Positions:
-    return replace(positions, shards={k: at for k, at in positions.shards.items() if at.sequence is None})
+    return replace(
+        positions,
+        shards={k: position for k, position in positions.shards.items() if position.sequence is None},
+    )
 
 
 def _newest(states: Sequence[KnownState]) -> Positions:
     """Each shard's position from the newest snapshot that has one, and all origins, which never change. `states`: newest first."""
-    found = Positions()
+    positions = Positions()
     for state in reversed(states):
-        found = Positions(
-            {**state.positions.origins, **found.origins}, {**found.shards, **state.positions.shards}
+        positions = Positions(
+            {**state.positions.origins, **positions.origins}, {**positions.shards, **state.positions.shards}
         )
-    return found
+    return positions
 
 
 def _sentences(before: Positions, after: Positions, evidence: TableEvidence) -> list[str]:
     sentences = []
-    for key, at in sorted(after.shards.items()):
+    for key, position in sorted(after.shards.items()):
         was = before.of(key)
-        if was is not None and was.token != at.token and is_forward(at, was):
+        if was is not None and was.token != position.token and is_forward(position, was):
             sentences.append(
-                f"{key}: its position goes back from {was} to {at}; the records between are read again"
+                f"{key}: its position goes back from {was} to {position}; the records between are read again"
             )
-        elif was is None or was.token != at.token:
-            known = f" (a snapshot says {was})" if was else ""
-            sentences.append(f"{key}: its position is {at}, by its rows{known}")
-        elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
+        elif was is None or was.token != position.token:
+            remark = f" (a snapshot says {was})" if was else ""
+            sentences.append(f"{key}: its position is {position}, by its rows{remark}")
+        elif evidence.reached is None and key not in evidence.rows and position.sequence is not None:
             sentences.append(
-                f"{key}: its position is {at}, as a snapshot says; the table has no row of the shard, and no record up to there "
+                f"{key}: its position is {position}, as a snapshot says; the table has no row of the shard, and no record up to there "
                 "is read again"
             )
     same = len(after.shards) - len(sentences)

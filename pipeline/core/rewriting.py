@@ -61,7 +61,7 @@ class FileGroup:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.files)
+        return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class CompactionPlan:
     """Which files are left as they are although they are small, and why: sentences for people."""
 
     def by_day(self) -> Iterator[tuple[FileGroup, ...]]:
-        for _, groups in groupby(self.groups, key=lambda each: each.day):
+        for _, groups in groupby(self.groups, key=lambda group: group.day):
             yield tuple(groups)
 
 
@@ -124,50 +124,50 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
     """`after`: how long ago the last row of a file must have arrived. `target`: the wanted size of a file, in bytes."""
     if live.obstacle:
         return CompactionPlan(left=(live.obstacle,))
-    small = [each for each in live.files if each.size < _FULL * target and each.day is not None]
-    closed = [each for each in small if each.newest is not None and now - each.newest >= after]
+    small = [file for file in live.files if file.size < _FULL * target and file.day is not None]
+    closed = [file for file in small if file.newest is not None and now - file.newest >= after]
     fit = sorted(
-        (each for each in closed if each.is_ours and not each.deletes),
-        key=lambda each: (each.day or "", each.newest or now, each.path),
+        (file for file in closed if file.is_ours and not file.deletes),
+        key=lambda file: (file.day or "", file.newest or now, file.path),
     )
     groups = [
         FileGroup(day or "", files, live.schema)
-        for day, of_day in groupby(fit, key=lambda each: each.day)
+        for day, of_day in groupby(fit, key=lambda file: file.day)
         for files in _packed(of_day, target)
-        if len(files) >= _WORTH or sum(each.size for each in files) >= _FULL * target
+        if len(files) >= _WORTH or sum(file.size for file in files) >= _FULL * target
     ]
     return CompactionPlan(tuple(groups), tuple(_told(closed)))
 
 
-def why_left(rewritten: Rewritten, now: LiveFiles) -> str | None:
-    """Why a rewritten group may not take the place of its files in the snapshot that `now` shows; None if it may."""
+def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
+    """Why a rewritten group may not take the place of its files in the snapshot that `live` shows; None if it may."""
     group, file = rewritten.group, rewritten.file
     if file is None:
         return rewritten.error or "Spark wrote no file"
-    read = sum(each.rows for each in rewritten.before)
+    read = sum(digest.rows for digest in rewritten.before)
     if not file.rows == read == group.rows:
         return (
             f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
         )
     if rewritten.before != rewritten.after:
         return "the rows that were written aren't those that were read"
-    if now.obstacle:
-        return now.obstacle
-    if now.schema != group.schema:
+    if live.obstacle:
+        return live.obstacle
+    if live.schema != group.schema:
         return "another tool has changed the table's columns since the files were read"
-    there = {each.path: each for each in now.files}
-    for each in group.files:
-        if each.path not in there:
-            return f"another commit has removed {each.path} since it was read"
-        if there[each.path] != each:
-            return f"another engine has deleted rows of {each.path} since the file was read"
+    by_path = {f.path: f for f in live.files}
+    for source in group.files:
+        if source.path not in by_path:
+            return f"another commit has removed {source.path} since it was read"
+        if by_path[source.path] != source:
+            return f"another engine has deleted rows of {source.path} since the file was read"
     return None
 
 
 def outlived(live: LiveFiles, *, before: date) -> tuple[LiveFile, ...]:
     """The files that a retention drops: those of whole days before this one."""
     return tuple(
-        each for each in live.files if each.day is not None and date.fromisoformat(each.day) < before
+        file for file in live.files if file.day is not None and date.fromisoformat(file.day) < before
     )
 
 
@@ -175,24 +175,24 @@ def _packed(files: Iterable[LiveFile], target: int) -> Iterator[tuple[LiveFile, 
     """Neighbours in time, so that a rewritten file has the rows of a short time and readers of a time can skip the others."""
     pack: list[LiveFile] = []
     size = 0
-    for each in files:
-        if pack and size + each.size > target:
+    for file in files:
+        if pack and size + file.size > target:
             yield tuple(pack)
             pack, size = [], 0
-        pack.append(each)
-        size += each.size
+        pack.append(file)
+        size += file.size
     if pack:
         yield tuple(pack)
 
 
 def _told(closed: Iterable[LiveFile]) -> Iterator[str]:
     """Which files stay small although they could be compacted, and why: sentences for the report."""
-    deleted = sorted(each.day or "" for each in closed if each.deletes)
+    deleted = sorted(file.day or "" for file in closed if file.deletes)
     if deleted:
         yield (
             f"{counted(len(deleted), 'file')} of {counted(len(set(deleted)), 'day')} left, the first of {deleted[0]}: another engine deleted "
             "rows of them by delete files, which its own rewrite_data_files applies"
         )
-    others = sum(not each.is_ours for each in closed)
-    if others >= _WORTH:
-        yield f"{counted(others, 'small file')} of other engines left: Headrace rewrites only its own files"
+    foreign = sum(not file.is_ours for file in closed)
+    if foreign >= _WORTH:
+        yield f"{counted(foreign, 'small file')} of other engines left: Headrace rewrites only its own files"

@@ -149,11 +149,11 @@ def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str |
     return None
 
 
-def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
+def is_rolled_back(row: Lease | None, position: Position | None) -> bool:
     """Whether the row says that Headrace landed more of the shard than the table has."""
     # A rollback is told apart from another program's checkpoint, because that program didn't read the records that the
     # rollback removed (D14).
-    stands = at.checkpoint if at is not None else None
+    stands = position.checkpoint if position is not None else None
     return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 
 
@@ -168,7 +168,11 @@ def _start(
         return position.start
     of_parents = (positions.of(ShardKey(key.stream, p.shard_id)) for p in parents)
     # A parent that ended without a record may have ended before the origin, where the origin was a timestamp in the future.
-    return TRIM if any(at is not None and at.sequence is not None for at in of_parents) else origin.start
+    return (
+        TRIM
+        if any(parent is not None and parent.sequence is not None for parent in of_parents)
+        else origin.start
+    )
 
 
 def _witness(

@@ -39,7 +39,7 @@ class FullState:
 
     @classmethod
     def of(cls, positions: Positions) -> FullState:
-        numbers = {key: _of_shard(key, at) for key, at in positions.shards.items()}
+        numbers = {key: _of_shard(key, position) for key, position in positions.shards.items()}
         return cls(positions, numbers, (sum(numbers.values()) + _of_origins(positions)) % _MODULUS)
 
 
@@ -95,12 +95,12 @@ def plan_state(base: TiedState, landing: Landing) -> TiedState:
     moved: dict[ShardKey, Position] = {}
     dropped: set[ShardKey] = set()
     for key in touched | base.delta.moved.keys() | base.delta.dropped:
-        now = landing.positions.of(key)
-        if now is None:
+        position = landing.positions.of(key)
+        if position is None:
             if key in full:
                 dropped.add(key)
-        elif now != full.get(key):
-            moved[key] = now
+        elif position != full.get(key):
+            moved[key] = position
     spent = base.delta.spent + len(moved) + len(dropped)
     delta = Delta({**dict(page.origins), **base.delta.origins}, moved, frozenset(dropped), spent)
     digest = _digest_by_ledger(base, landing, touched)
@@ -120,7 +120,7 @@ def _digest_by_ledger(base: TiedState, landing: Landing, touched: Iterable[Shard
     before = ((key, base.positions.of(key)) for key in touched)
     after = ((key, landing.positions.of(key)) for key in touched)
     digest = base.digest - _of_shards(before) + _of_shards(after)
-    return (digest + sum(_of_origin(*each) for each in landing.page.origins)) % _MODULUS
+    return (digest + sum(_of_origin(*decided) for decided in landing.page.origins)) % _MODULUS
 
 
 def _applied(full: FullState, delta: Delta) -> Positions:
@@ -137,15 +137,15 @@ def _digest_with(full: FullState, delta: Delta) -> int:
 
 
 def _of_shards(shards: Iterable[tuple[ShardKey, Position | None]]) -> int:
-    return sum(_of_shard(key, at) for key, at in shards if at is not None)
+    return sum(_of_shard(key, position) for key, position in shards if position is not None)
 
 
-def _of_shard(key: ShardKey, at: Position) -> int:
+def _of_shard(key: ShardKey, position: Position) -> int:
     # Times in milliseconds, as the file has them: what is read later has to give the same digest.
-    start = "" if at.start is None else f"from {_ms(at.start.at)}"
+    start = "" if position.start is None else f"from {_ms(position.start.at)}"
     return _number(
-        f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{at.sequence}\n{at.sub}\n{at.ended:d}\n{at.gap_accepted:d}\n"
-        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}\n{at.inside:d}"
+        f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{position.sequence}\n{position.sub}\n{position.ended:d}\n{position.gap_accepted:d}\n"
+        f"{_ms(position.arrival)}\n{_ms(position.seen)}\n{start}\n{','.join(position.children)}\n{position.inside:d}"
     )
 
 
@@ -157,8 +157,8 @@ def _of_origin(stream: StreamId, origin: Origin) -> int:
     return _number(f"{stream.arn}\n{stream.epoch}\n{_ms(origin.start.at)}\n{_ms(origin.decided)}")
 
 
-def _ms(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // _MILLISECOND
+def _ms(when: datetime | None) -> int | None:
+    return None if when is None else (when - _EPOCH) // _MILLISECOND
 
 
 def _number(text: str) -> int:

@@ -131,28 +131,28 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     ranges = [row.hash_range for row in mine if not row.has_ended]
     if not cover_all(ranges):
         return None
-    seen = (
+    facts = (
         str(stream),
         sorted((row.key, row.stream_epoch or 0) for row in mine),
         sorted(
-            (key.shard_id, at.ended, sorted(at.children))
-            for key, at in positions.shards.items()
+            (key.shard_id, position.ended, sorted(position.children))
+            for key, position in positions.shards.items()
             if key.stream == stream
         ),
     )
     # 12 bytes, because Dagster keeps this text in the cursor of the sensor, which each tick writes.
-    return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
+    return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()
 
 
 def cover_all(ranges: Sequence[HashRange | None]) -> bool:
     """Whether these shards have all hash keys. False too where the hash keys of one aren't known."""
-    known = [each for each in ranges if each is not None]
+    known_ranges = [r for r in ranges if r is not None]
     covered = 0
-    for each in sorted(known):
-        if each.start > covered:
+    for keys in sorted(known_ranges):
+        if keys.start > covered:
             return False
-        covered = max(covered, each.end + 1)
-    return covered > MAX_HASH_KEY and len(known) == len(ranges)
+        covered = max(covered, keys.end + 1)
+    return covered > MAX_HASH_KEY and len(known_ranges) == len(ranges)
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:
@@ -160,9 +160,11 @@ def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions)
     # The listing may be late, or Kinesis has forgotten the shard. It gets a row all the same: the run that tries to read it
     # reports the loss, and without a row nobody would learn of it.
     stream = family.stream
-    being_read = {k.shard_id for k, at in positions.shards.items() if k.stream == stream and not at.ended}
-    wanted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
-    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in wanted}
+    being_read = {
+        k.shard_id for k, position in positions.shards.items() if k.stream == stream and not position.ended
+    }
+    unlisted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
+    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in unlisted}
 
 
 def _why_created(shard_id: str, family: Family, positions: Positions, passed: dict[str, str]) -> str | None:

@@ -60,27 +60,27 @@ def through_after(
 ) -> dict[StreamId, datetime]:
     """The statements of a commit that brings this ledger page. `stated`, `base`: of the snapshot that it is built on; `positions`:
     of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
-    withdrawn = {each.key.stream for each in page.ranges if _withdraws(each)}
+    withdrawn = {recorded.key.stream for recorded in page.ranges if _withdraws(recorded)}
     # Checked on the base: between the leader's look and the commit the table may have been rolled back.
     proven = {stream for stream, shards in proofs if shards and _are_placed(stream, shards, base)}
     after: dict[StreamId, datetime] = {}
     for stream in sorted((stated.keys() | proven) - withdrawn):
-        known = [at for at in (stated.get(stream), reached(stream, positions)) if at is not None]
-        if known:
-            after[stream] = max(known)
+        moments = [when for when in (stated.get(stream), reached(stream, positions)) if when is not None]
+        if moments:
+            after[stream] = max(moments)
     return after
 
 
 def reached(stream: StreamId, positions: Positions) -> datetime | None:
     """How far all shards that the table knows have landed; None where that isn't known of one of them."""
-    placed = {key.shard_id: at for key, at in positions.shards.items() if key.stream == stream}
-    bounds = [at.witness for at in placed.values() if not at.ended]
+    placed = {key.shard_id: position for key, position in positions.shards.items() if key.stream == stream}
+    bounds = [position.witness for position in placed.values() if not position.ended]
     for child, parents in children_of_ends(stream, positions).items():
         if child not in placed:
             # A child's records arrived after those of all its parents, of which some may be open: the earliest time is safe.
             bounds.extend(positions.children_since(ShardKey(stream, parent)) for parent in parents)
-    known = [at for at in bounds if at is not None]
-    return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None
+    moments = [bound for bound in bounds if bound is not None]
+    return min(moments) - APPROXIMATE if moments and len(moments) == len(bounds) else None
 
 
 def quiet_shards(
@@ -89,24 +89,27 @@ def quiet_shards(
     """The open shards to ask about, each with the place after which Kinesis is asked for records: nobody has seen for a while
     whether there are new ones. Empty while the statement is near enough. `now`: a Date of Kinesis from before the asking."""
     until = stated.get(stream)
-    seen = {
-        key: at.witness
-        for key, at in positions.shards.items()
-        if key.stream == stream and at.witness is not None
+    witnesses = {
+        key: position.witness
+        for key, position in positions.shards.items()
+        if key.stream == stream and position.witness is not None
     }
-    if until is None or not seen:
+    if until is None or not witnesses:
         return {}
-    if max(seen.values()) - until <= BEHIND_OTHERS + APPROXIMATE and now - until <= AT_REST + APPROXIMATE:
+    if (
+        max(witnesses.values()) - until <= BEHIND_OTHERS + APPROXIMATE
+        and now - until <= AT_REST + APPROXIMATE
+    ):
         return {}
     # Half of the retention: Kinesis can't have removed any record that arrived after the witness before it is asked. Kinesis can't be
     # asked for what may be left of the record at a position inside it.
-    asked = sorted(
+    quiet = sorted(
         (witness, key)
-        for key, witness in seen.items()
+        for key, witness in witnesses.items()
         if not positions.shards[key].ended and not positions.shards[key].inside
         if _FRESH < now - witness <= retention / 2
     )
-    return {key: _after(positions.shards[key]) for _, key in asked[:_MOST_ASKED]}
+    return {key: _after(positions.shards[key]) for _, key in quiet[:_MOST_ASKED]}
 
 
 def seen_quiet(
@@ -114,25 +117,26 @@ def seen_quiet(
     stated: Through,
     positions: Positions,
     *,
-    asked: Iterable[ShardKey],
+    keys: Iterable[ShardKey],
     news: Collection[ShardKey],
     now: datetime,
     by: str,
 ) -> tuple[Range, ...]:
     """The empty ranges that say of the shards without news: at this time nothing was there after their positions. No range, if a
     shard with news holds the statement up all the same. `now`, `positions`: as for `quiet_shards`. `by`: who asked."""
-    upto = {key: replace(positions.shards[key], seen=now) for key in asked if key not in news}
+    upto = {key: replace(positions.shards[key], seen=now) for key in keys if key not in news}
     until = reached(stream, positions.with_shards(upto)) if news else None
     if news and (until is None or until <= stated[stream]):
         return ()
     return tuple(
-        Range(Kind.LANDED, key, positions.shards[key], at, run=by, claim=by) for key, at in upto.items()
+        Range(Kind.LANDED, key, positions.shards[key], position, run=by, claim=by)
+        for key, position in upto.items()
     )
 
 
-def _after(at: Position) -> Start | int:
+def _after(position: Position) -> Start | int:
     # From the oldest record in Kinesis, where none has landed: a record from before the stream's origin is then taken for news.
-    return at.sequence if at.sequence is not None else at.start or TRIM
+    return position.sequence if position.sequence is not None else position.start or TRIM
 
 
 def overall(stated: Through, positions: Positions) -> datetime | None:
@@ -169,23 +173,26 @@ def _is_known(shard_id: str, family: Family, positions: Positions, passed: Mappi
 
 def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
     """Whether the shard is read after known shards: an END names it, or each of its parents has an open position or is itself ahead."""
-    todo, seen, is_anchored = [shard_id], set[str](), False
+    todo, visited, is_anchored = [shard_id], set[str](), False
     while todo:
-        each = todo.pop()
-        if each in seen:
+        current = todo.pop()
+        if current in visited:
             continue
-        seen.add(each)
-        at, parents = positions.of(ShardKey(family.stream, each)), family.parents.get(each, frozenset())
-        if at is not None and not at.ended:
+        visited.add(current)
+        position, parents = (
+            positions.of(ShardKey(family.stream, current)),
+            family.parents.get(current, frozenset()),
+        )
+        if position is not None and not position.ended:
             is_anchored = True
-        elif each not in family.listed and any(map(family.lacks_a_child, parents)):
+        elif current not in family.listed and any(map(family.lacks_a_child, parents)):
             # A late listing hides the shard, and a merge may have joined it from a further parent that nothing tells of.
             return False
-        elif each in family.expected:
+        elif current in family.expected:
             is_anchored = True
             # After a merge, the END of one parent says nothing about the other parent, which a late listing may hide.
             todo += (parent for parent in parents if not _is_read(parent, family, positions, passed))
-        elif at is not None or not parents:
+        elif position is not None or not parents:
             # An END that doesn't name this child, or a root shard that no run has read.
             return False
         else:
@@ -200,11 +207,13 @@ def _is_read(shard_id: str, family: Family, positions: Positions, passed: Mappin
     return shard_id in passed or positions.of(ShardKey(family.stream, shard_id)) is not None
 
 
-def _withdraws(each: Range) -> bool:
+def _withdraws(recorded: Range) -> bool:
     """Whether the range may make a statement wrong."""
-    if not each.moves:
+    if not recorded.moves:
         return False
-    return each.may_go_back or (each.upto.ended and not (each.kind is Kind.LANDED and each.upto.children))
+    return recorded.may_go_back or (
+        recorded.upto.ended and not (recorded.kind is Kind.LANDED and recorded.upto.children)
+    )
 
 
 def _are_placed(stream: StreamId, shards: Iterable[str], positions: Positions) -> bool:

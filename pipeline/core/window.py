@@ -39,9 +39,9 @@ class Stretch:
     until: datetime | None = None
     """None of these records arrived later. None: nothing tells."""
 
-    def has_passed(self, at: Position | None) -> bool:
+    def has_passed(self, position: Position | None) -> bool:
         """Whether a table that stands here has all of the stretch."""
-        return at is not None and is_forward(self.upto, at)
+        return position is not None and is_forward(self.upto, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ class WindowRange:
     stretches: tuple[Stretch, ...] = ()
     """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and `bytes`."""
 
-    def has(self, at: Position) -> bool:
+    def has(self, position: Position) -> bool:
         # What follows before an end of the shard isn't known when the window is made.
-        return is_forward(self.after, at) and (self.upto.ended or is_forward(at, self.upto))
+        return is_forward(self.after, position) and (self.upto.ended or is_forward(position, self.upto))
 
-    def next_stretch(self, at: Position | None) -> Stretch | None:
+    def next_stretch(self, position: Position | None) -> Stretch | None:
         """The first stretch that a table which stands here lacks as a whole or in part."""
-        return next((each for each in self.stretches if not each.has_passed(at)), None)
+        return next((stretch for stretch in self.stretches if not stretch.has_passed(position)), None)
 
-    def open_stretch(self, at: Position | None) -> Stretch | None:
+    def open_stretch(self, position: Position | None) -> Stretch | None:
         """The stretch that comes next, if nothing of the lake table comes before it."""
-        found = self.next_stretch(at)
-        if found is None or found.after is None or found.after.sequence is None:
-            return found
-        return found if at is not None and is_forward(found.after, at) else None
+        stretch = self.next_stretch(position)
+        if stretch is None or stretch.after is None or stretch.after.sequence is None:
+            return stretch
+        return stretch if position is not None and is_forward(stretch.after, position) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +102,19 @@ class ReplayWindow:
     @property
     def streams(self) -> tuple[StreamId, ...]:
         """The lives of streams that the window has shards of."""
-        return tuple(sorted({each.key.stream for each in self.ranges}))
+        return tuple(sorted({planned.key.stream for planned in self.ranges}))
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.ranges)
+        return sum(planned.rows for planned in self.ranges)
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.ranges)
+        return sum(planned.bytes for planned in self.ranges)
 
     @property
     def is_whole(self) -> bool:
-        return all(each.is_whole for each in self.ranges)
+        return all(planned.is_whole for planned in self.ranges)
 
     @property
     def cpu(self) -> timedelta:
@@ -140,13 +140,13 @@ class ReplayWindow:
         """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it. Nothing tells how many
         records there are, but Kinesis doesn't take more than so many bytes a second into a shard."""
         seconds = [
-            sum(((s.until or self.made) - s.since).total_seconds() for s in each.stretches)
-            for each in self.ranges
-            if each.stretches
+            sum(((s.until or self.made) - s.since).total_seconds() for s in planned.stretches)
+            for planned in self.ranges
+            if planned.stretches
         ]
         if not seconds:
             return ""
-        stretches = [s for each in self.ranges for s in each.stretches]
+        stretches = [s for planned in self.ranges for s in planned.stretches]
         since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
         most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
         return (
@@ -195,6 +195,6 @@ class KeptWindow:
 
 def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
     """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the windows that keep days."""
-    keeping = [each for each in windows if each.keeps_days(before)]
-    first = min((each.window.oldest_day for each in keeping if each.window.oldest_day), default=before)
-    return first, tuple(each.window.id for each in keeping)
+    keeping = [keeper for keeper in windows if keeper.keeps_days(before)]
+    first = min((keeper.window.oldest_day for keeper in keeping if keeper.window.oldest_day), default=before)
+    return first, tuple(keeper.window.id for keeper in keeping)

@@ -73,7 +73,7 @@ class Made:
 
 def make_window(
     story: Story,
-    asked: Asked,
+    request: Asked,
     *,
     takes: Callable[[ShardKey], bool],
     kept_from: date | None = None,
@@ -91,76 +91,79 @@ def make_window(
         came = [step for step in steps if step.range.kind is not Kind.UNPACKED]
         reach = None if reaches is None else reaches.get(key.stream)
         lacks = () if reaches is None else lacking(came, kept_from, reach)
-        found = (
-            _of_numbers(key, came, asked, lacks)
-            if isinstance(asked, Numbers)
-            else _of_ranges(key, came, asked, lacks, reach)
+        window_range = (
+            _of_numbers(key, came, request, lacks)
+            if isinstance(request, Numbers)
+            else _of_ranges(key, came, request, lacks, reach)
         )
-        if found is not None:
-            inside = [step for step in steps if has_part_of(found, step)]
-            its = {step: stretch_in(found, step, came, reach) for step in inside if step in lacks}
-            stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
+        if window_range is not None:
+            inside = [step for step in steps if has_part_of(window_range, step)]
+            outcomes = {step: stretch_in(window_range, step, came, reach) for step in inside if step in lacks}
+            stretches = {step: stretch for step, stretch in outcomes.items() if isinstance(stretch, Stretch)}
             copied = [step for step in inside if step not in stretches]
             ranges.append(
                 replace(
-                    found,
+                    window_range,
                     rows=sum(step.range.rows for step in copied),
                     bytes=sum(step.range.bytes for step in copied),
                     stretches=tuple(stretches[step] for step in lacks if step in stretches),
                     # How many rows aggregates have become in a part of the window isn't known.
-                    is_whole=found.is_whole and not any(_cuts(found, step, stretches) for step in inside),
+                    is_whole=window_range.is_whole
+                    and not any(_cuts(window_range, step, stretches) for step in inside),
                 )
             )
             days += [first_day(step) for step in copied if step in came and step.range.rows]
-            unread = {step: why for step, why in its.items() if isinstance(why, str)}
+            unread = {step: why for step, why in outcomes.items() if isinstance(why, str)}
             missing += _missing(key, copied, story, kept_from, unread)
             missing += [
-                f"{step}: {left}"
-                for step, each in stretches.items()
+                f"{step}: {sentence}"
+                for step, stretch in stretches.items()
                 if reach
-                for left in leaving(each, reach)
+                for sentence in leaving(stretch, reach)
             ]
-            if _is_twice(found, story.steps.get(key, ())):
+            if _is_twice(window_range, story.steps.get(key, ())):
                 twice.append(key)
     return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
     """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
-    return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
+    return replace(window, ranges=tuple(_grown(planned, story.of(planned.key)) for planned in window.ranges))
 
 
-def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
+def _grown(planned: WindowRange, steps: Iterable[Step]) -> WindowRange:
     with_rows = [step for step in steps if step.range.rows]
-    inside = [step.range for step in with_rows if has_part_of(each, step)]
+    inside = [step.range for step in with_rows if has_part_of(planned, step)]
     # Rows that came since the window was made, because aggregates were taken apart, count as well.
     is_apart = any(r.kind is Kind.UNPACKED for r in inside)
-    if not inside or (each.is_whole and not is_apart):
-        return each
+    if not inside or (planned.is_whole and not is_apart):
+        return planned
     after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
-    found = replace(each, after=after, upto=upto)
-    if len(inside) < sum(1 for step in with_rows if has_part_of(found, step)):
+    wider = replace(planned, after=after, upto=upto)
+    if len(inside) < sum(1 for step in with_rows if has_part_of(wider, step)):
         # The range of aggregates that were taken apart may begin or end within a landing.
-        return _grown(found, steps)
-    return replace(found, rows=sum(r.rows for r in inside), is_whole=True)
+        return _grown(wider, steps)
+    return replace(wider, rows=sum(r.rows for r in inside), is_whole=True)
 
 
 def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
     """Shards of which the lake table has records of the window twice, because a person moved the position back."""
-    return tuple(each.key for each in window.ranges if _is_twice(each, story.steps.get(each.key, ())))
+    return tuple(
+        planned.key for planned in window.ranges if _is_twice(planned, story.steps.get(planned.key, ()))
+    )
 
 
 def _of_ranges(
     key: ShardKey,
     steps: Sequence[Step],
-    asked: Arrivals | OfSnapshot | OfRun,
+    request: Arrivals | OfSnapshot | OfRun,
     lacks: Sequence[Step],
     reach: Reach | None,
 ) -> WindowRange | None:
     chosen = [
         step.range
         for step in steps
-        if (step.range.rows or step in lacks) and _is_asked(step, asked, arrivals_of(step, steps, reach))
+        if (step.range.rows or step in lacks) and _is_asked(step, request, arrivals_of(step, steps, reach))
     ]
     if not chosen:
         return None
@@ -171,32 +174,32 @@ def _of_ranges(
 
 def _is_asked(
     step: Step,
-    asked: Arrivals | OfSnapshot | OfRun,
+    request: Arrivals | OfSnapshot | OfRun,
     arrivals: tuple[datetime | None, datetime | None],
 ) -> bool:
-    match asked:
+    match request:
         case OfSnapshot(snapshot):
             return step.snapshot == snapshot
         case OfRun(run):
             return step.range.run == run
         case Arrivals():
-            return asked.has(*arrivals)
+            return request.has(*arrivals)
 
 
 def _of_numbers(
-    key: ShardKey, steps: Sequence[Step], asked: Numbers, lacks: Sequence[Step]
+    key: ShardKey, steps: Sequence[Step], request: Numbers, lacks: Sequence[Step]
 ) -> WindowRange | None:
     landed = [step.range for step in steps if step.range.rows or step in lacks]
-    if key.shard_id != asked.shard_id or not landed:
+    if key.shard_id != request.shard_id or not landed:
         return None
     low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
     # All user records of the number before the first one are outside of the window.
-    after = low if not asked.first else _later(low, Position(asked.first - 1, _LAST_SUB))
+    after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
     # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its beginning.
-    for each in (step.range for step in lacks):
-        if text_of(each.after) < text_of(after) < order_text(each.upto):
-            after = each.after
-    upto = high if asked.last is None or _is_last(high, asked.last) else _end_at(asked.last, landed)
+    for lacked in (step.range for step in lacks):
+        if text_of(lacked.after) < text_of(after) < order_text(lacked.upto):
+            after = lacked.after
+    upto = high if request.last is None or _is_last(high, request.last) else _end_at(request.last, landed)
     if text_of(after) >= order_text(upto):
         return None
     begins = {text_of(r.after) for r in landed}
@@ -207,7 +210,7 @@ def _of_numbers(
 def _end_at(last: int, landed: Iterable[Range]) -> Position:
     """The end of all user records with this number: that of the landing which ends with them, so that the window has no part of what follows."""
     ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
-    return max((at for at in ends if not at.ended), key=order_text, default=Position(last, _LAST_SUB))
+    return max((end for end in ends if not end.ended), key=order_text, default=Position(last, _LAST_SUB))
 
 
 def _is_last(high: Position, last: int) -> bool:
@@ -218,29 +221,31 @@ def _later(low: Position | None, after: Position) -> Position | None:
     return low if text_of(low) >= order_text(after) else after
 
 
-def has_part_of(found: WindowRange, step: Step) -> bool:
+def has_part_of(window_range: WindowRange, step: Step) -> bool:
     """Whether the window has records of a range of the ledgers."""
-    return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
-        found.after
-    )
+    return text_of(step.range.after) < order_text(window_range.upto) and order_text(
+        step.range.upto
+    ) > text_of(window_range.after)
 
 
-def _cuts(found: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
+def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
     """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
     low, high = text_of(step.range.after), order_text(step.range.upto)
-    is_all = text_of(found.after) <= low and high <= order_text(found.upto)
-    reads = any(overlap(step, each) for each in stretches)
+    is_all = text_of(window_range.after) <= low and high <= order_text(window_range.upto)
+    reads = any(overlap(step, stretch) for stretch in stretches)
     return step.range.kind is Kind.UNPACKED and (reads or not is_all)
 
 
-def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:
+def _is_twice(window_range: WindowRange, steps: Iterable[Step]) -> bool:
     """Whether two of the shard's landed ranges have the same part of the window."""
     # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
-    last = order_text(replace(found.upto, sub=0) if found.upto.sub == _LAST_SUB else found.upto)
+    last = order_text(
+        replace(window_range.upto, sub=0) if window_range.upto.sub == _LAST_SUB else window_range.upto
+    )
     end = ""
-    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
-        upto = order_text(each.upto)
-        if max(text_of(each.after), text_of(found.after)) < min(end, upto, last):
+    for recorded in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
+        upto = order_text(recorded.upto)
+        if max(text_of(recorded.after), text_of(window_range.after)) < min(end, upto, last):
             return True
         end = max(end, upto)
     return False
@@ -275,9 +280,9 @@ _OUT_OF_REACH = {
 
 
 def _with_parents(ranges: Sequence[WindowRange], story: Story) -> Iterator[WindowRange]:
-    there = {each.key for each in ranges}
-    for each in ranges:
-        first = story.first(each.key)
+    keys = {r.key for r in ranges}
+    for planned in ranges:
+        first = story.first(planned.key)
         above = () if first is None else first.range.parents
-        its = sorted(p.shard_id for p in above if ShardKey(each.key.stream, p.shard_id) in there)
-        yield replace(each, parents=tuple(its))
+        inside = sorted(p.shard_id for p in above if ShardKey(planned.key.stream, p.shard_id) in keys)
+        yield replace(planned, parents=tuple(inside))

@@ -10,9 +10,9 @@ _CELL_WIDTH: Final = 200
 """Characters. The longest lease key, with its stream in front, fits."""
 
 
-def counted(count: int, one: str, more: str | None = None) -> str:
+def counted(count: int, noun: str, more: str | None = None) -> str:
     """`1 lease`, `2,000 leases`."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
+    return f"{count:,} {noun if count == 1 else more or noun + 's'}"
 
 
 def records_in(records: int, rows: int) -> str:
@@ -38,10 +38,10 @@ def cell(text: str) -> str:
     return shown if len(shown) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 3]}..."
 
 
-def no_such_shard(name: str, known: Iterable[str], *, nothing: str = "nothing was read") -> str:
-    """The message about a shard that doesn't exist, with the `known` names that are spelt most like it."""
-    known = sorted(set(known))
-    similar = get_close_matches(name, known, n=3, cutoff=0.5) or known[:3]
+def no_such_shard(name: str, names: Iterable[str], *, nothing: str = "nothing was read") -> str:
+    """The message about a shard that doesn't exist, with those of the existing `names` that are spelt most like it."""
+    names = sorted(set(names))
+    similar = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
     hint = (
         f"similar names: {', '.join(similar)}"
         if similar

@@ -136,7 +136,7 @@ class Cleaning:
         after = self.source.describe(facts.stream.arn)
         if after.stream != facts.stream or after.asked - now > facts.retention / 2:
             return ()
-        return seen_quiet(*known, asked=asked, news=news, now=now, by=_LOOK)
+        return seen_quiet(*known, keys=asked, news=news, now=now, by=_LOOK)
 
     def _gone(
         self,

@@ -55,8 +55,8 @@ class ParseChecking:
         quick = tuple(differences(plan, self.landings.entries(asked_of(plan)), self._parsed()))
         if not quick:
             return ()
-        entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
-        differing = tuple(differences(plan, entries, self._parsed(), whole=True))
+        entries = tuple(self.landings.entries(asked_of(plan, all_ledgers=True)))
+        differing = tuple(differences(plan, entries, self._parsed(), all_ledgers=True))
         if not differing:
             return ()
         if not is_last:

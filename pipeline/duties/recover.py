@@ -176,7 +176,7 @@ class Recovery:
         # Only now: a row's checkpoint must never be ahead of the table (I8).
         if decision.row is not None:
             wanted = change.reposition(
-                held, self.claim, at=decision.row, landed=decision.landed, why=decision.sentences[0]
+                held, self.claim, place=decision.row, landed=decision.landed, why=decision.sentences[0]
             )
             to_do = "The lake table has the decision; run the command again to bring the row into step"
             try:

@@ -108,7 +108,7 @@ def _changes(fleet: FleetLoads, scene: AssignmentInput, rules: GapRules, why: _W
         if is_free(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))
         else:
-            changes.append(move(row, to, f"{why(row.owner, to)}: {stands}", at=scene.now, rules=rules))
+            changes.append(move(row, to, f"{why(row.owner, to)}: {stands}", when=scene.now, rules=rules))
     return changes
 
 

@@ -93,7 +93,7 @@ class AssignToTheColour:
         if not names or not leaving:
             return self.gap.plan_moves(scene, workers, run=run)
         return [
-            move(row, names[n % len(names)], "the colours change", at=scene.now, rules=self.gap.rules)
+            move(row, names[n % len(names)], "the colours change", when=scene.now, rules=self.gap.rules)
             for n, row in enumerate(sorted(leaving, key=lambda row: row.key))
             if row.checkpoint_owner is None
         ]

@@ -77,7 +77,7 @@ def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> Par
 def judged(
     plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
 ) -> list[tuple[int, int, bool]]:
-    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), whole=True)
+    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), all_ledgers=True)
     return [(each.found, each.stated, each.is_cut) for each in found]
 
 
@@ -205,11 +205,11 @@ def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shar
 def test_only_before_the_first_commit_of_the_typed_table_the_retention_may_have_taken_rows(
     kept_from: date | None, begun: datetime | None, *, is_excused: bool
 ) -> None:
-    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, whole=True)
+    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
     assert excused(differs, entries, kept_from=kept_from, begun=begun) is is_excused
 
 
 def test_more_rows_than_stated_are_never_excused() -> None:
-    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, whole=True)
+    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
     assert isinstance(differs, Differs)
     assert not excused(differs, entries, kept_from=date(2026, 2, 1), begun=None)
