@@ -66,7 +66,7 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "the-origin-hides-a-loss",
         "a child counts as complete up to the origin's date, because one of its parents ended without a record",
-        ("core.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        ("core.position", "return None if tells_nothing else position.witness", "return position.witness"),
         among={
             "position": "TRIM_HORIZON",
             "adopted": False,

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.simulation.planted import a_bug
 
-_CHECKPOINT_WRITE: Final = """f"landed up to {at}",
+_CHECKPOINT_WRITE: Final = """f"landed up to {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},"""
 
@@ -108,8 +108,8 @@ ROWS: Final = (
         "after a lost answer a process takes another process's write for its own",
         (
             "core.own_write",
-            "not change.put or not _is_marked(change, found):\n        return False",
-            "not change.put:\n        return False\n    if found:\n        return True",
+            "not change.put or not _is_marked(change, row):\n        return False",
+            "not change.put:\n        return False\n    if row:\n        return True",
         ),
     ),
     a_bug(

@@ -65,6 +65,6 @@ TIMES: Final = (
     a_bug(
         "lock-for-ever",
         "a dead leader's lock is never taken over",
-        ("core.election", "if now.credit > found.duration:", "if False:"),
+        ("core.election", "if current.credit > lock.duration:", "if False:"),
     ),
 )

@@ -45,7 +45,7 @@ WINDOWS: Final = (
         "the older rows of a window stay in the quarantine table",
         (
             "core.replace_plan",
-            "    taken = tuple(aside_name(each.path) for each in aside.files)\n",
+            "    taken = tuple(aside_name(file.path) for file in aside.files)\n",
             "    taken: tuple[str, ...] = ()\n",
         ),
         seeds=_SEEDS,
@@ -78,7 +78,7 @@ WINDOWS: Final = (
         "a window's table begins with the first record of each shard, and not where the window does",
         (
             "core.window_plan",
-            "        if each.after is not None and target.of(each.key) is None\n",
+            "        if planned.after is not None and target.of(planned.key) is None\n",
             "        if False\n",
         ),
         seeds=_SEEDS,
