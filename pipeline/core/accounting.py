@@ -1,7 +1,8 @@
 """What became of the rows of a parsed range, as the ledger of a typed table keeps it.
 
-A range of a typed table has the kind `parsed`, and its `why` is the text of an Accounting. The text names the staged files of the rows
-that go to quarantine: this commit decides about them, and the quarantine table's commit only carries out what the text says.
+A range of a typed table has the kind `parsed`, and its `why` is the text of an Accounting. The text names the staged
+files of the rows that go to quarantine: this commit decides about them, and the quarantine table's commit only carries
+out what the text says.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _FORM = 1
 @dataclass(frozen=True, slots=True)
 class Accounting:
     rows: int
-    """The range's rows in the lake table; of a redrive, the shard's rows in the files of the quarantine table that it took. With a range of
-    the kind `generation`: the rows that come into the quarantine table."""
+    """The range's rows in the lake table; of a redrive, the shard's rows in the files of the quarantine table that it
+    took. With a range of the kind `generation`: the rows that come into the quarantine table."""
     parsed: int
     quarantined: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -31,17 +32,19 @@ class Accounting:
     schema: int = 0
     """The number of the typed table's schema."""
     aside: tuple[str, ...] = ()
-    """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder. They may have rows
-    of other ranges of the same commit, too."""
+    """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder.
+    They may have rows of other ranges of the same commit, too."""
     taken: tuple[str, ...] = ()
-    """Of a redrive or a replacement: the data files of the quarantine table whose rows the commit decided about, named in the same way. All
-    their rows leave the quarantine table; those that stay there come back in the files of `aside`."""
+    """Of a redrive or a replacement: the data files of the quarantine table whose rows the commit decided about, named
+    in the same way. All their rows leave the quarantine table; those that stay there come back in the files of
+    `aside`."""
     code: str = ""
     """What parsed the rows, with digests of the code and of the schema."""
     window: str = ""
     """Of a replacement: the id of the window whose range was parsed again."""
     removed: tuple[int, int] = (0, 0)
-    """Of a replacement: the range's older rows that leave the typed table, and those that leave the quarantine table."""
+    """Of a replacement: the range's older rows that leave the typed table, and those that leave the quarantine
+    table."""
 
     @property
     def is_complete(self) -> bool:
@@ -84,7 +87,8 @@ def read_accounting(text: str) -> Accounting:
         content = json.loads(text)
         if content["form"] != _FORM:
             raise WrongShape(
-                f"the accounting of a parsed range has the form {content['form']!r}, and this Headrace reads form {_FORM}. Nothing was "
+                f"the accounting of a parsed range has the form {content['form']!r}, "
+                f"and this Headrace reads form {_FORM}. Nothing was "
                 "changed; upgrade Headrace in this deployment"
             )
         return Accounting(

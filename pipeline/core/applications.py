@@ -6,8 +6,9 @@
     A A B A                         ... and the first one has come back once
     A B A B                         both are at work
 
-Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each record is read twice.
-Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other streams say nothing.
+Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each
+record is read twice. Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other
+streams say nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def name_of(settings: Settings) -> str:
 
 
 def others_at_work(commits: Iterable[LandedBy], me: str) -> tuple[OtherApplication, ...]:
-    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either end."""
+    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either
+    end."""
     signed = [commit for commit in commits if commit.application]
     names = sorted({commit.application for commit in signed} - {me})
     neighbours = (_beside(signed, me, name) for name in names)
@@ -92,6 +94,8 @@ def notice_of(neighbours: Iterable[OtherApplication]) -> str | None:
         return None
     more = "another application lands" if len(descriptions) == 1 else "other applications land"
     return (
-        f"{more} the same stream in this table: {'; '.join(descriptions)}. No record is lost or doubled, but each is read twice, and waves are refused. "
-        'Stop one of the two, or give it a table of its own (landing.table): see "Two applications on one table" in docs/operations.md'
+        f"{more} the same stream in this table: {'; '.join(descriptions)}. "
+        "No record is lost or doubled, but each is read twice, and waves are refused. "
+        "Stop one of the two, or give it a table of its own (landing.table): "
+        'see "Two applications on one table" in docs/operations.md'
     )

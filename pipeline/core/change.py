@@ -2,8 +2,9 @@
 
 `headrace.pipeline.core.change_kind` has a table of them; this module has a function for each line.
 
-A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md). Writes that
-take a lease or give it away require the epoch as read, because a stream that is created again has rows with the same keys (D12).
+A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md).
+Writes that take a lease or give it away require the epoch as read, because a stream that is created again has rows with
+the same keys (D12).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from headrace.pipeline.errors import HeadraceError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One conditional write on one row, in terms of the fields of `Lease`. None in `requires` means that the attribute is absent."""
+    """One conditional write on one row, in terms of the fields of `Lease`. None in `requires` means that the attribute
+    is absent."""
 
     key: str
     why: str
@@ -64,11 +66,13 @@ class Refused:
 
 
 Outcome = Applied | Refused | HeadraceError
-"""What became of one of many writes. An error is an outcome as well, so that it doesn't hide what became of the other writes."""
+"""What became of one of many writes. An error is an outcome as well, so that it doesn't hide what became of the other
+writes."""
 
 
 def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single rows."""
+    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single
+    rows."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
     if errors and len(errors) == len(outcomes):
         raise errors[0]
@@ -86,8 +90,8 @@ def create(lease: Lease, why: str) -> Change:
 
 def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
     """Claim the shard for one wave. `over`: the run that waits for the shard (`wantedBy`) is over, or is this run."""
-    # `wantedBy` as read: a run that began to wait since the look would never get the shard otherwise (D18). No `checkpointOwner`: a
-    # pending handover comes first. The counter isn't required, because beats move it (D1).
+    # `wantedBy` as read: a run that began to wait since the look would never get the shard otherwise (D18). No
+    # `checkpointOwner`: a pending handover comes first. The counter isn't required, because beats move it (D1).
     return Change(
         read.key,
         f"{me} reads this shard in run claim {run_claim}",
@@ -140,8 +144,8 @@ def checkpoint(
     behind_ms: int | None = None,
 ) -> Change:
     """`looked_at`, `behind_ms`: as in `release`, for a row that the run goes on keeping."""
-    # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the lease, while
-    # another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
+    # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the
+    # lease, while another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
     put: dict[str, Any] = {"checkpoint": upto, "landed": upto, "owner_switches": 0} | _look(
         looked_at, behind_ms
     )
@@ -186,9 +190,11 @@ def release(
     throughput_kbps: float | None = None,
     landed: Checkpoint | None = None,
 ) -> Change:
-    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a failure in
-    the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint, from which the wave read on."""
-    # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would fail.
+    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a
+    failure in the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint,
+    from which the wave read on."""
+    # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would
+    # fail.
     put: dict[str, Any] = ({} if failure is None else {"failure": failure}) | _look(looked_at, behind_ms)
     if throughput_kbps is not None:
         put["throughput_kbps"] = throughput_kbps
@@ -272,8 +278,8 @@ def assign(read: Lease, to: str, why: str) -> Change:
 
 
 def move(read: Lease, to: str, why: str, *, when: datetime) -> Change:
-    """Move a lease that isn't being read from a living worker to another one at once. `when`: the time, from which `times.dwell`
-    counts."""
+    """Move a lease that isn't being read from a living worker to another one at once. `when`: the time, from which
+    `times.dwell` counts."""
     given = assign(read, to, why)
     return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(when)})
 
@@ -314,7 +320,8 @@ def call_off_handover(read: Lease, why: str) -> Change:
 
 
 def complete_handover(read: Lease, why: str) -> Change:
-    """Make the next owner the holder. A claim of the old holder is removed, so its late writes on the row are refused."""
+    """Make the next owner the holder. A claim of the old holder is removed, so its late writes on the row are
+    refused."""
     return Change(
         read.key,
         why,
@@ -377,8 +384,8 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
 def reposition(
     read: Lease, run_claim: str, *, place: Checkpoint, landed: Checkpoint | None, why: str
 ) -> Change:
-    """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has landed the
-    shard; None where nothing has landed."""
+    """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has
+    landed the shard; None where nothing has landed."""
     return Change(
         read.key,
         why,
@@ -395,8 +402,8 @@ def reposition(
 
 def retire(read: Lease, why: str) -> Change:
     """Delete a row of an earlier life of its stream."""
-    # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing of that
-    # life is left to read.
+    # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing
+    # of that life is left to read.
     return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)
 
 
@@ -412,7 +419,8 @@ def delete_ended(read: Lease, why: str) -> Change:
 
 def delete_garbage(read: Lease, why: str) -> Change:
     """Delete the row of a shard that Kinesis has forgotten, or of a former stream."""
-    # Without the counter, for the reason given in `retire`. A claim, a checkpoint or another holder since the look saves the row.
+    # Without the counter, for the reason given in `retire`. A claim, a checkpoint or another holder since the look
+    # saves the row.
     unmoved = ("stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim")
     return Change(
         read.key, why, requires={name: getattr(read, name) for name in unmoved}, kind=ChangeKind.DELETE

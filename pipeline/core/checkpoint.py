@@ -10,8 +10,8 @@ _SENTINELS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 """The words that come before every sequence number, in KCL's order."""
 _SHARD_END = "SHARD_END"
 _MAX_DIGITS = 129
-"""Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a number, so
-a longer one in a row would be an error at each comparison."""
+"""Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a
+number, so a longer one in a row would be an error at each comparison."""
 
 
 @dataclass(frozen=True, slots=True, eq=True)

@@ -1,11 +1,12 @@
 """Which files of the lake table may be deleted. Pure functions on values.
 
-A file is named or unnamed: the table's metadata leads to it, or doesn't. An unnamed file's age counts from the look that first found
-it unnamed, not from the time when it was written: a file of ten days ago that a compaction replaced a minute ago may have a reader.
+A file is named or unnamed: the table's metadata leads to it, or doesn't. An unnamed file's age counts from the look
+that first found it unnamed, not from the time when it was written: a file of ten days ago that a compaction replaced a
+minute ago may have a reader.
 
-Only metadata files that are older than all files in the table's metadata log needn't wait: each commit replaces the metadata file, and
-Iceberg itself would delete the oldest one then. Newer metadata files wait like all other files: a catalog that was restored from a
-backup doesn't name the newest ones, and a person may still need them.
+Only metadata files that are older than all files in the table's metadata log needn't wait: each commit replaces the
+metadata file, and Iceberg itself would delete the oldest one then. Newer metadata files wait like all other files: a
+catalog that was restored from a backup doesn't name the newest ones, and a person may still need them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 _LONGEST = timedelta(hours=36)
-"""The most time that counts between two looks. In a longer break a file may have been named and become unnamed again, unseen. The
-limit also keeps a clock that jumps days ahead from making a file old."""
+"""The most time that counts between two looks. In a longer break a file may have been named and become unnamed again,
+unseen. The limit also keeps a clock that jumps days ahead from making a file old."""
 
 
 _METADATA = re.compile(r"/(\d{5,})-[^/]+\.metadata\.json$")
@@ -43,7 +44,8 @@ class Unnamed:
     looked: datetime | None = None
     """When the last look was."""
     since: Mapping[str, timedelta] = field(default_factory=dict)
-    """By path: the files that were unnamed at the last look, each with its age, counted from the look that first found it unnamed."""
+    """By path: the files that were unnamed at the last look, each with its age, counted from the look that first found
+    it unnamed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@
     rows                    1 ... 20        21 ... 35   36 ... 50
     derived                                (20 ... 35]
 
-The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in one stretch
-between two spans become one range, because which run or commit brought which of them can't be known any more.
+The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in
+one stretch between two spans become one range, because which run or commit brought which of them can't be known any
+more.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Span:
 class StretchRows:
     """The rows of a shard that lie in one stretch between its spans.
 
-    `stretch`: 0 is the stretch below the first span, 1 the one below the second span, and so on; the last is the stretch above all spans.
+    `stretch`: 0 is the stretch below the first span, 1 the one below the second span, and so on; the last is the
+    stretch above all spans.
     """
 
     stretch: int
@@ -104,8 +106,8 @@ def derived(
     spans: Mapping[ShardKey, tuple[Span, ...]],
     rows: Mapping[ShardKey, Iterable[StretchRows]],
 ) -> list[LedgerEntry | Lost]:
-    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first; those that tell neither of a
-    lost part nor of aggregates that were taken apart may be left out."""
+    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first;
+    those that tell neither of a lost part nor of aggregates that were taken apart may be left out."""
     lost = [entry for entry in entries if isinstance(entry, Lost)]
     if not lost:
         return list(entries)
@@ -127,7 +129,8 @@ def derived(
 def _taken_apart(
     entries: Iterable[LedgerEntry | Lost], spans: Mapping[ShardKey, tuple[Span, ...]]
 ) -> Mapping[tuple[ShardKey, int], int]:
-    """How many of the rows in each stretch count in ranges of aggregates that were taken apart, whose ledgers are there."""
+    """How many of the rows in each stretch count in ranges of aggregates that were taken apart, whose ledgers are
+    there."""
     counts: dict[tuple[ShardKey, int], int] = {}
     for entry in entries:
         for recorded in entry.page.ranges if isinstance(entry, LedgerEntry) else ():

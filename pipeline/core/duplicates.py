@@ -1,8 +1,10 @@
-"""Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the table already.
+"""Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the
+table already.
 
-Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at most a window apart.
-Of such rows the first that is offered stays. Only rows that stay are compared with: the next one is told apart by them, never by a row that
-was left out. So of any two rows that stay with equal values, the arrivals are further apart than the window.
+Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at
+most a window apart. Of such rows the first that is offered stays. Only rows that stay are compared with: the next one
+is told apart by them, never by a row that was left out. So of any two rows that stay with equal values, the arrivals
+are further apart than the window.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from headrace.pipeline.core.position import Positions
 
 @dataclass(slots=True)
 class KeptOfKey:
-    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table (`there`), then the wave's
-    rows are offered; both in the order of their arrival."""
+    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table
+    (`there`), then the wave's rows are offered; both in the order of their arrival."""
 
     within: int
     _there: array[int] = field(default_factory=lambda: array("q"))

@@ -1,4 +1,5 @@
-"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in `headrace.pipeline.aws`."""
+"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in
+`headrace.pipeline.aws`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class LockRow:
     version: str
     """A new uuid with each acquisition and each beat; AWS's lock client calls it recordVersionNumber."""
     duration: timedelta
-    """How long the lock may stand still before other deployments count its owner as dead; the owner writes it into the row."""
+    """How long the lock may stand still before other deployments count its owner as dead; the owner writes it into the
+    row."""
     released: bool = False
 
 
@@ -31,13 +33,14 @@ class Move(Enum):
 def plan_election(
     me: str, lock: LockRow | None, *, sighting: Sighting | None, since: timedelta | None, tick: timedelta
 ) -> tuple[Move, Sighting | None]:
-    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last successful look."""
+    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last
+    successful look."""
     if lock is None or lock.released:
         return Move.TAKE, None
     if lock.owner == me:
         return Move.BEAT, None
-    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.sighting`). A new owner writes a new
-    # version, so it starts without credit.
+    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.sighting`). A new
+    # owner writes a new version, so it starts without credit.
     before = {} if sighting is None else {lock.owner: sighting}
     current = look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
     if current.credit > lock.duration:

@@ -4,9 +4,9 @@
      1 <- 2 <- 3 <- 4 CARRIES <- 5 <- 6 CARRIES <- 7 foreign <- 8 foreign
                                       `------ the way to main's state ---'
 
-A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot to its state
-leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled back to any snapshot that is
-left, and its positions are found.
+A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot to its
+state leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled back to any
+snapshot that is left, and its positions are found.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MAIN = "main"
 AT_LEAST = 25
 """The least number of snapshots that are worth a commit of their own, which removes them."""
 FOREIGN_AT_MOST = 50
-"""Snapshots of other engines above the positions before Headrace commits the positions once more. The metadata log, by which
-positions are found after another engine's expiry, is at least four times as long."""
+"""Snapshots of other engines above the positions before Headrace commits the positions once more. The metadata log, by
+which positions are found after another engine's expiry, is at least four times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Shape:
         return self.is_cut or self.foreign >= FOREIGN_AT_MOST
 
     def is_due(self, stayed: int, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost: the snapshots are more than those that `stayed` after the last plan. `late`: how many times
-        `AT_LEAST` they have to be more."""
+        """Whether a plan is worth its cost: the snapshots are more than those that `stayed` after the last plan.
+        `late`: how many times `AT_LEAST` they have to be more."""
         return self.snapshots >= stayed + late * AT_LEAST
 
 
@@ -58,7 +58,8 @@ class Seen:
     carries: bool = False
     """Headrace committed it, so that it has all positions and a ledger."""
     is_pick: bool = False
-    """A cherry-pick: it brought rows without their positions, and no positions below it count until `headrace repair`."""
+    """A cherry-pick: it brought rows without their positions, and no positions below it count until
+    `headrace repair`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class History:
     table: str = ""
     """The UUID of the table: one that was dropped and made again under the same name is another table."""
     is_frozen: bool = False
-    """The table's owner has forbidden all expiry (`gc.enabled` is false), because another table may use the same files."""
+    """The table's owner has forbidden all expiry (`gc.enabled` is false), because another table may use the same
+    files."""
 
     def line(self, head: int | None) -> Iterator[Seen]:
         """A snapshot and its ancestors, newest first, as far as this version of the metadata describes them."""
@@ -156,11 +158,13 @@ def _whole(history: History, recorded: int | None) -> dict[int, Why]:
     if history.is_frozen:
         why = Why.FROZEN
     elif state is None or state.is_pick:
-        # Either Headrace has never landed, or main is cut above the positions by another engine's expiry. In that case older metadata
-        # files still lead to the positions, and each commit makes these files fewer, the commit of an expiry too.
+        # Either Headrace has never landed, or main is cut above the positions by another engine's expiry. In that case
+        # older metadata files still lead to the positions, and each commit makes these files fewer, the commit of an
+        # expiry too.
         why = Why.NO_STATE
     elif all(ancestor.snapshot != recorded for ancestor in main):
-        # A rollback took the recorded snapshot off main, or main is cut above it: which ledgers are recorded isn't known.
+        # A rollback took the recorded snapshot off main, or main is cut above it: which ledgers are recorded isn't
+        # known.
         why = Why.UNRECORDED
     else:
         return {}
@@ -191,7 +195,8 @@ def _of_branch(history: History, ref: Ref, keep: Keep, now: datetime) -> dict[in
 
 
 def _ways(history: History, stays: Iterable[int]) -> set[int]:
-    """The snapshots on the ways from those that stay down to the nearest positions. A way without positions keeps nothing."""
+    """The snapshots on the ways from those that stay down to the nearest positions. A way without positions keeps
+    nothing."""
     leads: dict[int, bool] = {}
     """Whether the way from a snapshot that was walked over ends at positions."""
     on_ways: set[int] = set()

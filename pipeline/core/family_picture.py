@@ -1,4 +1,5 @@
-"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the ledgers."""
+"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the
+ledgers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MOST = 300
 class PicturedShard:
     key: ShardKey
     state: str
-    """open; ended; waiting: a parent has ended, and no range of the shard has landed; unread: closed before the reading began."""
+    """open; ended; waiting: a parent has ended, and no range of the shard has landed; unread: closed before the reading
+    began."""
     records: int
     parents: tuple[str, ...]
 

@@ -19,8 +19,8 @@ from headrace.pipeline.core.sighting import Sighting, Sightings, look
 from headrace.pipeline.core.stream import epoch_of_serialized
 
 _LONGEST_SILENCE = timedelta(minutes=10)
-"""A leader that didn't look for longer than this starts all waits again, because the settings may have asked for the streams
-meanwhile."""
+"""A leader that didn't look for longer than this starts all waits again, because the settings may have asked for the
+streams meanwhile."""
 
 
 def stream_of(row: Lease) -> str | None:
@@ -37,10 +37,12 @@ def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
 def watch_former(
     before: Sightings, former: Iterable[str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """How long each stream has been a former one, counted in this leader's looks, as `headrace.pipeline.core.sighting` counts."""
+    """How long each stream has been a former one, counted in this leader's looks, as `headrace.pipeline.core.sighting`
+    counts."""
     if since is None or not timedelta(0) <= since <= _LONGEST_SILENCE:
         before, since = {}, None
-    # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one any more.
+    # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one
+    # any more.
     return look(before, dict.fromkeys(former, "former"), since=since, tick=tick)
 
 

@@ -1,4 +1,5 @@
-"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row late, and goes by this one."""
+"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row late, and goes by this
+one."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
     """The row after a wave that read the shard without trouble. `now`: by the clock of this host."""
     # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
     looked_at = staged.upto.witness or now
-    # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms behind
-    # makes it due.
+    # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms
+    # behind makes it due.
     behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
     rate = rate_after_quiet(row, staged, looked_at)
     rate = row.throughput_kbps if rate is None else rate
@@ -38,7 +39,8 @@ def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
 
 
 def caught_up(row: Lease, ought: Lease) -> Lease:
-    """The row with what it doesn't say yet. Another program, or a write whose answer was lost, may have moved it further."""
+    """The row with what it doesn't say yet. Another program, or a write whose answer was lost, may have moved it
+    further."""
     landed = [checkpoint for checkpoint in (row.landed, ought.landed) if checkpoint is not None]
     return replace(
         row,

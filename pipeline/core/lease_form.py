@@ -4,8 +4,8 @@
     single         shardId-000000000000                                left out
     multi          123456789012:orders:1767225600:shardId-000000000000 both, as in the key
 
-An application's rows have one form. Rows of the other form come from a change of `streams_mode`, or from another program.
-The lake table has no such form: its positions and ledgers name stream, life and shard in both modes.
+An application's rows have one form. Rows of the other form come from a change of `streams_mode`, or from another
+program. The lake table has no such form: its positions and ledgers name stream, life and shard in both modes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ def mode_of(*, multi: bool) -> str:
 
 
 def is_of_form(row: Lease, *, multi: bool) -> bool:
-    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that fits the
-    row's attributes."""
+    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that
+    fits the row's attributes."""
     if row.stream is None:
         return not multi
     return multi and epoch_of_serialized(row.stream) is not None and row.key == f"{row.stream}:{row.shard_id}"
 
 
 def of_other_form(leases: Iterable[Lease], *, multi: bool) -> tuple[Lease, ...]:
-    """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has neither form."""
+    """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has
+    neither form."""
     rows = (row for row in leases if is_of_form(row, multi=not multi))
     return tuple(sorted(rows, key=lambda row: row.key))
 
@@ -42,8 +43,8 @@ def of_other_form(leases: Iterable[Lease], *, multi: bool) -> tuple[Lease, ...]:
 def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
     """Why an application may do nothing with these settings: all of its rows have the form of the other `streams_mode`.
 
-    None where it has rows of its own form, or no row yet. A few rows of the other form beside them are left over from something,
-    and stop nobody.
+    None where it has rows of its own form, or no row yet. A few rows of the other form beside them are left over from
+    something, and stop nobody.
     """
     leases = tuple(leases)
     other_rows = of_other_form(leases, multi=multi)
@@ -51,8 +52,10 @@ def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
         return None
     mode, other_mode = mode_of(multi=multi), mode_of(multi=not multi)
     return (
-        f"streams_mode is {mode}, but the application's {counted(len(other_rows), 'lease row')} ({other_rows[0].key}, ...) {_have(len(other_rows))} the "
-        f"form of streams_mode: {other_mode}. Nothing was read, and no row was written. Set streams_mode: {other_mode} again; or stop the workers "
+        f"streams_mode is {mode}, but the application's {counted(len(other_rows), 'lease row')} ({other_rows[0].key}, "
+        f"...) {_have(len(other_rows))} the "
+        f"form of streams_mode: {other_mode}. Nothing was read, and no row was written. "
+        f"Set streams_mode: {other_mode} again; or stop the workers "
         f"(`headrace stop`) and let `{COMMAND}` give the rows the form of streams_mode: {mode}"
     )
 

@@ -3,8 +3,8 @@
     "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.state_delta`), in a file
 
-The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
-that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
+The number before the colon is the version of the format. A version that this code doesn't know is refused, and every
+version that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from headrace.pipeline.errors import WrongShape
 
 VERSION = 1
 DELTA_VERSION = 2
-"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more bytes."""
+"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more
+bytes."""
 _MAX_UNPACKED = 64 * 1024 * 1024
 """Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
@@ -50,8 +51,8 @@ def write_positions(positions: Positions) -> str:
 
 
 def _positions_out(positions: Positions) -> Json:
-    # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal positions
-    # give equal texts.
+    # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal
+    # positions give equal texts.
     streams = sorted(positions.streams())
     number = {stream: i for i, stream in enumerate(streams)}
     per_stream: list[list[Json]] = [[] for _ in streams]
@@ -179,8 +180,8 @@ def _range_out(
 
 
 def _extras_out(r: Range) -> list[Json]:
-    """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and whether
-    aggregates were taken apart."""
+    """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and
+    whether aggregates were taken apart."""
     row: list[Json] = [r.why, r.records, int(r.unpacked)]
     for empty in (0, r.rows, ""):
         if row[-1] != empty:
@@ -224,11 +225,13 @@ def _parent_in(row: Json) -> ParentReason:
 
 
 _EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0]
-"""The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
+"""The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its
+record arrived."""
 
 
 def _position_out(position: Position) -> list[Json]:
-    """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a time."""
+    """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a
+    time."""
     # As text, because the JSON readers of other languages lose digits of numbers as long as sequence numbers.
     sequence = None if position.sequence is None else str(position.sequence)
     row: list[Json] = [
@@ -305,7 +308,8 @@ def _unpack(text: str, expected: int = VERSION) -> Json:
     version, colon, packed = text.partition(":")
     if not colon or version != str(expected):
         raise WrongShape(
-            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {expected}. "
+            f"a value in the snapshot's summary has the version {version[:20]!r}, "
+            f"and this Headrace reads version {expected}. "
             "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()

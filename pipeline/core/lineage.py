@@ -22,22 +22,25 @@ class Kind(StrEnum):
     REPAIR = "repair"
     ADOPT = "adopt"
     REPLAY = "replay"
-    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
-    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`headrace.pipeline.core.accounting`)."""
+    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15
+    of docs/protocol.md), and lands only together with a range of the kind `generation`. `why` tells what became of each
+    row (`headrace.pipeline.core.accounting`)."""
     GENERATION = "generation"
-    """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.redrive_chain`). `why` tells what the
-    quarantine table has to exchange."""
+    """In a typed table or its quarantine table: a replay raised the shard's generation
+    (`headrace.pipeline.core.redrive_chain`). `why` tells what the quarantine table has to exchange."""
     REDRIVEN = "redriven"
-    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`headrace.pipeline.core.redrive_plan`). `why` tells
-    what became of each of them."""
+    """In a typed table or its quarantine table: rows of the quarantine table were parsed again
+    (`headrace.pipeline.core.redrive_plan`). `why` tells what became of each of them."""
     PARSED = "parsed"
-    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
-    each of them (`headrace.pipeline.core.accounting`)."""
+    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what
+    became of each of them (`headrace.pipeline.core.accounting`)."""
     UNPACKED = "unpacked"
-    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`headrace.pipeline.duties.unpacking`). `rows`:
-    how many rows the table has more since. It moves no position. `why` tells the window, the rows, and the aggregates that they replace."""
+    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart
+    (`headrace.pipeline.duties.unpacking`). `rows`: how many rows the table has more since. It moves no position. `why`
+    tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
-    """In the table of a window: the rows of this range of the lake table were copied (`headrace.pipeline.duties.replaying`)."""
+    """In the table of a window: the rows of this range of the lake table were copied
+    (`headrace.pipeline.duties.replaying`)."""
     READ = "read"
     """In the table of a window: the records of this range, which the lake table lacks, were read from the stream
     (`headrace.pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
@@ -89,15 +92,17 @@ class Range:
     parents: tuple[ParentReason, ...] = ()
     """All parents of the shard in its first range; empty in later ranges."""
     why: str = ""
-    """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
-    that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""
+    """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a
+    `skipped` range that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the
+    lost records arrived."""
     records: int = 0
     """The Kinesis records of which the rows were made."""
     unpacked: bool = False
     """Whether aggregates were taken apart. Else each Kinesis record of the range is one row, also an aggregate."""
     joined: int = 1
     """How many ranges of the ledgers this one stands for. More than one only where a reader has asked for that
-    (`headrace.pipeline.core.lineage_filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
+    (`headrace.pipeline.core.lineage_filter.Joining`): then snapshot, run, claim and files are those of the last of
+    them."""
 
     @property
     def moves(self) -> bool:
@@ -112,14 +117,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class FilesDone:
-    """In the ledger of a typed table: which files of the lake table have nothing left for it (`headrace.pipeline.core.looked`)."""
+    """In the ledger of a typed table: which files of the lake table have nothing left for it
+    (`headrace.pipeline.core.looked`)."""
 
     snapshot: int
     """That of the lake table in which the files were found."""
     sequence: int
     """Its sequence number."""
     upto: int
-    """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in `still`."""
+    """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in
+    `still`."""
     stream: str | None = None
     """This is said only of rows of the stream with this name. None: of all streams."""
     still: frozenset[str] = frozenset()

@@ -39,7 +39,8 @@ class Cut:
 
 
 def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[list[LedgerEntry | Lost], int]:
-    """The entries with the newest ranges, as many as the limit allows, oldest first; and how many ranges are left out."""
+    """The entries with the newest ranges, as many as the limit allows, oldest first; and how many ranges are left
+    out."""
     every = list(entries)
     if limit is None:
         return every, 0

@@ -12,30 +12,32 @@ from headrace.pipeline.core.window import ReplayWindow
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so that a reader of a long
-    history needn't hold each of them. Only ranges about which a reader would have nothing to say come so: of the kind `landed`, `parsed` or
-    `copied`, forward, not at the end of the shard, and with a complete accounting of their rows.
+    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so
+    that a reader of a long history needn't hold each of them. Only ranges about which a reader would have nothing to
+    say come so: of the kind `landed`, `parsed` or `copied`, forward, not at the end of the shard, and with a complete
+    accounting of their rows.
 
-    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead to. Ranges with rows
-    and ranges without any are never joined to each other. A table needn't join anything.
+    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead
+    to. Ranges with rows and ranges without any are never joined to each other. A table needn't join anything.
     """
 
     below: int
     """Only ranges of snapshots before the one with this sequence number are joined."""
     by_day: bool = False
-    """Whether only ranges are joined whose first records arrived on one day (UTC), by `headrace.pipeline.core.proof_rows.first_day`. Of ranges with rows
-    these are only such that tell when their first record arrived."""
+    """Whether only ranges are joined whose first records arrived on one day (UTC), by
+    `headrace.pipeline.core.proof_rows.first_day`. Of ranges with rows these are only such that tell when their first
+    record arrived."""
     is_aside: bool = False
-    """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has: it may have none, and
-    the accounting in it is the typed table's."""
+    """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has:
+    it may have none, and the accounting in it is the typed table's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFilter:
     """None: without this condition. A range is asked for if it meets all conditions.
 
-    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger of which nothing
-    is left isn't.
+    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger
+    of which nothing is left isn't.
     """
 
     stream: str | None = None
@@ -45,7 +47,8 @@ class RangeFilter:
     kinds: frozenset[Kind] | None = None
     """Of ranges that a ledger has. Ranges that were derived for a lost part are asked for whatever their kind is."""
     number: int | None = None
-    """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
+    """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their
+    beginning."""
     arrived: tuple[datetime, datetime] | None = None
     """Only ranges whose first record arrived at the first of these moments or later, and before the second one."""
     above: int | None = None

@@ -1,10 +1,12 @@
 """Up to where the files of the lake table have nothing left for a typed table. Pure functions on values.
 
-    a wave has looked into files ─► looked_after ─► its commit's ledger ─► looked_in ─► the next wave looks into the other files only
+    a wave has looked into files ─► looked_after ─► its commit's ledger ─► looked_in ─► the next wave looks into the
+    other files only
 
-A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing for this table, for as
-long as the positions don't go back. Which files that is said of goes by the commits that have added them, and not by their rows: a file
-that somebody writes anew, as a compaction does, is a new one, and is looked into once more. See docs/protocol.md, "What a typed table needn't look into".
+A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing
+for this table, for as long as the positions don't go back. Which files that is said of goes by the commits that have
+added them, and not by their rows: a file that somebody writes anew, as a compaction does, is a new one, and is looked
+into once more. See docs/protocol.md, "What a typed table needn't look into".
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def covers(looked: FilesDone, file: SourceFile) -> bool:
 def looked_in(
     pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool]
 ) -> FilesDone | None:
-    """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`: which the typed table is
-    made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
+    """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`:
+    which the typed table is made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
     for page in islice(pages, _FARTHEST):
         if any(recorded.may_go_back for recorded in page.ranges):
             return None
@@ -52,8 +54,8 @@ def looked_after(
     stream: str | None,
     before: FilesDone | None,
 ) -> FilesDone | None:
-    """What a commit of the typed table may say, that brings the table to these `positions`. `files`: all of the lake table in this snapshot,
-    with what surveys have found in them. `before`: what its earlier ledgers say."""
+    """What a commit of the typed table may say, that brings the table to these `positions`. `files`: all of the lake
+    table in this snapshot, with what surveys have found in them. `before`: what its earlier ledgers say."""
     if snapshot is None:
         return None
     passed = {row_shard(key): past(position) for key, position in positions.shards.items()}
@@ -70,8 +72,8 @@ def looked_after(
 
 
 def reach(base: Positions, rests_on: Positions) -> bool:
-    """Whether no position is behind those on which a statement rests. A person may have set the typed table back meanwhile, and rows of files
-    that were done are parsed once more then."""
+    """Whether no position is behind those on which a statement rests. A person may have set the typed table back
+    meanwhile, and rows of files that were done are parsed once more then."""
     return all(
         (current := base.of(key)) is not None
         and past(current) >= past(position)

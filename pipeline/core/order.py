@@ -47,8 +47,10 @@ class Family:
         return self.placed.union(self.parents, self.children)
 
     def passed(self, positions: Positions) -> dict[str, str]:
-        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor counts as ended."""
-        # An END is removed from the positions one day, and a late listing may show the shard again (D15 of docs/protocol.md).
+        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor
+        counts as ended."""
+        # An END is removed from the positions one day, and a late listing may show the shard again (D15 of
+        # docs/protocol.md).
         placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
         by: dict[str, str] = {}
         for shard_id in placed:
@@ -76,8 +78,8 @@ class Family:
 
     def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
         """Whether the shard seems to come from a merge of which only one parent is known."""
-        # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a merge, but a
-        # shard that has left them is known by its parents' ENDs and rows alone.
+        # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a
+        # merge, but a shard that has left them is known by its parents' ENDs and rows alone.
         parents = self.parents.get(shard_id, frozenset())
         if shard_id in self.listed or len(parents) != 1:
             return False
@@ -87,8 +89,8 @@ class Family:
     def is_cut_off(self, shard_id: str, positions: Positions) -> bool:
         """Whether descendants of the shard may have come and gone without Headrace knowing of them.
 
-        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has ended, and
-        one of its children isn't known, or has neither a position nor a place in a listing.
+        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has
+        ended, and one of its children isn't known, or has neither a position nor a place in a listing.
         """
         position = positions.of(ShardKey(self.stream, shard_id))
         if position is None or not position.ended:
@@ -100,8 +102,8 @@ class Family:
     def lacks_a_child(self, shard_id: str) -> bool:
         """Whether a child of the ended shard may be unknown."""
         children = self.children.get(shard_id, frozenset())
-        # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of which one
-        # parent isn't.
+        # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of
+        # which one parent isn't.
         return len(children) < 2 and all(self.parents[child] == {shard_id} for child in children)
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
@@ -109,9 +111,11 @@ class Family:
 
 
 def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
-    """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from `Family.passed`."""
-    # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the parent, and
-    # adopting turns all rows into positions, so a descendant's position proves nothing against an open one (D13 of docs/protocol.md).
+    """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from
+    `Family.passed`."""
+    # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the
+    # parent, and adopting turns all rows into positions, so a descendant's position proves nothing against an open one
+    # (D13 of docs/protocol.md).
     position = positions.of(key)
     return position.ended if position is not None else key.shard_id in passed
 
@@ -163,13 +167,14 @@ def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[st
 
 
 def are_all_parents(ends: Collection[Position | None]) -> bool:
-    """Whether these ended parents are surely all that their child has: an END with a single child comes from a merge, which has two."""
+    """Whether these ended parents are surely all that their child has: an END with a single child comes from a merge,
+    which has two."""
     return len(ends) > 1 or any(end is not None and len(end.children) > 1 for end in ends)
 
 
 def strangers(stream: StreamId, shard_ids: frozenset[str], positions: Positions) -> frozenset[str]:
-    """Shards with a position that may come after any of `shard_ids`. A shard isn't here if ENDs in the table tell of all its parents, and
-    these parents are among `shard_ids`, or aren't here themselves."""
+    """Shards with a position that may come after any of `shard_ids`. A shard isn't here if ENDs in the table tell of
+    all its parents, and these parents are among `shard_ids`, or aren't here themselves."""
     new = {key.shard_id for key in positions.shards if key.stream == stream} - shard_ids
     if not new:
         return frozenset()
@@ -205,9 +210,9 @@ def parents_of(
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
     """The parents that are out of the way, each with the reason, and the parents that aren't.
 
-    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it answers
-    ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the origin; `holds_all`
-    whether Kinesis still has every record since the origin.
+    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it
+    answers ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the
+    origin; `holds_all` whether Kinesis still has every record since the origin.
     """
     passed = family.passed(positions) if passed is None else passed
 
@@ -225,7 +230,8 @@ def parents_of(
                     before = ended_before(key)
                 else:
                     unread = _unread_ancestors(parent, family, positions, passed=passed)
-                    # `holds_all` comes last: if Kinesis has all records then, it had them when it gave the other answers.
+                    # `holds_all` comes last: if Kinesis has all records then, it had them when it gave the other
+                    # answers.
                     before = bool(unread) and all(is_empty(ancestor) for ancestor in unread) and holds_all()
                 answer = _judge_listed(parent, before_start=before)
             else:
@@ -237,10 +243,10 @@ def parents_of(
 def lost_above(
     shard_id: str, family: Family, positions: Positions, reasons: Iterable[ParentReason]
 ) -> tuple[datetime, ...] | None:
-    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every parent was
-    read, or had nothing to read."""
-    # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which shards these
-    # were, so the witnesses of all shards count whose descendants may have come and gone unknown.
+    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every
+    parent was read, or had nothing to read."""
+    # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which
+    # shards these were, so the witnesses of all shards count whose descendants may have come and gone unknown.
     if not family.lacks_a_parent(shard_id, positions) and all(r.why is not ParentIs.GONE for r in reasons):
         return None
     placed = ((key, position) for key, position in positions.shards.items() if key.stream == family.stream)
@@ -251,7 +257,8 @@ def lost_above(
 def _judge_without_kinesis(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> ParentReason | InTheWay | None:
-    """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be asked."""
+    """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be
+    asked."""
     key = ShardKey(family.stream, parent)
     position = positions.of(key)
     if position is not None and position.ended:
@@ -267,9 +274,10 @@ def _judge_without_kinesis(
 
 def _do_listings_agree(child: str, parent: str, family: Family, positions: Positions) -> bool:
     """Whether both listings agree that the parent was closed before the origin."""
-    # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the same answer as
-    # one that never had any. So three things have to hold. The listing of the scope has the child: it knows the reshard. Both parents of
-    # a merge are out of scope, since they were closed at one moment. And nothing above the parent is in scope.
+    # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the
+    # same answer as one that never had any. So three things have to hold. The listing of the scope has the child: it
+    # knows the reshard. Both parents of a merge are out of scope, since they were closed at one moment. And nothing
+    # above the parent is in scope.
     in_play = family.in_scope | family.with_row | family.expected
     above, todo = set[str](), [parent]
     while todo:
@@ -287,11 +295,12 @@ def _do_listings_agree(child: str, parent: str, family: Family, positions: Posit
 def _unread_ancestors(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> tuple[ShardKey, ...]:
-    """The parent and all shards above it that haven't ended in the table; empty where one of them has to be read first."""
-    # Where the listings disagree, Kinesis's answers are still enough while it has every record since the origin: a closed shard
-    # without such a record never had one. An example is an origin in the future: of two shards that were merged before it, one may
-    # have been read to its empty end while the row of the other was lost. The shards above are asked about as well, because they
-    # count as ended as soon as the child has a position.
+    """The parent and all shards above it that haven't ended in the table; empty where one of them has to be read
+    first."""
+    # Where the listings disagree, Kinesis's answers are still enough while it has every record since the origin: a
+    # closed shard without such a record never had one. An example is an origin in the future: of two shards that were
+    # merged before it, one may have been read to its empty end while the row of the other was lost. The shards above
+    # are asked about as well, because they count as ended as soon as the child has a position.
     unread: dict[str, ShardKey] = {}
     todo = [parent]
     while todo:
@@ -327,8 +336,8 @@ def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) 
     chosen = set(shards)
     out: dict[str, None] = {}
     for shard_id in sorted(chosen):
-        # A loop and not a recursion: after thousands of reshards the recursion would be too deep for Python. `entered` keeps parents
-        # that contradict each other from being visited for ever.
+        # A loop and not a recursion: after thousands of reshards the recursion would be too deep for Python. `entered`
+        # keeps parents that contradict each other from being visited for ever.
         todo, entered = [shard_id], set[str]()
         while todo:
             current = todo[-1]

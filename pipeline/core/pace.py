@@ -1,9 +1,11 @@
-"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps to a share.
+"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps
+to a share.
 
     allowance   the reader's share of the two limits, of calls and of bytes. What a reader couldn't use, because another reader had
                 used the whole limit meanwhile, it may use later, up to `_SAVED`.
     page        a page is asked for with at most the bytes of a second's share: after a page of 10 MiB, the largest that there is, Kinesis
-                would refuse all readers for five seconds. A reader that has the shard for itself (share 1) takes whole pages.
+                would refuse all readers for five seconds. A reader that has the shard for itself (share 1) takes whole
+                pages.
     limits      no two calls follow each other faster than the limits themselves allow, whatever was saved: such a call would be
                 refused, or would take what belongs to another reader.
 
@@ -25,7 +27,8 @@ MOST_BYTES = 10 * 1024 * 1024
 PUT_BYTES_A_SECOND = 1.0 * 1024 * 1024
 """Bytes of records that Kinesis takes into a shard."""
 _SAVED = 10.0
-"""Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it waiting."""
+"""Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it
+waiting."""
 FIRST_PAGE_OF_A_WINDOW = 100
 """Records. After a first page of 10 MiB, Kinesis would refuse the runs' calls for five seconds."""
 _MOST_OF_A_WINDOW = 0.2
@@ -35,8 +38,9 @@ _ON_THE_WAY = 0.005
 
 
 def window_share(live: float) -> float:
-    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave, and at most a fifth,
-    because other applications need the rest. At least a tenth, so that a window ends also where runs take everything."""
+    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave,
+    and at most a fifth, because other applications need the rest. At least a tenth, so that a window ends also where
+    runs take everything."""
     return min(_MOST_OF_A_WINDOW, max(_LEAST_OF_A_WINDOW, round(1 - live, 6)))
 
 
@@ -67,7 +71,8 @@ class Pace:
         return min(max(1, int(self.share * BYTES_A_SECOND / record)), MOST_RECORDS)
 
     def note_call(self, now: float) -> None:
-        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse it."""
+        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse
+        it."""
         self._called = now
         self._free = now + 1 / CALLS_A_SECOND
 

@@ -1,4 +1,5 @@
-"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure functions on values."""
+"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure
+functions on values."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def account(
         missing = planned.rows - count.told
         if missing and not dropped_as:
             raise _wrong(
-                f"of {planned.key} {counted(planned.rows, 'row')} went in, {count.parsed:,} were parsed and {count.aside:,} set aside"
+                f"of {planned.key} {counted(planned.rows, 'row')} went in, "
+                f"{count.parsed:,} were parsed and {count.aside:,} set aside"
             )
         reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
         dropped = all_dropped({why: rows} for why, rows in reasons if rows)
@@ -91,7 +93,8 @@ def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
 
 def _wrong(why: str) -> WrongShape:
     return WrongShape(
-        f"the parsed rows don't account for the rows of the lake table: {why}. Nothing was committed, and no position moved. If the parser is "
+        f"the parsed rows don't account for the rows of the lake table: {why}. "
+        "Nothing was committed, and no position moved. If the parser is "
         "a callable, it has to return each row at most once, with the column `record` as it came"
     )
 

@@ -1,4 +1,5 @@
-"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on values.
+"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on
+values.
 
 ledgers of the lake table    (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
 a wave that ends at 30       found 11 rows: whole.   found 10: a row has gone, and the wave would pass over it
@@ -52,7 +53,10 @@ class Differs:
 
     def __str__(self) -> str:
         least = "at least " if self.is_cut else ""
-        return f"the ledgers of the lake table state {least}{counted(self.stated, 'row')} of {self.key} here, and {self.found:,} were found"
+        return (
+            f"the ledgers of the lake table state {least}{counted(self.stated, 'row')} of {self.key} here, "
+            f"and {self.found:,} were found"
+        )
 
 
 def asked_of(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
@@ -74,8 +78,9 @@ def asked_of(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
 def differences(
     plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, all_ledgers: bool = False
 ) -> Iterator[Differs]:
-    """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier waves. `all_ledgers`: whether
-    these are all ledgers of the shards. Else some that bring no rows may be missing, and what can't be compared by them differs."""
+    """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier
+    waves. `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and
+    what can't be compared by them differs."""
     story = story_of(entries)
     for planned in plan.ranges:
         compared = _part_of(planned, story, parsed)
@@ -88,15 +93,16 @@ def differences(
 
 
 class ParsedSoFar:
-    """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave was cut."""
+    """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave
+    was cut."""
 
     def __init__(self, pages: Iterable[LedgerPage]) -> None:
         self._pages = iter(pages)
         self._ranges: list[tuple[Range, int]] = []
 
     def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, int]]:
-        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number of the lake table's
-        snapshot of whose rows the wave decided; 0 where nothing tells."""
+        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number
+        of the lake table's snapshot of whose rows the wave decided; 0 where nothing tells."""
         for parsed_range, sequence in self._all():
             if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
                 yield parsed_range, sequence
@@ -115,7 +121,8 @@ class ParsedSoFar:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is compared of one shard: rows of this wave, and of earlier waves that were cut within a range of the ledgers."""
+    """What is compared of one shard: rows of this wave, and of earlier waves that were cut within a range of the
+    ledgers."""
 
     key: ShardKey
     found: int
@@ -133,8 +140,9 @@ class _Part:
 
 
 def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
-    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a person has set the lake
-    table back and the records of these rows landed anew, or not at all, or the typed table's ledgers of that wave have expired."""
+    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a
+    person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
+    ledgers of that wave have expired."""
     low, high = text_of(planned.after), "~" if planned.upto.ended else order_text(planned.upto)
     steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
@@ -151,7 +159,8 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
         step for step in steps if low <= text_of(step.range.after) and order_text(step.range.upto) <= high
     )
     cuts = [step for step in landed if _has_inside(step, high)]
-    # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is behind that end.
+    # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is
+    # behind that end.
     cut = (
         int(
             all(
@@ -170,8 +179,8 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
 def _back_to_a_beginning(
     key: ShardKey, place: str, steps: Sequence[Step], parsed: ParsedSoFar
 ) -> tuple[str, int] | None:
-    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had from there on. None
-    where one of them came before such a range."""
+    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had
+    from there on. None where one of them came before such a range."""
     rows = 0
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
     for parsed_range, sequence in parsed.back_from(key, place):
@@ -197,8 +206,8 @@ def _is_within(step: Step, low: str, high: str) -> bool:
 
 
 def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
-    """Whether ranges whose rows are known lead from one position to the other. Not so after a person or a repair has moved the position, where
-    records may have landed twice, and where ledgers are lost."""
+    """Whether ranges whose rows are known lead from one position to the other. Not so after a person or a repair has
+    moved the position, where records may have landed twice, and where ledgers are lost."""
     reached, has_ended = low, False
     for step in story.steps.get(key, ()):
         begins, ends = text_of(step.range.after), order_text(step.range.upto)
@@ -212,8 +221,8 @@ def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
 def excused(
     differs: Differs, entries: Iterable[LedgerEntry | Lost], *, kept_from: date | None, begun: datetime | None
 ) -> bool:
-    """Whether the retention may have removed the rows that are missing before the typed table's first commit. From then on it waits for the
-    typed table. `begun`: when that was; None: it has none yet."""
+    """Whether the retention may have removed the rows that are missing before the typed table's first commit. From then
+    on it waits for the typed table. `begun`: when that was; None: it has none yet."""
     landed: Mapping[int, datetime] = {entry.snapshot: entry.at for entry in entries}
     may_lack = sum(
         step.range.rows

@@ -1,8 +1,9 @@
-"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark made of it.
+"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark
+made of it.
 
-Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do. Kinesis gives the
-children of a shard greater sequence numbers than the shard's own, so that a wave which takes the lowest sort keys first takes parents
-before their children.
+Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do.
+Kinesis gives the children of a shard greater sequence numbers than the shard's own, so that a wave which takes the
+lowest sort keys first takes parents before their children.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def key_of(position: Position | None) -> str:
 def past(position: Position | None) -> str:
     """A text that sorts before all rows that come after the position, and not before those up to it.
 
-    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an aggregate that landed as one
-    row may have been taken apart since, and its rows are no news.
+    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an
+    aggregate that landed as one row may have been taken apart since, and its rows are no news.
     """
     if position is None or position.sub or position.inside:
         return key_of(position)
@@ -105,7 +106,8 @@ class SourceFile:
     day: str | None = None
     """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
     added: int | None = None
-    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that isn't known."""
+    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that
+    isn't known."""
     parts: tuple[FilePart, ...] | None = None
     """All its rows that have a shard and a sequence number, where a survey has looked at the file."""
 
@@ -125,8 +127,8 @@ class Wanted:
     is_over: bool = False
     """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
     is_new: bool = False
-    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any more may come before
-    its own."""
+    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any
+    more may come before its own."""
 
     @property
     def low(self) -> str:
@@ -318,6 +320,7 @@ class Parsed:
     """Those of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
-    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run, and the run's length."""
+    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run,
+    and the run's length."""
     apart: tuple[ApartCount, ...] = ()
     """Of tasks that take aggregates of the lake table apart."""

@@ -1,8 +1,10 @@
 """Which rows of the lake table a wave of a typed table parses. Pure functions on values.
 
-    positions of both tables ─► plan_wishes ─► (headrace.pipeline.core.portion: which files) ─► (Spark surveys) ─► plan_wave ─► (Spark parses)
+    positions of both tables ─► plan_wishes ─► (headrace.pipeline.core.portion: which files) ─► (Spark surveys) ─►
+    plan_wave ─► (Spark parses)
 
-What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table change nothing.
+What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table
+change nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from headrace.pipeline.core.redrive_chain import is_chain
 from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _FORGOTTEN = timedelta(days=1)
-"""Kinesis forgets a shard at the earliest a day after its end, and only then the lake table drops the shard's position. A shard without a
-position may also belong to a lake table that was rolled back: there all positions are older than the shard's last row."""
+"""Kinesis forgets a shard at the earliest a day after its end, and only then the lake table drops the shard's position.
+A shard without a position may also belong to a lake table that was rolled back: there all positions are older than the
+shard's last row."""
 
 
 def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[StreamId], bool]) -> Wishes:
-    """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this stream."""
+    """What the typed table lacks. `source`: the lake table's positions. `takes`: whether the typed table is for this
+    stream."""
     streams = tuple(sorted(stream for stream in _lives(source, target) if takes(stream)))
     parents = {stream: _parents(stream, source, target) for stream in streams}
     expected = {ShardKey(s, child) for s in streams for child in children_of_ends(s, target)}
@@ -62,7 +66,8 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
         (
             *unknown,
             *(
-                f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: it was rolled back or set back. Nothing "
+                f"{key}: the lake table is at {source.of(key)}, behind the typed table's {target.of(key)}: "
+                "it was rolled back or set back. Nothing "
                 "of the shard is parsed until the lake table is past that position"
                 for key in behind
             ),
@@ -73,7 +78,8 @@ def plan_wishes(source: Positions, target: Positions, *, takes: Callable[[Stream
 def _lives(source: Positions, target: Positions) -> Iterator[StreamId]:
     """The lives of streams of which the lake table may have rows that the typed table lacks."""
     yield from source.origins
-    # A repair of the lake table drops a former life that neither Kinesis nor a snapshot knows any more. Its rows are still there.
+    # A repair of the lake table drops a former life that neither Kinesis nor a snapshot knows any more. Its rows are
+    # still there.
     yield from (s for s in target.streams() - source.origins.keys() if source.has_later_life(s))
 
 
@@ -98,8 +104,8 @@ def _wanted(
 
 
 def _is_over(key: ShardKey, positions: Iterable[Position | None], source: Positions) -> bool:
-    """Whether nothing more lands of a shard whose position the lake table has dropped: the shard is of a former life, which the table has
-    dropped as a whole, or the table is more than a day past all that is known of the shard."""
+    """Whether nothing more lands of a shard whose position the lake table has dropped: the shard is of a former life,
+    which the table has dropped as a whole, or the table is more than a day past all that is known of the shard."""
     if key.stream not in source.origins:
         return True
     since = max(
@@ -123,11 +129,12 @@ def _parents(stream: StreamId, source: Positions, target: Positions) -> dict[str
 def _is_due(key: ShardKey, source: Positions, target: Positions) -> bool:
     position, landed = target.of(key), source.of(key)
     if position is not None and position.ended:
-        # The shard was taken for over, and then the lake table, which had been rolled back for more than a day, landed it to its end.
+        # The shard was taken for over, and then the lake table, which had been rolled back for more than a day, landed
+        # it to its end.
         return landed is not None and landed.token != position.token and is_forward(position, landed)
     if landed is None:
-        # A shard that an END in the lake table names has no row there yet. Else the lake table has dropped the shard's position,
-        # which it does only after the shard's end.
+        # A shard that an END in the lake table names has no row there yet. Else the lake table has dropped the shard's
+        # position, which it does only after the shard's end.
         return key.shard_id not in children_of_ends(key.stream, source)
     has_something = landed.sequence is not None or landed.ended
     return has_something and (position is None or position.token != landed.token)
@@ -143,7 +150,8 @@ def _is_in_the_way(
 
 
 def _floor(key: ShardKey, parents: Mapping[str, Iterable[str]], target: Positions) -> str:
-    """A sort key below all rows of the shard that the typed table lacks: its own position, or the end of its parents."""
+    """A sort key below all rows of the shard that the typed table lacks: its own position, or the end of its
+    parents."""
     position = target.of(key)
     if position is not None and position.sequence is not None:
         return key_of(position)
@@ -190,7 +198,8 @@ def _by_shard(pieces: Iterable[Piece]) -> dict[ShardKey, list[Piece]]:
 
 
 def _clusters(pieces: list[Piece]) -> Iterator[_Cluster]:
-    """Pieces of a shard between which it can be cut: no piece reaches into the next cluster, and no Kinesis record does."""
+    """Pieces of a shard between which it can be cut: no piece reaches into the next cluster, and no Kinesis record
+    does."""
     cluster: _Cluster = []
     end = ""
     for piece in sorted(pieces, key=lambda p: (p.first, p.last, p.path, p.group)):

@@ -4,8 +4,8 @@
     shardId-000000000001                                 shardId-000000000001               an application with one stream
     123456789012:orders:1764160000:shardId-000000000001  orders@123456789012:1764160000/1   one with several
 
-Each lease key has one name and each name one lease key, whatever other streams come later. The stream is at the front and the shard at the
-end, because Dagster's UI cuts a long name in its middle.
+Each lease key has one name and each name one lease key, whatever other streams come later. The stream is at the front
+and the shard at the end, because Dagster's UI cuts a long name in its middle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from headrace.pipeline.core.stream import ShardKey
 
 _DOTS = "..."
-"""Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have them."""
+"""Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have
+them."""
 _ESCAPED = "..%2E"
 _LEASE_KEY = re.compile(
     r"(?P<account>[0-9]+):(?P<stream>[A-Za-z0-9_.-]+):(?P<epoch>[0-9]{1,19}):(?P<shard>[A-Za-z0-9_.-]+)"
@@ -70,7 +71,8 @@ class ShardName:
 
 
 def read_name(text: str) -> ShardName:
-    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard id alone."""
+    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard
+    id alone."""
     match = _LEASE_KEY.fullmatch(lease_key_of(text))
     if match is not None:
         return ShardName(match["shard"], match["stream"], match["account"], int(match["epoch"]))
@@ -90,7 +92,8 @@ def meant_by(text: str, lease_keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _short(shard_id: str) -> str:
-    """Kinesis numbers the shards of a stream. An id of another form stays, with a mark before it where it could be taken for a number."""
+    """Kinesis numbers the shards of a stream. An id of another form stays, with a mark before it where it could be
+    taken for a number."""
     number = _SHARD_ID.fullmatch(shard_id)
     if number is not None:
         return str(int(number[1]))

@@ -2,8 +2,9 @@
 
     files ─► those that may have wanted rows ─► as many of them, the lowest sort keys first, as a wave needs
 
-What a survey has found in a file tells of each shard by itself. Where none has looked, there are only the bounds that the table's metadata
-has of the whole file: with rows of several shards these reach from the first record of one shard to the last one of another.
+What a survey has found in a file tells of each shard by itself. Where none has looked, there are only the bounds that
+the table's metadata has of the whole file: with rows of several shards these reach from the first record of one shard
+to the last one of another.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class _Stretch:
 def plan_portion(
     files: Iterable[SourceFile], wishes: Wishes, *, rows: int, with_unnamed: bool = True
 ) -> Portion:
-    """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at in portions, so that a wave
-    costs by what it parses and not by what is left. `with_unnamed`: whether rows of shards are wanted that the wishes don't name."""
+    """The files with the lowest sort keys that have at least `rows` rows below the ceiling. A long backlog is looked at
+    in portions, so that a wave costs by what it parses and not by what is left. `with_unnamed`: whether rows of shards
+    are wanted that the wishes don't name."""
     wanting = _Wanting.of(wishes, with_unnamed=with_unnamed)
     stretches = sorted(
         (stretch for file in files for stretch in wanting.stretches(file)), key=lambda s: (s.low, s.file.path)
@@ -111,7 +113,8 @@ class _Wanting:
 
 
 def _is_needed(file: SourceFile, wishes: Wishes) -> bool:
-    # Files are told apart by their bounds of the sort key, never by those of sequence numbers, which sort wrongly as texts.
+    # Files are told apart by their bounds of the sort key, never by those of sequence numbers, which sort wrongly as
+    # texts.
     return any(
         (file.high is None or file.high > lack.floor)
         and ((high := _highest(lack)) is None or file.low < high)
@@ -128,6 +131,6 @@ def _highest(lack: Wanted) -> str | None:
 
 
 def _may_have(shards: tuple[str, str], lack: Wanted) -> bool:
-    # A shard without a position may have had children that came and went unseen, and a new one may have had such ancestors: their rows are
-    # looked for as well.
+    # A shard without a position may have had children that came and went unseen, and a new one may have had such
+    # ancestors: their rows are looked for as well.
     return lack.upto is None or lack.is_new or shards[0] <= lack.key.shard_id <= shards[1]

@@ -18,7 +18,8 @@ class Start:
     """Where reading begins in a shard of which no record has landed yet."""
 
     at: datetime | None = None
-    """None is TRIM_HORIZON. There is no LATEST: when an origin is decided, LATEST becomes the time by Kinesis's clock."""
+    """None is TRIM_HORIZON. There is no LATEST: when an origin is decided, LATEST becomes the time by Kinesis's
+    clock."""
 
     def __str__(self) -> str:
         return "TRIM_HORIZON" if self.at is None else f"AT_TIMESTAMP {self.at.isoformat()}"
@@ -54,39 +55,44 @@ class Position:
     start: Start | None = None
     """Where reading starts instead of at the origin. Set only while no record has landed."""
     gap_accepted: bool = False
-    """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the gap."""
+    """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the
+    gap."""
     inside: bool = False
-    """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with further user
-    records after `sub`."""
+    """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with
+    further user records after `sub`."""
 
     @property
     def reads_again(self) -> bool:
         """Whether reading begins with the position's own record, of which user records after `sub` may be left."""
-        # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such positions too.
+        # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such
+        # positions too.
         return self.sequence is not None and (self.inside or self.sub > 0)
 
     @property
     def token(self) -> tuple[int | None, int, bool]:
         """The part of a position that a commit must find unchanged in the table."""
-        # Without the two times: a second run that only looked at the quiet shard must not refuse the commit of the first.
+        # Without the two times: a second run that only looked at the quiet shard must not refuse the commit of the
+        # first.
         return (self.sequence, self.sub, self.ended)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that the lease row should have; None where the row should keep its word, such as TRIM_HORIZON."""
+        """The checkpoint that the lease row should have; None where the row should keep its word, such as
+        TRIM_HORIZON."""
         if self.ended:
             return SHARD_END
         return None if self.sequence is None else Checkpoint(str(self.sequence), self.sub)
 
     @property
     def witness(self) -> datetime | None:
-        """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
+        """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section
+        4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
     @property
     def is_start_only(self) -> bool:
-        """Whether the position names a start and nothing else, as after `headrace adopt`. Then only the positions of the parents tell
-        since when records of the shard may have been lost."""
+        """Whether the position names a start and nothing else, as after `headrace adopt`. Then only the positions of
+        the parents tell since when records of the shard may have been lost."""
         return self.sequence is None and not self.ended and self.witness is None
 
     def __str__(self) -> str:
@@ -130,12 +136,14 @@ class Positions:
         return position is not None and not position.is_start_only
 
     def children_since(self, key: ShardKey) -> datetime | None:
-        """A moment that no record of the ended shard's children is older than; None where the table knows no such moment."""
+        """A moment that no record of the ended shard's children is older than; None where the table knows no such
+        moment."""
         position, origin = self.of(key), self.origins.get(key.stream)
         if position is None:
             return None
-        # The END of a shard without a record may have no witness but the origin's decision. The shard may have been closed long
-        # before that, and then its children have older records. Where a later start was asked for, older records aren't wanted.
+        # The END of a shard without a record may have no witness but the origin's decision. The shard may have been
+        # closed long before that, and then its children have older records. Where a later start was asked for, older
+        # records aren't wanted.
         tells_nothing = (
             origin is not None
             and position.sequence is None

@@ -1,4 +1,5 @@
-"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See docs/proof.md."""
+"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See
+docs/proof.md."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from datetime import datetime
 from headrace.pipeline.core.words import counted
 
 MOST_TOLD = 20
-"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no memory."""
+"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Window:
         return self.since is None and self.until is None
 
     def has(self, first: datetime | None, last: datetime | None) -> bool:
-        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a whole."""
+        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a
+        whole."""
         if self.since is not None and last is not None and last < self.since:
             return False
         return not (self.until is not None and first is not None and first >= self.until)
@@ -90,7 +93,8 @@ def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProof:
-    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or that of a window."""
+    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or
+    that of a window."""
 
     name: str
     checks: tuple[Check, ...]
@@ -127,7 +131,8 @@ class Proof:
     last: datetime | None = None
     snapshot: int | None = None
     since: int | None = None
-    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is about."""
+    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is
+    about."""
     rows: int = 0
     """Rows that this proof has read."""
     files: int = 0
@@ -168,13 +173,17 @@ class Proof:
         if self.since is None:
             yield read
         else:
-            yield f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, which was proved before"
+            yield (
+                f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, "
+                "which was proved before"
+            )
 
     def __str__(self) -> str:
         if not self.holds:
             failed = [check for check in self.all_checks if check.wrong]
             return (
-                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
+                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} "
+                f"found {counted(sum(c.count for c in failed), 'mistake')} "
                 f"in snapshot {self.snapshot}; the first: {failed[0].wrong[0]}"
             )
         if not self.records:
@@ -193,7 +202,10 @@ class Proof:
         beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
         if not self.unproved:
             return proved
-        return f"{proved}; NOT proved: {beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+        return (
+            f"{proved}; NOT proved: "
+            f"{beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+        )
 
     def _between(self) -> str:
         if self.first is None or self.last is None:

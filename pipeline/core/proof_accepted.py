@@ -1,7 +1,9 @@
-"""Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine that has brought them.
+"""Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine
+that has brought them.
 
-What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to other files, and the
-position may come past them. More rows than were accepted are wrong, all of them: which are the accepted ones can't be told. Pure functions on values.
+What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to
+other files, and the position may come past them. More rows than were accepted are wrong, all of them: which are the
+accepted ones can't be told. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ Strangers = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims them."""
+    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims
+    them."""
 
     snapshot: int
     rows: Strangers
@@ -77,8 +80,8 @@ def by_acceptance(
     earlier: Iterable[Strangers],
     accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `earlier`: what an earlier proof
-    has found of them in files that this one hasn't read."""
+    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
+    `earlier`: what an earlier proof has found of them in files that this one hasn't read."""
     rows_found: Counter[str] = Counter()
     for rows in (*earlier, *(extra.shards for extra in extras if isinstance(extra, Extra))):
         rows_found.update(rows)

@@ -1,7 +1,9 @@
-"""Are the records of a table those of the streams and shards that its ledgers name? By the ledgers and Kinesis's list of shards; pure functions.
+"""Are the records of a table those of the streams and shards that its ledgers name? By the ledgers and Kinesis's list
+of shards; pure functions.
 
-A table can have records of another stream although each of its ranges is right by itself: what read them was led to the other stream, and the
-ledger tells of both as of one. When the records arrived, and which numbers they have, tells them apart.
+A table can have records of another stream although each of its ranges is right by itself: what read them was led to the
+other stream, and the ledger tells of both as of one. When the records arrived, and which numbers they have, tells them
+apart.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
 
 
 def _read(story: Story) -> Iterator[Step]:
-    """The ranges whose records were read from a stream, also those that were made from rows because their ledger is lost."""
+    """The ranges whose records were read from a stream, also those that were made from rows because their ledger is
+    lost."""
     for steps in (*story.steps.values(), *story.derived.values()):
         yield from (step for step in steps if step.range.rows and step.range.kind in READ_FROM_STREAMS)
 

@@ -1,4 +1,5 @@
-"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on values.
+"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on
+values.
 
 (start ... 20]  (20 ... 35]  (35 ... 50]      proved: each begins where the one before ended
 (start ... 20]               (35 ... 50]      a range is missing: wrong, unless the history has a lost part there
@@ -65,7 +66,8 @@ class Story:
             yield from steps
 
     def is_lost_between(self, below: int, upto: int) -> bool:
-        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence numbers)."""
+        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence
+        numbers)."""
         return any(below < part.sequence <= upto for part in self.lost)
 
     def first(self, key: ShardKey) -> Step | None:
@@ -131,8 +133,8 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
 
 def _may_go_on(recorded: Range) -> bool:
     """Whether a range may come after an END."""
-    # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback the lake table may land
-    # the shard to a later end.
+    # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback
+    # the lake table may land the shard to a later end.
     return recorded.may_go_back or (recorded.kind is Kind.PARSED and recorded.upto.ended)
 
 
@@ -177,7 +179,8 @@ def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
 
 
 def ranges_without_rows(story: Story) -> Iterator[Unproved]:
-    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for each gap."""
+    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for
+    each gap."""
     for kind, meaning in _MEANINGS.items():
         steps = [step for step in story.all() if step.range.kind is kind]
         if kind is Kind.SKIPPED:

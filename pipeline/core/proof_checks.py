@@ -164,14 +164,16 @@ def hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
     if hidden := sum(bool(file.deletes) for file in live.files):
         yield Unproved(
-            f"another engine deleted rows of {counted(hidden, 'file')} by delete files: these rows were counted, and readers don't see them"
+            f"another engine deleted rows of {counted(hidden, 'file')} by delete files: "
+            "these rows were counted, and readers don't see them"
         )
 
 
 def _dropped(steps: Sequence[Step]) -> Iterator[Unproved]:
     if steps:
         yield Unproved(
-            f"{counted(counted_ranges(steps), 'range')} with records of days that upkeep.retention removes: how many of them should be left isn't known"
+            f"{counted(counted_ranges(steps), 'range')} with records of days that upkeep.retention removes: "
+            "how many of them should be left isn't known"
         )
 
 

@@ -12,7 +12,8 @@ from headrace.pipeline.core.words import counted
 
 
 def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...]:
-    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the other."""
+    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the
+    other."""
     by_span: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
     for count in counts:
         for part in count.parts:
@@ -99,7 +100,8 @@ def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
             yield Wrong(f"{name_of(count.path)} with {counted(count.stated, 'row')}: {count.error}")
         elif count.rows != count.stated:
             yield Wrong(
-                f"{name_of(count.path)} has {counted(count.rows, 'row')}, and the table's metadata states {count.stated:,}"
+                f"{name_of(count.path)} has {counted(count.rows, 'row')}, "
+                f"and the table's metadata states {count.stated:,}"
             )
 
 
@@ -110,7 +112,8 @@ def changed_days(
     live: frozenset[str],
     kept_from: date | None,
 ) -> tuple[str, ...]:
-    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that proof."""
+    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that
+    proof."""
     gone: dict[str, Digest] = {}
     for path, (day, digest) in before.items():
         if path not in live:

@@ -4,8 +4,8 @@
 2. Each reshard is whole: a split has two children, a merge has two parents (`broken_families`).
 3. The shards at which reading stands now have each hash key once (`uncovered_keys`).
 
-A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that were read at any
-earlier time had each hash key once, too; also those that Kinesis has forgotten.
+A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that
+were read at any earlier time had each hash key once, too; also those that Kinesis has forgotten.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class ListedShards:
     stream: StreamId
     shards: Mapping[str, Shard]
     is_complete: bool = False
-    """Whether the table stated, when it was looked at, up to when it has all records of the stream: no root shard is unread then."""
+    """Whether the table stated, when it was looked at, up to when it has all records of the stream: no root shard is
+    unread then."""
 
     def parents(self, shard_id: str) -> tuple[str, ...]:
         return self.shards[shard_id].parents if shard_id in self.shards else ()
@@ -118,7 +119,8 @@ def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
         return Wrong(f"{key} ended without naming its child {missing[0]}, which Kinesis lists: {end}")
     # An END that doesn't come from the last page of the shard names the children that were known then.
     return Unproved(
-        f"{key} ended and doesn't name all of its children, so its ledger doesn't show which shard has its hash keys now: {end}"
+        f"{key} ended and doesn't name all of its children, "
+        f"so its ledger doesn't show which shard has its hash keys now: {end}"
     )
 
 
@@ -133,7 +135,8 @@ def _single_child(
     if len(parents) > 1 or first.range.kind in _SET_BY_A_PERSON:
         return
     sentence = (
-        f"{end.range.key} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
+        f"{end.range.key} ended with {child.shard_id} as its only child, "
+        "which has no other parent: a split has two children "
         f"and a merge two parents, so the hash keys of another child were read by no shard ({end})"
     )
     yield _judged(sentence, story, first) if end.range.kind is Kind.LANDED else Unproved(sentence)
@@ -163,7 +166,8 @@ def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
     unknown = sorted(shard for shard, keys in stands.items() if keys is None)
     if unknown:
         yield Unproved(
-            f"{listed.stream}: Kinesis no longer lists {', '.join(unknown[:5])}, so it isn't known which hash keys reading has there"
+            f"{listed.stream}: Kinesis no longer lists {', '.join(unknown[:5])}, "
+            "so it isn't known which hash keys reading has there"
         )
         return
     if not stands:

@@ -20,7 +20,8 @@ from headrace.pipeline.core.words import counted
 
 
 def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
-    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left out."""
+    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
+    out."""
     if evidence.aside is None or evidence.landed.lost or evidence.table.story.lost:
         return
     for key, landed in evidence.landed.steps.items():
@@ -28,7 +29,8 @@ def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
             rows = sum(_missing(landed, evidence.table.story.steps.get(key, ())))
             if rows:
                 yield Unproved(
-                    f"{counted(rows, 'row')} of {key} landed, and weren't in the lake table any more when {evidence.table.name} parsed these ranges: "
+                    f"{counted(rows, 'row')} of {key} landed, "
+                    f"and weren't in the lake table any more when {evidence.table.name} parsed these ranges: "
                     "upkeep.retention had removed them before the typed table was made, or another engine has"
                 )
 
@@ -38,7 +40,8 @@ def _is_unclear(key: ShardKey, evidence: TargetEvidence) -> bool:
 
 
 def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
-    """For each stretch that begins and ends in both tables' ledgers: how many rows of it weren't parsed, if there were too few."""
+    """For each stretch that begins and ends in both tables' ledgers: how many rows of it weren't parsed, if there were
+    too few."""
     stated = {order_text(step.range.upto): rows for step, rows in _sums(landed)}
     before_landed = before_parsed = rows = 0
     for step in parsed:

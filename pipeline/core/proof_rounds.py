@@ -1,9 +1,10 @@
-"""The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in memory one by one.
+"""The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in
+memory one by one.
 
     ledgers, joined by day  ->  rounds of days  ->  of each round: its ranges one by one, its files, counts  ->  what is wrong with them
 
-A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what earlier rounds have counted.
-Pure functions.
+A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what
+earlier rounds have counted. Pure functions.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _ONE_DAY = timedelta(days=1)
 
 
 def rounds_of(story: Story, most: int) -> tuple[Days, ...]:
-    """Days in order that leave no time out, each with about so many ranges, and at least one day. Ranges that overlap are in one round."""
+    """Days in order that leave no time out, each with about so many ranges, and at least one day. Ranges that overlap
+    are in one round."""
     sizes: dict[date, int] = {}
     for step in story.all():
         day = first_day(step)

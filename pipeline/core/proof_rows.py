@@ -2,8 +2,9 @@
 
     ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
 
-The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back, or rows of a typed
-table were replaced: then ranges overlap, and only the sum of those that overlap can be compared.
+The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position
+back, or rows of a typed table were replaced: then ranges overlap, and only the sum of those that overlap can be
+compared.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headrace.pipeline.core.valid_through import APPROXIMATE
 NOT_ASKED = -1
 """Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
 ELSEWHERE = -2
-"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by themselves."""
+"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by
+themselves."""
 EMPTY = 0
 """Of a span: no row may be in it."""
 
@@ -40,7 +42,8 @@ class ShardSpans:
     ends: tuple[str, ...]
     """Sort keys, in order."""
     wanted: tuple[int, ...]
-    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or after the last."""
+    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or
+    after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,8 @@ class CountPlan:
     derived: int = 0
     """Records of derived ranges."""
     is_mixed: bool = False
-    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only together."""
+    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only
+    together."""
 
     def days(self) -> tuple[date, date] | None:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
@@ -198,8 +202,8 @@ def plan_rows(
     kept_from: date | None = None,
     days: Days = EVER,
 ) -> CountPlan:
-    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first day that the
-    retention keeps. `days`: only ranges that may have a record of these days are asked for."""
+    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
+    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for."""
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
     is_mixed = False
@@ -251,7 +255,8 @@ def high_of(step: Step) -> str:
 
 
 def _end_text(position: Position) -> str:
-    """As `order_text`, and after all rows of a record that counts as a whole (`headrace.pipeline.core.parse_values.past`)."""
+    """As `order_text`, and after all rows of a record that counts as a whole
+    (`headrace.pipeline.core.parse_values.past`)."""
     return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
 
 
@@ -322,6 +327,7 @@ def must_read_all(story: Story, proved: int) -> bool:
 
 
 def first_kept_day(now: datetime, retention: timedelta | None, before: date | None) -> date | None:
-    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer since."""
+    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer
+    since."""
     days = [before, None if retention is None else (now - retention).date()]
     return max((day for day in days if day is not None), default=None)

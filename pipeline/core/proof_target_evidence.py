@@ -1,4 +1,5 @@
-"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure functions."""
+"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure
+functions."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def rows_not_parsed(evidence: TargetEvidence) -> int:
 
 
 def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey], ...]:
-    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into memory."""
+    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into
+    memory."""
     groups: list[set[ShardKey]] = []
     ranges = _AT_ONCE
     for key, steps in landed.steps.items():
@@ -116,7 +118,8 @@ def _is_inside(position: Position, step: Step) -> bool:
 
 
 def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
-    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in their order."""
+    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in
+    their order."""
     keys = frozenset(keys)
     all_arrivals = [None if (position := positions.of(key)) is None else position.arrival for key in keys]
     arrivals = [arrival for arrival in all_arrivals if arrival is not None]
@@ -146,9 +149,9 @@ def accounting_of(step: Step) -> Accounting | None:
 
 
 def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
-    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there, and the rows of a
-    replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
-    nor can those of a shard with such a redrive or replacement."""
+    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there,
+    and the rows of a replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have
+    yet (`unsettled`) can't be compared, nor can those of a shard with such a redrive or replacement."""
     late = set(unsettled)
     decided_anew = {shard_of(step.range.key) for step in late if is_chain(step.range.key)}
     steps: dict[ShardKey, tuple[Step, ...]] = {}
@@ -173,8 +176,8 @@ def _as_in_source(step: Step) -> Step:
 
 
 def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine table stands
-    where no range of the typed table ends."""
+    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine
+    table stands where no range of the typed table ends."""
     late: list[Step] = []
     lost: list[ShardKey] = []
     for key, steps in story.steps.items():

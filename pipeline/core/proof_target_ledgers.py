@@ -48,7 +48,8 @@ def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
         rows = sum(step.range.rows for step in copied)
         if is_done(planned, table.positions) and planned.is_whole and rows != planned.rows:
             yield Unproved(
-                f"the window {window.id} was made for {counted(planned.rows, 'row')} of {planned.key}, and the lake table had {rows:,} of them when "
+                f"the window {window.id} was made for {counted(planned.rows, 'row')} of {planned.key}, "
+                f"and the lake table had {rows:,} of them when "
                 "they were copied"
             )
 
@@ -62,7 +63,8 @@ def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
         yield Unproved(sentence) if table.story.lost else Wrong(sentence)
     if late and not lost:
         yield Unproved(
-            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet that {table.name} has set aside, mended or replaced; the next parsing "
+            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet "
+            f"that {table.name} has set aside, mended or replaced; the next parsing "
             f"brings them. The first of these ranges: {late[0]}"
         )
 
@@ -74,7 +76,8 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
             yield Wrong(f"the ledger doesn't tell what became of the rows of {step}")
         elif not account.is_complete or account.parsed != step.range.rows:
             yield Wrong(
-                f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, {account.quarantined:,} set aside and "
+                f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, "
+                f"{account.quarantined:,} set aside and "
                 f"{sum(account.dropped.values()):,} dropped, and of {step.range.rows:,} in the typed table"
             )
 
@@ -89,12 +92,14 @@ def wrong_replacements(story: Story) -> Iterator[Wrong]:
     for step in (replay for steps in story.replays.values() for replay in steps):
         if (step.snapshot, step.range.key) not in raised:
             yield Wrong(
-                f"rows were replaced, and the same commit hasn't raised the generation of the shard, so that two replacements may have landed: {step}"
+                "rows were replaced, and the same commit hasn't raised the generation of the shard, "
+                f"so that two replacements may have landed: {step}"
             )
         account = accounting_of(step)
         if account is not None and not (min(account.removed) >= 0 and sum(account.removed) <= account.rows):
             yield Wrong(
-                f"{step}: the ledger states that {account.removed[0]:,} rows left the typed table and {account.removed[1]:,} the quarantine table, "
+                f"{step}: the ledger states that {account.removed[0]:,} rows left "
+                f"the typed table and {account.removed[1]:,} the quarantine table, "
                 f"and that the range has {counted(account.rows, 'row')}"
             )
 
@@ -107,13 +112,15 @@ def wrong_settlings(evidence: TargetEvidence) -> Iterator[Wrong]:
         for step, rows, stated in _settled(evidence.table.story.steps.get(key, ()), steps):
             if rows != stated:
                 yield Wrong(
-                    f"{evidence.table.name} has set aside {counted(rows, 'row')} of {step}, and the ledger of {evidence.aside.name} states {stated:,}"
+                    f"{evidence.table.name} has set aside {counted(rows, 'row')} of {step}, "
+                    f"and the ledger of {evidence.aside.name} states {stated:,}"
                 )
 
 
 def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[Step, int, int]]:
-    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows that the quarantine
-    table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where one of each ends."""
+    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows
+    that the quarantine table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where
+    one of each ends."""
     has_joined = any(step.range.joined > 1 for step in decided)
     start = stated = 0
     for step in steps:

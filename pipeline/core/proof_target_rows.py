@@ -1,7 +1,9 @@
-"""What the rows of a typed table and of its quarantine table say is wrong, beside the rows of the lake table. Pure functions.
+"""What the rows of a typed table and of its quarantine table say is wrong, beside the rows of the lake table. Pure
+functions.
 
-A replacement reads rows of the ranges under it again. What it parses and sets aside is added to what these ranges state, and what it has
-removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often rows were replaced.
+A replacement reads rows of the ranges under it again. What it parses and sets aside is added to what these ranges
+state, and what it has removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often
+rows were replaced.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class _Numbers:
         typed, aside = account.removed
         self.parsed -= typed
         self.aside -= aside
-        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be more of them.
+        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be
+        # more of them.
         self.dropped -= account.rows - typed - aside
 
 
@@ -96,12 +99,16 @@ def cluster_numbers(evidence: TargetEvidence, totals: Totals) -> Iterator[tuple[
                 yield (
                     cluster,
                     Unproved(
-                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {actual.rows - stated.rows:,} rows more "
+                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, "
+                        f"which has {actual.rows - stated.rows:,} rows more "
                         f"since, and {evidence.table.name} still has what was made of them as a whole: {_ANEW}"
                     ),
                 )
         elif actual.rows != stated.rows and not (_may_lack(cluster) and actual.rows < stated.rows):
-            sentence = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {actual.rows:,} now"
+            sentence = (
+                f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} "
+                f"of this range when they were parsed, and has {actual.rows:,} now"
+            )
             yield cluster, Unproved(sentence) if key in evidence.moved else Wrong(sentence)
         if key in redrives:
             sums = totals.setdefault(key, (_Numbers(), _Numbers()))
@@ -115,7 +122,8 @@ _ANEW = "`headrace window create --replace` makes its rows anew; a window's own 
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """By which aggregates of a shard were taken apart in the lake table: ranges in order, of which none meets another one."""
+    """By which aggregates of a shard were taken apart in the lake table: ranges in order, of which none meets another
+    one."""
 
     lows: tuple[str, ...]
     highs: tuple[str, ...]
@@ -136,7 +144,8 @@ class _Apart:
 
 
 def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
-    """How many rows the ledger has dropped at most: by the range, or the replacement of it, that has decided last about any of the rows."""
+    """How many rows the ledger has dropped at most: by the range, or the replacement of it, that has decided last about
+    any of the rows."""
     ends = plan.spans[cluster.shard].ends
     newest: dict[int, Step] = {}
     for step in sorted(cluster.steps, key=lambda step: step.sequence):
@@ -146,7 +155,8 @@ def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
 
 
 def _is_off(stated: _Numbers, actual: _Numbers, moved: _Numbers) -> bool:
-    """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of the shard's rows."""
+    """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of
+    the shard's rows."""
     gone = stated.parsed + stated.aside - actual.parsed - actual.aside
     return not (stated.parsed <= actual.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
 
@@ -179,7 +189,8 @@ def _miscount(
     aside = "" if evidence.aside is None else f" and {stated.aside:,} set aside"
     beside = "" if evidence.aside is None else f" and {actual.aside:,} in {evidence.aside.name}"
     return (
-        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {actual.parsed:,} {'is' if actual.parsed == 1 else 'are'} in "
+        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, "
+        f"and {actual.parsed:,} {'is' if actual.parsed == 1 else 'are'} in "
         f"{evidence.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
     )
 
@@ -207,13 +218,15 @@ def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
         parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside
         if (actual.parsed, actual.aside) != (parsed, aside):
             yield Wrong(
-                f"{key}: with its redrives the ledger states {parsed:,} rows in the typed table and {aside:,} in quarantine, and {actual.parsed:,} and "
+                f"{key}: with its redrives the ledger states {parsed:,} rows in the "
+                f"typed table and {aside:,} in quarantine, and {actual.parsed:,} and "
                 f"{actual.aside:,} are there"
             )
 
 
 def _may_lack(cluster: Cluster) -> bool:
-    """Whether the lake table may lack rows of the ranges: the retention may have removed them, or a window has read them from the stream."""
+    """Whether the lake table may lack rows of the ranges: the retention may have removed them, or a window has read
+    them from the stream."""
     return cluster.is_dropped or any(step.range.kind is Kind.READ for step in cluster.steps)
 
 

@@ -61,7 +61,10 @@ def _told_counts(evidence: TargetEvidence) -> str:
         return f"{counted(numbers.parsed - read, 'row')} copied{beside}"
     late = rows_not_parsed(evidence)
     behind = f"; {counted(late, 'row')} not parsed yet" if late else ""
-    return f"{counted(numbers.parsed, 'row')} parsed, {numbers.aside:,} in quarantine, {max(0, numbers.dropped):,} dropped{behind}"
+    return (
+        f"{counted(numbers.parsed, 'row')} parsed, {numbers.aside:,} in quarantine, "
+        f"{max(0, numbers.dropped):,} dropped{behind}"
+    )
 
 
 def _checks(evidence: TargetEvidence) -> Iterator[Check]:

@@ -1,4 +1,5 @@
-"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure functions."""
+"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure
+functions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from headrace.pipeline.core.valid_through_text import time_text
 
 
 def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
-    """Open shards that were read less far than the table states. A statement never goes further than the shard that is furthest behind."""
+    """Open shards that were read less far than the table states. A statement never goes further than the shard that is
+    furthest behind."""
     for key, position in sorted(positions.shards.items()):
         stated = through.get(key.stream)
         if (
@@ -21,5 +23,6 @@ def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
             and position.witness < stated
         ):
             yield Wrong(
-                f"the table states that it has all records up to {time_text(stated)}, and {key} was read up to {time_text(position.witness)} only"
+                f"the table states that it has all records up to {time_text(stated)}, "
+                f"and {key} was read up to {time_text(position.witness)} only"
             )

@@ -47,8 +47,8 @@ class Tip:
     at: datetime
     """When the command looked, by Kinesis's clock."""
     is_open: bool = True
-    # Only the tip of an open shard counts as `seen`. Children take the latest witness of their parents, and the children of a
-    # closed shard may have got, and lost, records before the command looked.
+    # Only the tip of an open shard counts as `seen`. Children take the latest witness of their parents, and the
+    # children of a closed shard may have got, and lost, records before the command looked.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Person:
 @dataclass(frozen=True, slots=True)
 class Decision:
     range: Range | None
-    """None where the table needs no change. A shard without a position stays without one, because a position would make its
-    ancestors count as ended."""
+    """None where the table needs no change. A shard without a position stays without one, because a position would make
+    its ancestors count as ended."""
     sentences: tuple[str, ...]
     row: Checkpoint | None = None
     """The checkpoint that the row gets. None where the next wave brings the row forward by itself."""
@@ -123,25 +123,28 @@ def plan_skip(situation: ShardSituation, target: Target, person: Person) -> Deci
 def plan_reposition(
     situation: ShardSituation, *, to_lease: bool, sentinel: Checkpoint, person: Person
 ) -> Decision | Stop:
-    """`to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row of a shard
-    of which nothing has landed."""
+    """`to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row
+    of a shard of which nothing has landed."""
     position, row = situation.position, situation.row
     stands = position.checkpoint if position else None
     if situation.positions.origins.get(situation.key.stream) is None:
         return Stop(f"{situation.key}: no origin is decided for its stream yet; nothing was changed")
     if position is None and situation.passed_by is not None:
         return Stop(
-            f"{situation.key}: the shard counts as ended, because its descendant {situation.passed_by} has a position; clean-up "
+            f"{situation.key}: the shard counts as ended, "
+            f"because its descendant {situation.passed_by} has a position; clean-up "
             "will delete its row; nothing was changed"
         )
     if not _is_row_ahead(row, stands):
         return Stop(
-            f"{situation.key}: the row and the table agree (both at {stands or 'the start'}), or the row is behind, and then the "
+            f"{situation.key}: the row and the table agree (both at {stands or 'the start'}), "
+            "or the row is behind, and then the "
             "next wave brings it forward; nothing was changed"
         )
     if to_lease and position is None and situation.waiting:
         return Stop(
-            f"{situation.key}: the shard's parents come first ({'; '.join(w.why for w in situation.waiting)}); nothing was changed"
+            f"{situation.key}: the shard's parents come first ({'; '.join(w.why for w in situation.waiting)}); "
+            "nothing was changed"
         )
     upto = _position_of_row(situation, position or Position()) if to_lease else position or Position()
     if isinstance(upto, Stop):
@@ -149,7 +152,8 @@ def plan_reposition(
     moved = _range(Kind.REPOSITION, situation, upto=upto, person=person)
     says = upto.checkpoint
     sentence = (
-        f"{situation.key}: the table's position goes from {position or 'none'} to {upto}, as in the row: the records between are not "
+        f"{situation.key}: the table's position goes from {position or 'none'} to {upto}, "
+        "as in the row: the records between are not "
         "landed here"
         if to_lease
         else f"{situation.key}: the row's checkpoint goes from {row.checkpoint} back to {says or sentinel}, as in the table: the "
@@ -167,7 +171,8 @@ def _range(kind: Kind, situation: ShardSituation, *, upto: Position, person: Per
         upto=upto,
         run=person.run,
         claim=person.claim,
-        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of docs/protocol.md).
+        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of
+        # docs/protocol.md).
         parents=situation.parents if position is None else (),
         why=person.why,
     )
@@ -186,7 +191,8 @@ def _why_no_skip(situation: ShardSituation) -> str | None:
         return f"the shard's parents come first ({'; '.join(w.why for w in situation.waiting)})"
     if _is_row_ahead(situation.row, stands):
         return (
-            f"the row's checkpoint is {situation.row.checkpoint} and the table's position is {position or 'none'}: first decide with "
+            f"the row's checkpoint is {situation.row.checkpoint} and the "
+            f"table's position is {position or 'none'}: first decide with "
             "`headrace reposition` which of the two is right"
         )
     return None
@@ -211,7 +217,8 @@ def _skipped_to(position: Position, target: Target) -> Position | Stop:
             last_look = moment if is_open else position.seen
             if sequence is not None and is_forward(position, Position(sequence)):
                 return Position(sequence, arrival=arrival, seen=last_look)
-            # Kinesis has no newer record than the position. Where none has landed at all, reading starts at this moment.
+            # Kinesis has no newer record than the position. Where none has landed at all, reading starts at this
+            # moment.
             start = Start(moment) if position.sequence is None and is_open else position.start
             return replace(position, seen=last_look, start=start, gap_accepted=False)
         case End(shard, children, is_gone):
@@ -219,7 +226,8 @@ def _skipped_to(position: Position, target: Target) -> Position | Stop:
                 return Stop(
                     "the shard is still open, so it has no end yet; --to-tip skips the records that it holds now"
                 )
-            # An END is committed for ever, so it waits until its children are known. Of a forgotten shard nobody can tell them.
+            # An END is committed for ever, so it waits until its children are known. Of a forgotten shard nobody can
+            # tell them.
             if not is_gone and not children:
                 return Stop(
                     "no listing names the shard's children yet, and its end is recorded together with them; try again"
@@ -250,8 +258,8 @@ def _position_of_row(situation: ShardSituation, position: Position) -> Position 
         return replace(position, ended=True, children=tuple(sorted(row.children)) or position.children)
     if not said.is_digits:
         return Stop(f"the row's checkpoint is {said}, which names no record to go on after")
-    # The arrival of the record at the checkpoint becomes the witness. Where Kinesis no longer has that record, nothing tells since
-    # when records may be lost, so the next wave records a gap and reads on.
+    # The arrival of the record at the checkpoint becomes the witness. Where Kinesis no longer has that record, nothing
+    # tells since when records may be lost, so the next wave records a gap and reads on.
     upto = Position(
         int(said.sequence),
         said.sub,
@@ -261,7 +269,8 @@ def _position_of_row(situation: ShardSituation, position: Position) -> Position 
     )
     if not is_forward(position, upto):
         return Stop(
-            f"the row's checkpoint {said} is behind the table's position {position}, so records would land twice. Delete these records "
+            f"the row's checkpoint {said} is behind the table's position {position}, "
+            "so records would land twice. Delete these records "
             "from the table first, or choose --to table"
         )
     return upto

@@ -1,7 +1,9 @@
-"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on values.
+"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on
+values.
 
-A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the others are copied. So
-each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine table.
+A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the
+others are copied. So each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine
+table.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ _MOST_NAMED = 5
 
 
 def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
-    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with each reason."""
+    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with
+    each reason."""
     if text in counts:
         return text
     meant = sorted(
@@ -56,7 +59,8 @@ def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
         named = "; ".join(f"{reason} ({counted(counts[reason], 'row')})" for reason in meant[:_MOST_NAMED])
         more = f"; and {len(meant) - _MOST_NAMED:,} more" if len(meant) > _MOST_NAMED else ""
         raise Unknown(
-            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. Give more of the one that you mean: {named}{more}"
+            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. "
+            f"Give more of the one that you mean: {named}{more}"
         )
     return meant[0] if meant else None
 
@@ -81,7 +85,8 @@ def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Sele
     chosen = tuple(key for key in shards if name is None or name.fits(key))
     if selection.shard is not None and not chosen:
         raise Unknown(
-            f"the quarantine table has no shard {selection.shard}; nothing was parsed. The column shard_id names its shards"
+            f"the quarantine table has no shard {selection.shard}; nothing was parsed. "
+            "The column shard_id names its shards"
         )
     return SurveyOrder(
         tuple(sorted(file.path for file in files)),
@@ -153,7 +158,8 @@ def account_redrive(
     rest = {count.key: count.aside for count in copied.counts}
     if (copied_rows := sum(rest.values())) != plan.kept:
         raise WrongShape(
-            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, and {copied_rows:,} were copied. Nothing "
+            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, "
+            f"and {copied_rows:,} were copied. Nothing "
             "was committed; report this as an error of Headrace"
         )
     taken = tuple(aside_name(file.path) for file in plan.taken)
@@ -174,6 +180,7 @@ def account_redrive(
         )
         if not accountings[key].is_complete:
             raise WrongShape(
-                f"the rows of {key} don't add up: {accountings[key].text()}. Nothing was committed; report this as an error of Headrace"
+                f"the rows of {key} don't add up: {accountings[key].text()}. "
+                "Nothing was committed; report this as an error of Headrace"
             )
     return accountings

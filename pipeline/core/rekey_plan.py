@@ -4,9 +4,10 @@
                       earlier life of that stream that the lake table has dropped are deleted
     multi -> single   the rows of one stream lose the name; those of streams of which nothing has landed are deleted
 
-The lake table isn't touched: its positions have no form (`headrace.pipeline.core.lease_form`). All rows are made before the first
-one is deleted, and a row is deleted only where one of the new form stands for its shard. So a command that is killed between two writes
-leaves each shard with a row, and goes on when it is run again. The way back is the same plan for the other mode.
+The lake table isn't touched: its positions have no form (`headrace.pipeline.core.lease_form`). All rows are made before
+the first one is deleted, and a row is deleted only where one of the new form stands for its shard. So a command that is
+killed between two writes leaves each shard with a row, and goes on when it is run again. The way back is the same plan
+for the other mode.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ def plan_rekey(scene: RekeyScene, *, multi: bool) -> Rekey | Stop:
     if foreign := [row.key for row in other_rows if row.stream_epoch is None]:
         other_mode = mode_of(multi=not multi)
         return Stop(
-            f"{counted(len(foreign), 'lease row')} ({foreign[0]}, ...) of streams_mode: {other_mode} {_are(foreign)} of another program, which may go "
-            f"by the keys. {_NOTHING}. To take that application over, set streams_mode: {other_mode} and use `headrace adopt`"
+            f"{counted(len(foreign), 'lease row')} ({foreign[0]}, ...) of streams_mode: "
+            f"{other_mode} {_are(foreign)} of another program, which may go "
+            f"by the keys. {_NOTHING}. To take that application over, "
+            f"set streams_mode: {other_mode} and use `headrace adopt`"
         )
     return _to_multi(scene, other_rows) if multi else _to_single(scene, other_rows)
 
@@ -81,7 +84,8 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
     table_lives = scene.positions.streams()
     lives = {row: StreamId(arn, row.stream_epoch or 0) for row in other_rows}
     targets = {row: _with_stream(row, life) for row, life in lives.items() if life in table_lives}
-    # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table knows.
+    # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table
+    # knows.
     dropped = {
         row: f"it is of an earlier life of {name}, which the lake table has dropped"
         for row, life in lives.items()
@@ -90,7 +94,8 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
     sentences = [f"the rows without a stream's name are of the stream {name}"]
     if dropped:
         sentences.append(
-            f"{counted(len(dropped), 'lease row')} of an earlier life of {name}, which the lake table has dropped, will be deleted"
+            f"{counted(len(dropped), 'lease row')} of an earlier life of {name}, "
+            "which the lake table has dropped, will be deleted"
         )
     if name not in scene.names:
         fate = (
@@ -105,8 +110,9 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
 
 
 def _stream_of(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> str | Stop:
-    """The ARN of the only stream that these rows can belong to. Headrace commits the origin of a stream before it makes the first row, so
-    the lake table knows each life that rows name; a repair may have dropped lives, but never the newest one."""
+    """The ARN of the only stream that these rows can belong to. Headrace commits the origin of a stream before it makes
+    the first row, so the lake table knows each life that rows name; a repair may have dropped lives, but never the
+    newest one."""
     epochs = sorted({row.stream_epoch or 0 for row in other_rows})
     # A newest life that isn't known may be one that a rollback has taken from the table.
     fitting = (
@@ -120,18 +126,23 @@ def _stream_of(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> str | Stop:
     names = ", ".join(StreamId(arn, 0).name for arn in fitting)
     if chosen:
         return Stop(
-            f"the lease rows don't tell to which stream they belong: {names} were created in the same second, and all of them are in the lake "
+            "the lease rows don't tell to which stream they belong: "
+            f"{names} were created in the same second, and all of them are in the lake "
             f"table. {_NOTHING}. Name the stream that was read with streams_mode: single, with --stream"
         )
     if fitting:
         return Stop(
-            f"the lease rows aren't of the stream {scene.chosen}, but of {names}. {_NOTHING}. Run the command without --stream, or name that "
+            f"the lease rows aren't of the stream {scene.chosen}, but of {names}. "
+            f"{_NOTHING}. Run the command without --stream, or name that "
             "stream"
         )
     return Stop(
-        f"the lake table knows no stream that was created when the newest lease row says ({_newest(other_rows).key}; {epochs[-1]} seconds after 1970), so "
-        f"their stream can't be told: landing.table or landing.catalog names another table than before, or the table was rolled back. {_NOTHING}. "
-        "Correct the setting; or, if it is the right table and nobody reads these rows any more, delete them in DynamoDB"
+        f"the lake table knows no stream that was created when the newest lease row says ({_newest(other_rows).key}; "
+        f"{epochs[-1]} seconds after 1970), so "
+        "their stream can't be told: landing.table or landing.catalog names another table than before, "
+        f"or the table was rolled back. {_NOTHING}. "
+        "Correct the setting; or, if it is the right table and "
+        "nobody reads these rows any more, delete them in DynamoDB"
     )
 
 
@@ -147,8 +158,8 @@ def _knowing(positions: Positions, epochs: list[int]) -> list[str]:
 
 
 def _reading_later_life(scene: RekeyScene, epoch: int) -> list[str]:
-    """The ARN of the only stream that rows of the new form name, where they are of a life that began after this time: the rows of the other
-    form are left over from an earlier one, after a command that was killed near its end."""
+    """The ARN of the only stream that rows of the new form name, where they are of a life that began after this time:
+    the rows of the other form are left over from an earlier one, after a command that was killed near its end."""
     named = {row.stream for row in scene.rows if is_of_form(row, multi=True)}
     lives = [stream for stream in scene.positions.streams() if stream.serialized in named]
     arns = {stream.arn for stream in lives}
@@ -171,7 +182,8 @@ def _to_single(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop
     if len(chosen) > 1 or not (chosen or has_own):
         read = ", ".join(sorted(map(name_of_serialized, lives.values())))
         return Stop(
-            f"streams_mode: single reads one stream, and the lease rows are of {read}; the settings name {', '.join(scene.names)}. "
+            f"streams_mode: single reads one stream, and the lease rows are of {read}; "
+            f"the settings name {', '.join(scene.names)}. "
             f"{_NOTHING}. Name one of these streams under `streams`"
         )
     landed = _landed_streams(scene.positions)
@@ -179,8 +191,10 @@ def _to_single(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop
     if lost:
         names = ", ".join(map(name_of_serialized, lost))
         return Stop(
-            f"records of {names} have landed, and with streams_mode: single nobody would read {_it(lost)} on: there is no way back any more. "
-            f"{_NOTHING}. Keep streams_mode: multi. If {_it(lost)} shall not be read any more, take {_it(lost)} out of the settings with "
+            f"records of {names} have landed, and with streams_mode: "
+            f"single nobody would read {_it(lost)} on: there is no way back any more. "
+            f"{_NOTHING}. Keep streams_mode: multi. "
+            f"If {_it(lost)} shall not be read any more, take {_it(lost)} out of the settings with "
             "former_streams: auto, and run this command once the rows are gone"
         )
     name = ", ".join(scene.names)
@@ -236,8 +250,10 @@ def _plan(
     ]
     if ahead:
         return Stop(
-            f"{counted(len(ahead), 'lease row')} ({ahead[0]}, ...) {_are(ahead)} ahead of the lake table, and {_have(ahead)} a row of the other form "
-            f"that isn't: the table was rolled back meanwhile, or another program writes to this lease table. {_NOTHING}. Set streams_mode: "
+            f"{counted(len(ahead), 'lease row')} ({ahead[0]}, "
+            f"...) {_are(ahead)} ahead of the lake table, and {_have(ahead)} a row of the other form "
+            "that isn't: the table was rolled back meanwhile, or another program writes to this lease table. "
+            f"{_NOTHING}. Set streams_mode: "
             f"{mode_of(multi=not multi)} again, and decide with `headrace reposition` first"
         )
     why = f"streams_mode is {mode_of(multi=multi)}"
@@ -257,7 +273,8 @@ def _plan(
 
 
 def _is_ahead(row: Lease, positions: Positions, new: Lease) -> bool:
-    """Whether the row tells of more than the lake table has. `new`: the row of the other form, of which one names the stream."""
+    """Whether the row tells of more than the lake table has. `new`: the row of the other form, of which one names the
+    stream."""
     life = row.stream or new.stream
     own_positions = [
         position

@@ -1,8 +1,8 @@
-"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed table and its quarantine
-table in the same commit. Pure functions on values.
+"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed
+table and its quarantine table in the same commit. Pure functions on values.
 
-A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both tables, each file
-that has a row of these ranges leaves, and its other rows come back in a new file.
+A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both
+tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def replays_of(page: LedgerPage, window: str) -> LedgerPage:
 
 
 def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
-    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's beginning."""
+    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's
+    beginning."""
     shards = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
     for entry in entries:
         if isinstance(entry, LedgerEntry):
@@ -60,17 +61,21 @@ def why_not_replaced(window: ReplayWindow, source: Positions, target: Positions)
         # The lake table has dropped the position of an ended shard that Kinesis has forgotten, and has all of its rows.
         landed, position = source.of(planned.key), target.of(planned.key)
         if landed is not None and not reaches(landed, planned.upto):
-            yield f"{planned.key}: the lake table is at {landed}, before the window's end {planned.upto}: it was rolled back since"
+            yield (
+                f"{planned.key}: the lake table is at {landed}, "
+                f"before the window's end {planned.upto}: it was rolled back since"
+            )
         if position is None or not reaches(position, planned.upto):
             yield (
-                f"{planned.key}: the typed table is at {position or 'no position'}, before the window's end {planned.upto}; parse these records first "
+                f"{planned.key}: the typed table is at {position or 'no position'}, "
+                f"before the window's end {planned.upto}; parse these records first "
                 "(`headrace parse`)"
             )
 
 
 def is_carried_out(window: ReplayWindow, typed: Positions, aside: Positions) -> bool:
-    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the window's records: else
-    a record may be in both tables, or may still come into quarantine."""
+    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the
+    window's records: else a record may be in both tables, or may still come into quarantine."""
     generations = {key: position.token for key, position in typed.shards.items() if is_chain(key)}
     settled = {key: position.token for key, position in aside.shards.items() if is_chain(key)}
     ends = ((aside.of(planned.key), planned.upto) for planned in window.ranges)
@@ -100,26 +105,33 @@ def check_once(window: ReplayWindow, story: Story) -> None:
     """Raise where the lake table has records of the window twice. `story`: its ledgers."""
     if twice := twice_in(window, story):
         raise WrongShape(
-            f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
-            "since the window was made. Nothing more was replaced, because the typed table would have these rows twice, too; make a window of "
+            f"the lake table has records of {twice[0]} twice in the window {window.id}, "
+            "because a person has moved the position of the shard back "
+            "since the window was made. Nothing more was replaced, "
+            "because the typed table would have these rows twice, too; make a window of "
             "records that landed once"
         )
 
 
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
-    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there.
-    `window`: as `headrace.pipeline.core.window_making.grown` made it, because the ledgers state the rows of whole ranges."""
+    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more.
+    `pieces`: those that are there. `window`: as `headrace.pipeline.core.window_making.grown` made it, because the
+    ledgers state the rows of whole ranges."""
     rows = sum(piece.rows for piece in pieces)
     if rows > window.rows:
         raise WrongShape(
-            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, and its ledgers stated {window.rows:,} when the window was made: "
-            "a person has moved the position of a shard back since, or another engine has inserted rows. Nothing was replaced, because the "
+            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, "
+            f"and its ledgers stated {window.rows:,} when the window was made: "
+            "a person has moved the position of a shard back since, or another engine has inserted rows. "
+            "Nothing was replaced, because the "
             "typed table would have rows twice"
         )
     if rows < window.rows:
         raise WrongShape(
-            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, and its ledgers state {window.rows:,}: rows were removed "
-            "since they landed (upkeep.retention, another engine). Nothing was replaced, because the typed table may have rows that can't be "
+            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, "
+            f"and its ledgers state {window.rows:,}: rows were removed "
+            "since they landed (upkeep.retention, another engine). "
+            "Nothing was replaced, because the typed table may have rows that can't be "
             "made again; make a window of records that are all there"
         )
 
@@ -151,15 +163,18 @@ def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
 def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
     """Raise where rows would leave whose records the lake table no longer has.
 
-    A retention removes the oldest records of a shard, so that the lowest sort key tells. The number tells of most other losses.
+    A retention removes the oldest records of a shard, so that the lowest sort key tells. The number tells of most other
+    losses.
     """
     for planned in plan.ranges:
         leaving = typed.rows_of(planned.key) + aside.rows_of(planned.key)
         lowest = min((p.first for p in (*typed.pieces, *aside.pieces) if p.key == planned.key), default="")
         if leaving and (leaving > planned.rows or lowest < planned.first):
             raise WrongShape(
-                f"of {planned.key} after {planned.after or 'the start'} up to {planned.upto}, {counted(leaving, 'row')} would leave the typed table and "
-                f"its quarantine table, and the lake table doesn't have all of their records any more ({counted(planned.rows, 'row')}). Nothing of "
+                f"of {planned.key} after {planned.after or 'the start'} up to {planned.upto}, "
+                f"{counted(leaving, 'row')} would leave the typed table and "
+                "its quarantine table, and the lake table doesn't have all of their "
+                f"records any more ({counted(planned.rows, 'row')}). Nothing of "
                 "this wave was replaced; make a window of records that are all there"
             )
 
@@ -167,7 +182,8 @@ def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
     if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.kept:
         raise WrongShape(
-            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, and {copied_rows:,} were copied. Nothing was "
+            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, "
+            f"and {copied_rows:,} were copied. Nothing was "
             "committed; report this as an error of Headrace"
         )
 
@@ -185,8 +201,8 @@ def with_removed(
 def for_quarantine(
     accounts: Mapping[ShardKey, Accounting], parsed: Parsed, copied: Parsed, aside: Leaving
 ) -> dict[ShardKey, Accounting]:
-    """What the quarantine table has to exchange, for each shard whose generation the commit raises: those of the ranges, and those of which
-    the exchanged files have other rows. `copied`: these other rows."""
+    """What the quarantine table has to exchange, for each shard whose generation the commit raises: those of the
+    ranges, and those of which the exchanged files have other rows. `copied`: these other rows."""
     stays = {count.key: count.aside for count in copied.counts}
     taken = tuple(aside_name(file.path) for file in aside.files)
     accountings: dict[ShardKey, Accounting] = {}

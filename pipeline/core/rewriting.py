@@ -1,9 +1,12 @@
-"""Which data files of the lake table are written anew, and which rewritten files may take their place. Pure functions on values.
+"""Which data files of the lake table are written anew, and which rewritten files may take their place. Pure functions
+on values.
 
-    look -> plan_compaction -> Spark writes each group of files as one file -> another look -> why_left? -> one commit for each day
+    look -> plan_compaction -> Spark writes each group of files as one file -> another look -> why_left? -> one commit
+    for each day
 
-Between the first look and the commit, other writers work on the table. A group that isn't found exactly as it was planned is left: if
-another engine has deleted rows of it meanwhile by a delete file, the rewritten file would bring them back (I35 of docs/protocol.md).
+Between the first look and the commit, other writers work on the table. A group that isn't found exactly as it was
+planned is left: if another engine has deleted rows of it meanwhile by a delete file, the rewritten file would bring
+them back (I35 of docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.words import counted
 
 _WORTH = 5
-"""This many files of one day are worth a rewrite, although they don't fill a file of the wanted size. So the last records of a day are
-rewritten once in five waves at most, and a single file is never rewritten."""
+"""This many files of one day are worth a rewrite, although they don't fill a file of the wanted size. So the last
+records of a day are rewritten once in five waves at most, and a single file is never rewritten."""
 _FULL = 0.75
 """A file that has at least this part of the wanted size isn't rewritten: little would be gained."""
 
@@ -85,7 +88,8 @@ class ShardDigest:
     shard_id: str
     rows: int
     sum: int
-    """The sum of a number for each row, made from its sequence numbers, its arrival and its size: the order doesn't count."""
+    """The sum of a number for each row, made from its sequence numbers, its arrival and its size: the order doesn't
+    count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ def outlived(live: LiveFiles, *, before: date) -> tuple[LiveFile, ...]:
 
 
 def _packed(files: Iterable[LiveFile], target: int) -> Iterator[tuple[LiveFile, ...]]:
-    """Neighbours in time, so that a rewritten file has the rows of a short time and readers of a time can skip the others."""
+    """Neighbours in time, so that a rewritten file has the rows of a short time and readers of a time can skip the
+    others."""
     pack: list[LiveFile] = []
     size = 0
     for file in files:
@@ -190,7 +195,8 @@ def _told(closed: Iterable[LiveFile]) -> Iterator[str]:
     deleted = sorted(file.day or "" for file in closed if file.deletes)
     if deleted:
         yield (
-            f"{counted(len(deleted), 'file')} of {counted(len(set(deleted)), 'day')} left, the first of {deleted[0]}: another engine deleted "
+            f"{counted(len(deleted), 'file')} of {counted(len(set(deleted)), 'day')} left, "
+            f"the first of {deleted[0]}: another engine deleted "
             "rows of them by delete files, which its own rewrite_data_files applies"
         )
     foreign = sum(not file.is_ours for file in closed)

@@ -1,12 +1,15 @@
-"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions on values.
+"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions
+on values.
 
     spans of each shard  ->  those whose sums agree                                   ->  patterns
                          ->  the others: buckets  ->  Spark brings their rows together ->  patterns
 
-Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the first side are those of
-the other sides together, nothing has to be brought together. Sums can't tell which rows are missing, twice, or from elsewhere.
+Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the
+first side are those of the other sides together, nothing has to be brought together. Sums can't tell which rows are
+missing, twice, or from elsewhere.
 
-A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few ranges do.
+A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few
+ranges do.
 """
 
 from __future__ import annotations
@@ -72,7 +75,8 @@ class Comparing:
 def patterns_by_sums(
     plan: CountPlan, first_side: Iterable[FileCount], other_sides: Sequence[Iterable[FileCount]]
 ) -> Mapping[Span, tuple[Pattern, ...]]:
-    """The spans in which the rows of the first side (`first_side`) are those of the other sides together, by their sums."""
+    """The spans in which the rows of the first side (`first_side`) are those of the other sides together, by their
+    sums."""
     all_of, other_digests = _digests(first_side), [_digests(counts) for counts in other_sides]
     patterns: dict[Span, tuple[Pattern, ...]] = {}
     for shard, span in ((c.shard, span) for c in plan.clusters for span in c.spans):

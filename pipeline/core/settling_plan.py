@@ -74,8 +74,10 @@ def plan_settling(
 
 def _broken(key: ShardKey, quarantine: Positions) -> ChainBroken:
     return ChainBroken(
-        f"the ledgers of the typed table don't tell which rows of {key} belong into the quarantine table after the position "
-        f"{quarantine.of(key) or 'none'}: one of the two tables was rolled back, made anew, or lost its history. Nothing was changed; restore "
+        "the ledgers of the typed table don't tell which rows of "
+        f"{key} belong into the quarantine table after the position "
+        f"{quarantine.of(key) or 'none'}: one of the two tables was rolled back, "
+        "made anew, or lost its history. Nothing was changed; restore "
         "it, or drop both tables, and all records are parsed again"
     )
 

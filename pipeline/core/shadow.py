@@ -1,8 +1,10 @@
 """Do the lake table and another consumer's output have the same records? Pure functions on what Spark found.
 
-    ranges of the lake table's ledgers -> Spark puts the rows of both sides beside each other -> differences by range, and a sentence
+    ranges of the lake table's ledgers -> Spark puts the rows of both sides beside each other -> differences by range,
+    and a sentence
 
-Rows of the other side that lie in no landed range are counted and not judged: the lake table hasn't got so far, or began later.
+Rows of the other side that lie in no landed range are counted and not judged: the lake table hasn't got so far, or
+began later.
 """
 
 from __future__ import annotations
@@ -73,11 +75,13 @@ def stream_of(streams: Iterable[StreamId], name: str | None) -> StreamId:
     ]
     if not lives:
         raise Unknown(
-            f"the lake table has no records of {'any stream' if name is None else f'a stream {name!r}'}; nothing was compared"
+            f"the lake table has no records of {'any stream' if name is None else f'a stream {name!r}'}; "
+            "nothing was compared"
         )
     if len(names := sorted({life.name for life in lives})) > 1:
         raise BadSetting(
-            f"the lake table has records of {len(names)} streams; allowed for --stream: {', '.join(names)}; nothing was compared"
+            f"the lake table has records of {len(names)} streams; "
+            f"allowed for --stream: {', '.join(names)}; nothing was compared"
         )
     return lives[-1]
 
@@ -89,7 +93,8 @@ class ShadowEvidence:
     snapshot: int | None
     plan: CountPlan
     patterns: tuple[Pattern, ...] | None
-    """How often each row is here and there. None: no row was compared, because nothing is in a range, or a file can't be read."""
+    """How often each row is here and there. None: no row was compared, because nothing is in a range, or a file can't
+    be read."""
     other: tuple[FileCount, ...]
     """The other side's files. `strangers` are rows in no range."""
     payloads: bool
@@ -225,7 +230,8 @@ def _difference(cluster: Cluster, patterns: Sequence[Pattern], pattern: Pattern,
     more = f" and {pattern.keys - len(pattern.first):,} more" if pattern.keys > len(pattern.first) else ""
     own_rows, other_rows = (sum(p.times[side] * p.keys for p in patterns) for side in (0, 1))
     return (
-        f"{key} {', '.join(pattern.first)}{more}: {how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
+        f"{key} {', '.join(pattern.first)}{more}: "
+        f"{how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
         f"{counted(own_rows, 'row')} here and {other_rows:,} there"
     )
 

@@ -1,9 +1,9 @@
 """Expiry: a worker, run or leader counts as dead after its counter has stood still for long enough.
 
-No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit. Each
-successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more than one and
-a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead: at worst a death is
-noticed late (docs/protocol.md, section 6).
+No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit.
+Each successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more
+than one and a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead:
+at worst a death is noticed late (docs/protocol.md, section 6).
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ Sightings = Mapping[str, Sighting]
 def look(
     before: Sightings, tokens: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """What the watcher remembers after a look at the counters, whose values are `tokens`. `since`: the time since its last look; None at the first.
+    """What the watcher remembers after a look at the counters, whose values are `tokens`. `since`: the time since its
+    last look; None at the first.
 
     Counters that aren't in `tokens` are forgotten.
     """
-    # Without a bound, a watcher that slept for an hour would count every worker as dead at its next look. The bound leaves room
-    # for a tick that comes late. A clock that was set back makes `since` negative.
+    # Without a bound, a watcher that slept for an hour would count every worker as dead at its next look. The bound
+    # leaves room for a tick that comes late. A clock that was set back makes `since` negative.
     added = timedelta(0) if since is None else min(max(since, timedelta(0)), tick + tick / 2)
     return {name: _sighting(before.get(name), token, added) for name, token in tokens.items()}
 
@@ -77,7 +78,8 @@ def from_cursor(rows: Mapping[str, Iterable[str | int]]) -> dict[str, Sighting]:
 
 
 MOST_IN_CURSOR: Final = 25
-"""The number of sightings that a cursor keeps. Dagster writes the cursor into the row of each tick, so a long one costs disk."""
+"""The number of sightings that a cursor keeps. Dagster writes the cursor into the row of each tick, so a long one costs
+disk."""
 
 
 def suspects_to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:

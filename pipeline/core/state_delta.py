@@ -7,9 +7,9 @@
 
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
-A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger, while the
-positions come from the full state and the delta; whoever reads them compares (I34 of docs/protocol.md). It is a sum over shards and
-origins, so that a landing changes only its own part. Pure functions on values.
+A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger,
+while the positions come from the full state and the delta; whoever reads them compares (I34 of docs/protocol.md). It is
+a sum over shards and origins, so that a landing changes only its own part. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class TiedState:
-    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta is made from it."""
+    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta
+    is made from it."""
 
     full: FullState
     delta: Delta
@@ -86,9 +87,9 @@ def restored(full: FullState, delta: Delta, digest: int) -> TiedState | None:
 def plan_state(base: TiedState, landing: Landing) -> TiedState:
     """What to write for a landing on this base: a delta against the base's full state, or a full state of its own.
 
-    A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all move at
-    each commit writes full states only, one of whose shards few move writes them seldom, and neither writes more than twice
-    what the best choice of moments would have written.
+    A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all
+    move at each commit writes full states only, one of whose shards few move writes them seldom, and neither writes
+    more than twice what the best choice of moments would have written.
     """
     page, full = landing.page, base.full.positions.shards
     touched = {r.key for r in page.ranges if r.moves} | set(page.dropped)

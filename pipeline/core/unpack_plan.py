@@ -1,11 +1,12 @@
 """Which part of a window has aggregates that landed as one row each, and what became of them. Pure functions on values.
 
-The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked` says that they were
-taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and never a user record whose own payload
-begins so. Where a ledger is lost that may have told of an unpacking, nothing is looked at.
+The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked`
+says that they were taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and
+never a user record whose own payload begins so. Where a ledger is lost that may have told of an unpacking, nothing is
+looked at.
 
-A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its rows within one landing,
-and whatever goes by landings (windows, proofs) stays as exact as it was before.
+A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its
+rows within one landing, and whatever goes by landings (windows, proofs) stays as exact as it was before.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class LandedPart:
 
 
 def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
-    """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their order."""
+    """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their
+    order."""
     most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
     return tuple(part for planned in window.ranges for part in _kept_of(planned, story, most))
 
@@ -98,7 +100,8 @@ def _landed_whole(step: Step) -> bool:
 
 
 def _lost_until(story: Story) -> int:
-    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they were taken apart."""
+    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they
+    were taken apart."""
     return max((part.sequence for part in story.lost), default=-1)
 
 
@@ -161,7 +164,8 @@ def _joined(parts: Iterable[Kept], most: int | None = None) -> Iterator[Kept]:
 
 
 def without_ledger(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
-    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't known."""
+    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't
+    known."""
     return tuple(planned.key for planned in window.ranges if _has_unknown(planned, story))
 
 
@@ -204,7 +208,8 @@ def account_unpacked(
     *,
     window: str,
 ) -> tuple[tuple[LandedPart, Accounting], ...]:
-    """What became of the wave's aggregates, by landing. `rewritten`: the rows of these files now: of aggregates, and others as they were.
+    """What became of the wave's aggregates, by landing. `rewritten`: the rows of these files now: of aggregates, and
+    others as they were.
 
     Raises WrongShape where a row is missing or came twice.
     """
@@ -244,5 +249,6 @@ def _account(count: ApartCount, window: str) -> Accounting:
 
 def _wrong(why: str) -> WrongShape:
     return WrongShape(
-        f"the rows of aggregates that were taken apart don't add up: {why}. Nothing was committed; report this as an error of Headrace"
+        f"the rows of aggregates that were taken apart don't add up: {why}. "
+        "Nothing was committed; report this as an error of Headrace"
     )

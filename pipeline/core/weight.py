@@ -1,8 +1,8 @@
 """The weight of each lease for the strategy `gap`: its throughput, and its part of its worker's CPU load.
 
-A worker's CPU load is divided among the leases that the worker reads, in proportion to their throughput. A lease that moves is
-expected to take its part along. That is an estimate; only new measurements show what the move changed. So nothing is moved by
-CPU again until the measurements can show it (`SETTLES`).
+A worker's CPU load is divided among the leases that the worker reads, in proportion to their throughput. A lease that
+moves is expected to take its part along. That is an estimate; only new measurements show what the move changed. So
+nothing is moved by CPU again until the measurements can show it (`SETTLES`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Final
 from headrace.pipeline.core.lease import Lease
 
 SETTLES: Final = timedelta(minutes=3)
-"""After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the move count
-an eighth, because each new average counts half."""
+"""After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the
+move count an eighth, because each new average counts half."""
 _UNMEASURED: Final = 1000
 """The weight of each lease where no lease has a throughput. Large enough that rounding is finer than the tolerance."""
 _READING: Final = 0.2
-"""An average worker's throughput counts as much as this share of the CPU that is idle on average. So on idle hosts throughput
-decides, and on busy hosts CPU."""
+"""An average worker's throughput counts as much as this share of the CPU that is idle on average. So on idle hosts
+throughput decides, and on busy hosts CPU."""
 _MOST_CPU: Final = 3.0
-"""A worker's CPU for each KB/s counts as at most this many times the fleet's average. A host that is busy for another reason than
-its leases so keeps a good part of them, because moving all of them away wouldn't make the host less busy."""
+"""A worker's CPU for each KB/s counts as at most this many times the fleet's average. A host that is busy for another
+reason than its leases so keeps a good part of them, because moving all of them away wouldn't make the host less
+busy."""
 
 
 @dataclass(frozen=True, slots=True)

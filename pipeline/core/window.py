@@ -1,7 +1,8 @@
-"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake table, and where it lacks
-them from the stream.
+"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake
+table, and where it lacks them from the stream.
 
-`headrace.pipeline.core.window_making` makes windows of the ledgers, and `headrace.pipeline.core.window_plan` says what a wave takes of one.
+`headrace.pipeline.core.window_making` makes windows of the ledgers, and `headrace.pipeline.core.window_plan` says what
+a wave takes of one.
 """
 
 from __future__ import annotations
@@ -55,13 +56,15 @@ class WindowRange:
     parents: tuple[str, ...] = ()
     """The shard's parents that belong to the window, too. Their records are taken first."""
     rows: int = 0
-    """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window cuts."""
+    """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window
+    cuts."""
     bytes: int = 0
     """Bytes of the Kinesis records, counted as `rows` is."""
     is_whole: bool = True
     """Whether the window begins and ends where ranges of the ledgers do."""
     stretches: tuple[Stretch, ...] = ()
-    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and `bytes`."""
+    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and
+    `bytes`."""
 
     def has(self, position: Position) -> bool:
         # What follows before an end of the shard isn't known when the window is made.
@@ -94,10 +97,11 @@ class ReplayWindow:
     oldest_day: date | None = None
     """The first day (UTC) that may have records of the window. None: the window has no records of the lake table."""
     target: str = ""
-    """The target whose typed table gets the window's records anew, in the place of their older rows (`headrace.pipeline.duties.replacing`). Without
-    one, the window is copied into a table of its own."""
+    """The target whose typed table gets the window's records anew, in the place of their older rows
+    (`headrace.pipeline.duties.replacing`). Without one, the window is copied into a table of its own."""
     unpack: bool = False
-    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`headrace.pipeline.duties.unpacking`)."""
+    """The window's aggregates that landed as one row each are taken apart in the lake table itself
+    (`headrace.pipeline.duties.unpacking`)."""
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
@@ -132,13 +136,15 @@ class ReplayWindow:
             else "copy"
         )
         return (
-            f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, {most}{counted(self.rows, 'row')}, "
+            f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, "
+            f"{most}{counted(self.rows, 'row')}, "
             f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to {work}"
         )
 
     def stream_cost(self, share: float) -> str:
-        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it. Nothing tells how many
-        records there are, but Kinesis doesn't take more than so many bytes a second into a shard."""
+        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it.
+        Nothing tells how many records there are, but Kinesis doesn't take more than so many bytes a second into a
+        shard."""
         seconds = [
             sum(((s.until or self.made) - s.since).total_seconds() for s in planned.stretches)
             for planned in self.ranges
@@ -150,9 +156,11 @@ class ReplayWindow:
         since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
         most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
         return (
-            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
+            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, "
+            f"with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
             f"to {until:%Y-%m-%d %H:%M:%S}Z. How many records these are isn't known before they are read: at most "
-            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
+            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, "
+            f"which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
         )
 
 
@@ -188,13 +196,15 @@ class KeptWindow:
         return "done" if self.is_done else ""
 
     def keeps_days(self, before: date) -> bool:
-        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still need their rows."""
+        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still
+        need their rows."""
         oldest = self.window.oldest_day
         return oldest is not None and oldest < before and not (self.is_cancelled or self.is_done)
 
 
 def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
-    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the windows that keep days."""
+    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the
+    windows that keep days."""
     keeping = [keeper for keeper in windows if keeper.keeps_days(before)]
     first = min((keeper.window.oldest_day for keeper in keeping if keeper.window.oldest_day), default=before)
     return first, tuple(keeper.window.id for keeper in keeping)

@@ -1,5 +1,5 @@
-"""On which days the records of a window arrived, by the ledgers. Each file of a table has the rows of one day, so that a window of an hour needn't
-look into the files of a year. Pure functions on values."""
+"""On which days the records of a window arrived, by the ledgers. Each file of a table has the rows of one day, so that
+a window of an hour needn't look into the files of a year. Pure functions on values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def days_of(window: ReplayWindow, story: Story) -> Days:
     first = [recorded.first_arrival for recorded in with_rows if recorded.first_arrival is not None]
     last = [recorded.last_arrival for recorded in with_rows if recorded.last_arrival is not None]
     is_told = with_rows and len(first) == len(last) == len(with_rows)
-    # Rows that were derived from the table, or whose ledger is lost, may have arrived at any time. So may rows up to a position that a person or a
-    # repair has set: the ranges tell nothing of them.
+    # Rows that were derived from the table, or whose ledger is lost, may have arrived at any time. So may rows up to a
+    # position that a person or a repair has set: the ranges tell nothing of them.
     if story.lost or not is_told or any(recorded.may_go_back for recorded in ranges):
         return EVER
     return Days((min(first) - APPROXIMATE).date(), (max(last) + APPROXIMATE).date())

@@ -1,7 +1,7 @@
 """A window is made of the ledgers: what was asked for becomes one range of each shard. Pure functions on values.
 
-A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and nothing in between. Only
-a window by sequence numbers cuts ranges.
+A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and
+nothing in between. Only a window by sequence numbers cuts ranges.
 """
 
 from __future__ import annotations
@@ -79,15 +79,16 @@ def make_window(
     kept_from: date | None = None,
     reaches: Reaches | None = None,
 ) -> Made:
-    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps. `reaches`: what
-    Kinesis still has, for a window that reads from the stream what the lake table lacks."""
+    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
+    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks."""
     ranges: list[WindowRange] = []
     missing: list[str] = []
     days: list[date] = []
     twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
-        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of what came.
+        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of
+        # what came.
         came = [step for step in steps if step.range.kind is not Kind.UNPACKED]
         reach = None if reaches is None else reaches.get(key.stream)
         lacks = () if reaches is None else lacking(came, kept_from, reach)
@@ -127,7 +128,8 @@ def make_window(
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
-    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for
+    these now."""
     return replace(window, ranges=tuple(_grown(planned, story.of(planned.key)) for planned in window.ranges))
 
 
@@ -195,7 +197,8 @@ def _of_numbers(
     low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
     # All user records of the number before the first one are outside of the window.
     after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
-    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its beginning.
+    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its
+    # beginning.
     for lacked in (step.range for step in lacks):
         if text_of(lacked.after) < text_of(after) < order_text(lacked.upto):
             after = lacked.after
@@ -208,7 +211,8 @@ def _of_numbers(
 
 
 def _end_at(last: int, landed: Iterable[Range]) -> Position:
-    """The end of all user records with this number: that of the landing which ends with them, so that the window has no part of what follows."""
+    """The end of all user records with this number: that of the landing which ends with them, so that the window has no
+    part of what follows."""
     ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
     return max((end for end in ends if not end.ended), key=order_text, default=Position(last, _LAST_SUB))
 
@@ -229,7 +233,8 @@ def has_part_of(window_range: WindowRange, step: Step) -> bool:
 
 
 def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
-    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
+    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that
+    it reads from the stream."""
     low, high = text_of(step.range.after), order_text(step.range.upto)
     is_all = text_of(window_range.after) <= low and high <= order_text(window_range.upto)
     reads = any(overlap(step, stretch) for stretch in stretches)
@@ -238,7 +243,8 @@ def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> b
 
 def _is_twice(window_range: WindowRange, steps: Iterable[Step]) -> bool:
     """Whether two of the shard's landed ranges have the same part of the window."""
-    # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
+    # A window that was cut ends after all user records of its last record, and a landed range after the highest one
+    # that there is.
     last = order_text(
         replace(window_range.upto, sub=0) if window_range.upto.sub == _LAST_SUB else window_range.upto
     )
@@ -266,8 +272,10 @@ def _missing(
     old = [step for step in inside if step.range.rows and may_be_dropped(step, kept_from)]
     if old:
         yield (
-            f"{key}: {counted(sum(step.range.rows for step in old), 'row')} of {counted(len(old), 'range')} arrived before "
-            f"{kept_from}, the first day that the retention keeps; what upkeep has removed of them can't be read from the lake table"
+            f"{key}: {counted(sum(step.range.rows for step in old), 'row')} "
+            f"of {counted(len(old), 'range')} arrived before "
+            f"{kept_from}, the first day that the retention keeps; "
+            "what upkeep has removed of them can't be read from the lake table"
         )
     if inside and story.is_lost_between(min(s.sequence for s in inside) - 1, max(s.sequence for s in inside)):
         yield f"{key}: a part of the ledgers of this time is lost, so that the window may have more rows than are told"

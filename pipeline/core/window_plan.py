@@ -1,7 +1,8 @@
 """What a wave takes of a window: the rows that the window's own table lacks. Pure functions on values.
 
-The table of a window has positions as the lake table has. Its first commit sets each to where the window begins; from then on a wave is
-planned as that of a typed table (`headrace.pipeline.core.parsing_plan`), and ends at the latest where the window ends.
+The table of a window has positions as the lake table has. Its first commit sets each to where the window begins; from
+then on a wave is planned as that of a typed table (`headrace.pipeline.core.parsing_plan`), and ends at the latest where
+the window ends.
 """
 
 from __future__ import annotations
@@ -56,29 +57,37 @@ def is_done(planned: WindowRange, target: Positions) -> bool:
 
 
 def lacks_position(window: ReplayWindow, source: Positions) -> bool:
-    """Whether the lake table has no position of a shard of the window: only its ledgers tell whether it has the shard's records."""
+    """Whether the lake table has no position of a shard of the window: only its ledgers tell whether it has the shard's
+    records."""
     return any(source.of(planned.key) is None for planned in window.ranges)
 
 
 def why_not(
     window: ReplayWindow, source: Positions, target: Positions, landed: Story | None = None
 ) -> Iterator[str]:
-    """Why nothing of the window may be copied now: one sentence for each shard that is in the way. `landed`: the ledgers of the lake table,
-    which are needed where it has no position of a shard."""
+    """Why nothing of the window may be copied now: one sentence for each shard that is in the way. `landed`: the
+    ledgers of the lake table, which are needed where it has no position of a shard."""
     for stream in window.streams:
         if stream not in source.origins:
-            yield f"the lake table knows nothing of the stream {stream}: it was rolled back or replaced since the window was made"
+            yield (
+                f"the lake table knows nothing of the stream {stream}: "
+                "it was rolled back or replaced since the window was made"
+            )
     for planned in window.ranges:
         stands, position = source.of(planned.key), target.of(planned.key)
         if not (_has_landed(planned, landed) if stands is None else reaches(stands, planned.upto)):
-            yield f"{planned.key}: the lake table is at {stands or 'no position'}, before the window's end {planned.upto}: it was rolled back since"
+            yield (
+                f"{planned.key}: the lake table is at {stands or 'no position'}, "
+                f"before the window's end {planned.upto}: it was rolled back since"
+            )
         if position is not None and not planned.has(position):
             yield f"{planned.key}: the window's table is at {position}, which is outside of the window"
 
 
 def _has_landed(planned: WindowRange, landed: Story | None) -> bool:
-    """Whether the table has landed the range of a shard of which it has no position. An ended shard that Kinesis has forgotten has none any
-    more, and its rows are all there. A table that was rolled back to before the first of them has none either."""
+    """Whether the table has landed the range of a shard of which it has no position. An ended shard that Kinesis has
+    forgotten has none any more, and its rows are all there. A table that was rolled back to before the first of them
+    has none either."""
     if landed is None:
         return False
     return bool(landed.lost) or any(reaches(step.range.upto, planned.upto) for step in landed.of(planned.key))

@@ -1,4 +1,5 @@
-"""What a window reads from the stream: ranges that the lake table lacks, as far as Kinesis still has their records. Pure functions on values.
+"""What a window reads from the stream: ranges that the lake table lacks, as far as Kinesis still has their records.
+Pure functions on values.
 
 the ledgers say                                       read from the stream
 a skipped range, or a foreign one                     as far as Kinesis may still have records of it
@@ -36,7 +37,8 @@ class Reach:
     gone: frozenset[str] = frozenset()
     """Shards that Kinesis has forgotten."""
     began: datetime | None = None
-    """The moment at which the application's reading of the stream began: older records never landed. None: at the oldest record."""
+    """The moment at which the application's reading of the stream began: older records never landed. None: at the
+    oldest record."""
 
     @property
     def horizon(self) -> datetime:
@@ -53,8 +55,8 @@ def text_of(position: Position | None) -> str:
 
 
 def lacking(steps: Sequence[Step], kept_from: date | None, reach: Reach | None) -> tuple[Step, ...]:
-    """The ranges of a shard with records that the lake table lacks or may lack. After a person has moved a position back, the records of a
-    skipped range may have landed all the same."""
+    """The ranges of a shard with records that the lake table lacks or may lack. After a person has moved a position
+    back, the records of a skipped range may have landed all the same."""
     landed = [step for step in steps if step.range.rows]
     lacked = [
         step
@@ -97,8 +99,8 @@ def arrivals_of(
 def stretch_in(
     window_range: WindowRange, step: Step, steps: Sequence[Step], reach: Reach | None
 ) -> Stretch | str | None:
-    """The part of a lacking range that the window reads from the stream; else why it can't, as a part of a sentence. None: the lake table may
-    still have the rows, and Kinesis doesn't have all of them."""
+    """The part of a lacking range that the window reads from the stream; else why it can't, as a part of a sentence.
+    None: the lake table may still have the rows, and Kinesis doesn't have all of them."""
     recorded = step.range
     first, last = arrivals_of(step, steps, reach)
     since = first or recorded.key.stream.created
@@ -120,7 +122,8 @@ def leaving(stretch: Stretch, reach: Reach) -> Iterator[str]:
     """What of a stretch has left the stream already, as a part of a sentence."""
     if stretch.since < reach.horizon:
         yield (
-            f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z and {reach.horizon:%Y-%m-%d %H:%M:%S}Z may have left the stream, "
+            f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z "
+            f"and {reach.horizon:%Y-%m-%d %H:%M:%S}Z may have left the stream, "
             f"which keeps records for {reach.retention}; the run reads what is left, and more leaves until then"
         )
 

@@ -33,7 +33,8 @@ def clean(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """The text as a table of the command line shows it: cleaned, and cut to a width at which the columns stay aligned."""
+    """The text as a table of the command line shows it: cleaned, and cut to a width at which the columns stay
+    aligned."""
     shown = clean(text)
     return shown if len(shown) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 3]}..."
 
