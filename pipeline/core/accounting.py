@@ -35,15 +35,14 @@ class Accounting:
     """Staged files of the quarantine table with the range's quarantined rows, named as below the table's data folder.
     They may have rows of other ranges of the same commit, too."""
     taken: tuple[str, ...] = ()
-    """Of a redrive or a replacement: the data files of the quarantine table whose rows the commit decided about, named
-    in the same way. All their rows leave the quarantine table; those that stay there come back in the files of
-    `aside`."""
+    """The data files of the quarantine table whose rows a redrive or a replacement decided about, named in the same
+    way. All their rows leave the quarantine table; those that stay there come back in the files of `aside`."""
     code: str = ""
     """What parsed the rows, with digests of the code and of the schema."""
     window: str = ""
-    """Of a replacement: the id of the window whose range was parsed again."""
+    """The id of the window whose range a replacement parsed again; empty where the range isn't a replacement's."""
     removed: tuple[int, int] = (0, 0)
-    """Of a replacement: the range's older rows that leave the typed table, and those that leave the quarantine
+    """How many older rows of the range a replacement takes out of the typed table, and how many out of the quarantine
     table."""
 
     @property

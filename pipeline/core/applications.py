@@ -45,7 +45,7 @@ class OtherApplication:
 
     name: str
     streams: tuple[str, ...]
-    """Their names."""
+    """The names of these streams."""
     last: datetime
     """The time of its newest commit."""
 

@@ -43,8 +43,8 @@ class Batch:
     """The shard's sequence numbers, where Kinesis's list of shards has them: a record with another number is another
     shard's."""
     until: Position | None = None
-    """Of a window: the position at which reading ends, also where later records are there. None: reading goes on to the
-    newest record."""
+    """The position at which the reading of a window ends, also where later records are there. None: reading goes on to
+    the newest record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Staged:
     after: Position | None
     upto: Position
     rows: int = 0
-    """Rows for the lake table. An aggregate that is taken apart gives a row for each user record."""
+    """The rows that go to the lake table. An aggregate that is taken apart gives a row for each user record."""
     bytes: int = 0
-    """Bytes of the Kinesis records that were read."""
+    """The bytes of the Kinesis records that were read."""
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     behind: timedelta | None = None
@@ -83,7 +83,8 @@ class Staged:
     page."""
     pages: int = 0
     error: str | None = None
-    """One sentence. What was staged before the error still lands; the shard counts as failed."""
+    """One sentence about the error, or None. What was staged before the error still lands; the shard counts as
+    failed."""
     data_loss: bool = False
     """Whether the error is that records may be lost before they were read."""
     iterator: str | None = None
@@ -138,7 +139,7 @@ class HostLoad:
     host: str
     span: timedelta
     cpu: float | None
-    """Percent, as in the worker's row. None where it couldn't be measured."""
+    """The host's CPU in percent, as in the worker's row. None where it couldn't be measured."""
     received: float | None = None
     """MiB per second, as is `sent`. None where it isn't known."""
     sent: float | None = None

@@ -28,9 +28,9 @@ class LastCommit:
     """A writer's last commit that landed."""
 
     ended: float
-    """By the monotonic clock."""
+    """When the commit ended, by the monotonic clock."""
     took: float
-    """All attempts and pauses together."""
+    """How long all attempts and pauses of the commit took together."""
     attempt: float
     """The attempt that landed."""
 

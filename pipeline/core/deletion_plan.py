@@ -33,7 +33,7 @@ class StoredFile:
 
     @property
     def version(self) -> int | None:
-        """Of a metadata file: the number in its name, which counts the table's commits."""
+        """The number in the name of a metadata file, which counts the table's commits; None for another file."""
         return _version(self.path)
 
 
@@ -44,7 +44,7 @@ class Unnamed:
     looked: datetime | None = None
     """When the last look was."""
     since: Mapping[str, timedelta] = field(default_factory=dict)
-    """By path: the files that were unnamed at the last look, each with its age, counted from the look that first found
+    """The path of each file that was unnamed at the last look -> the file's age, counted from the look that first found
     it unnamed."""
 
 

@@ -78,7 +78,7 @@ class SpanCollector:
                     spans.append(Span(above, upto, recorded.after, recorded.upto, entry.sequence))
 
     def spans(self) -> Mapping[ShardKey, tuple[Span, ...]]:
-        """For each shard, the spans in order, with no two that touch or overlap."""
+        """The spans of each shard in order; no two of them touch or overlap."""
         return {
             key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in self._found.items()
         }

@@ -22,7 +22,7 @@ class RunState(StrEnum):
     """The state of a run as Dagster has it."""
 
     UNKNOWN = "unknown"
-    """This Dagster doesn't know the run: another deployment started it, or it is `headrace consume`."""
+    """This Dagster has no run with this id: another deployment started it, or it is `headrace consume`."""
     WAITING = "waiting"
     """Queued or starting."""
     STARTED = "started"
@@ -81,7 +81,7 @@ class DuePlan:
 
 
 def together(plans: Iterable[DuePlan]) -> DuePlan:
-    """One plan out of the plans of several streams."""
+    """The plans of several streams, as one plan."""
     plans = tuple(plans)
     return DuePlan(
         tuple(sorted((due for plan in plans for due in plan.due), key=lambda due: due.lease_key)),

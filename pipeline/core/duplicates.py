@@ -59,14 +59,15 @@ class Comparison:
 
     @property
     def rows(self) -> int:
-        """At most so many."""
+        """The comparison reads at most so many rows."""
         return sum(file.rows for file in self.files)
 
 
 def plan_comparison(
     files: Iterable[SourceFile], positions: Positions, wave: WavePlan, *, within: timedelta
 ) -> Comparison | None:
-    """None where no row of the wave has an arrival. `files`, `positions`: of one snapshot of the typed table."""
+    """The rows of the typed table to compare with. None where no row of the wave has an arrival. `files` and
+    `positions` are of one snapshot of the typed table."""
     oldest = min((planned.oldest for planned in wave.ranges if planned.oldest is not None), default=None)
     newest = max((planned.newest for planned in wave.ranges if planned.newest is not None), default=None)
     if oldest is None or newest is None:

@@ -152,7 +152,7 @@ def plan_expiry(history: History, *, recorded: int | None, keep: Keep, now: date
 
 
 def _whole(history: History, recorded: int | None) -> dict[int, Why]:
-    """All snapshots, where none may go; else nothing."""
+    """Every snapshot with the reason to stay, where none may go; else nothing."""
     main = list(history.line(history.head))
     state = next((ancestor for ancestor in main if ancestor.carries or ancestor.is_pick), None)
     if history.is_frozen:

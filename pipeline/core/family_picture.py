@@ -12,7 +12,7 @@ from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.core.words import counted
 
 MOST = 300
-"""Shards in one picture: more can't be read. The newest ones are shown."""
+"""The most shards in one picture, because nobody can read more. The newest ones are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Proposal:
     """For ranges that begin at the start of their shards: the shards' descendants, as far as the run knew them
     (D19)."""
     known: Mapping[StreamId, frozenset[str]] = field(default_factory=dict)
-    """For streams of such ranges: all shards that the run knew (D19)."""
+    """The streams of such ranges -> all shards that the run knew (D19)."""
     whole: bool = False
     """Everything of the proposal lands, or nothing does. For a commit that decides about rows of another table, too:
     their files may have rows of any shard."""
@@ -53,7 +53,8 @@ class Proposal:
     """The positions of the table whose rows the proposed rows were compared with. Where another commit has moved a
     position since, the table may have further rows, and nothing lands."""
     looked: FilesDone | None = None
-    """Of a typed table: which files of the lake table have nothing left for it, once all of the proposal has landed."""
+    """For a typed table: which files of the lake table have nothing left for it, once all of the proposal has
+    landed."""
     rests_on: Positions = field(default_factory=Positions)
     """The positions with which `looked` was found, before the proposal. Where the base is behind one of them, `looked`
     isn't said."""
@@ -85,7 +86,7 @@ class Landing:
     positions: Positions
     """The base's positions with the landed ranges applied."""
     through: Through = field(default_factory=dict)
-    """Up to when the table has all records, by stream."""
+    """The time up to which the table has all records of each stream."""
     proves: bool = False
     """Whether a statement begins with this commit, which is then worth a snapshot of its own."""
 

@@ -28,7 +28,8 @@ DELTA_VERSION = 2
 """A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more
 bytes."""
 _MAX_UNPACKED = 64 * 1024 * 1024
-"""Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
+"""The most bytes that a text may unpack to. Any engine that writes to the table can write a summary, and a small text
+can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
 """The form of the ids that Kinesis gives to its shards. In the text such an id is only its number, which is shorter."""
 # What a damaged or forged text raises on the way to values.
@@ -83,12 +84,12 @@ def _positions_in(body: Json) -> Positions:
 
 
 def write_full(positions: Positions) -> str:
-    """All positions, for a file: a delta against a state without shards."""
+    """The text of a file with all positions: a delta against a state without shards."""
     return write_delta(Delta(positions.origins, positions.shards))
 
 
 def read_full(text: str) -> Positions:
-    """All positions in a file."""
+    """Read the text of a file with all positions."""
     delta = read_delta(text)
     return Positions(delta.origins, delta.moved)
 

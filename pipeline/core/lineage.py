@@ -17,7 +17,7 @@ class Kind(StrEnum):
     FOREIGN = "foreign"
     """A worker that isn't Headrace's read this range; its records aren't in the lake table."""
     SKIPPED = "skipped"
-    """These records were lost before they were read, or a person skipped them."""
+    """A range of records that were lost before they were read, or that a person skipped."""
     REPOSITION = "reposition"
     REPAIR = "repair"
     ADOPT = "adopt"
@@ -68,7 +68,7 @@ class ParentReason:
     shard_id: str
     why: ParentIs
     by: str | None = None
-    """With PASSED: the descendant that has a position."""
+    """The descendant that has a position, where `why` is PASSED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +121,14 @@ class FilesDone:
     (`headrace.pipeline.core.looked`)."""
 
     snapshot: int
-    """That of the lake table in which the files were found."""
+    """The snapshot of the lake table in which the files were found."""
     sequence: int
-    """Its sequence number."""
+    """The sequence number of that snapshot."""
     upto: int
     """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in
     `still`."""
     stream: str | None = None
-    """This is said only of rows of the stream with this name. None: of all streams."""
+    """The name of the stream for whose rows this is said. None: it is said for the rows of all streams."""
     still: frozenset[str] = frozenset()
     """The names, without folders, of the files that may have something left."""
 
@@ -143,7 +143,7 @@ class LedgerPage:
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
     looked: FilesDone | None = None
-    """In a typed table: what the next wave needn't look into."""
+    """What the next wave of a typed table needn't look into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Lost:
     """The first known snapshot after the part, or the snapshot itself that has no ledger."""
     sequence: int
     at: datetime
-    """That snapshot's time."""
+    """The time of that snapshot."""
     why: str
     """A sentence for people."""
     ranges: tuple[Range, ...] = ()

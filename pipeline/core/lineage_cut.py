@@ -15,7 +15,7 @@ from headrace.pipeline.core.redrive_chain import shard_of, with_chains
 @dataclass(frozen=True, slots=True)
 class Cut:
     shard: ShardName | None = None
-    """None: each shard."""
+    """The shard that is asked for. None: every shard."""
     arrivals: Window = ALL
 
     def filter(self, *, number: int | None = None) -> RangeFilter:

@@ -22,7 +22,7 @@ class Joining:
     """
 
     below: int
-    """Only ranges of snapshots before the one with this sequence number are joined."""
+    """The sequence number of a snapshot: only ranges of snapshots before it are joined."""
     by_day: bool = False
     """Whether only ranges are joined whose first records arrived on one day (UTC), by
     `headrace.pipeline.core.proof_rows.first_day`. Of ranges with rows these are only such that tell when their first
@@ -43,18 +43,22 @@ class RangeFilter:
     stream: str | None = None
     """Name of the stream, in any of its lives."""
     shards: frozenset[str] | None = None
-    """Ids of shards. Each stream and each life of it has such ids."""
+    """The ids of the shards that are asked for. Shards of several streams, and of several lives of one, have the same
+    ids."""
     kinds: frozenset[Kind] | None = None
-    """Of ranges that a ledger has. Ranges that were derived for a lost part are asked for whatever their kind is."""
+    """The kinds of the ranges that are asked for. Ranges that were derived for a lost part are asked for whatever their
+    kind is."""
     number: int | None = None
     """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their
     beginning."""
     arrived: tuple[datetime, datetime] | None = None
-    """Only ranges whose first record arrived at the first of these moments or later, and before the second one."""
+    """Two moments: only ranges are asked for whose first record arrived at the first of them or later, and before the
+    second one."""
     above: int | None = None
-    """Only snapshots after the one with this Iceberg sequence number."""
+    """An Iceberg sequence number: only ledgers of snapshots after the one that has it are asked for."""
     upto: int | None = None
-    """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
+    """An Iceberg sequence number: only ledgers of snapshots up to the one of the lake table that has it are asked
+    for."""
     joining: Joining | None = None
     """Which ranges may come as one; not together with other conditions than `above` and `upto`."""
 

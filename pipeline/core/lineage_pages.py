@@ -1,4 +1,4 @@
-"""From the entries of the lineage table, in whatever order they are read, back to the ledgers, oldest first."""
+"""How the entries of the lineage table, in whatever order they are read, become the ledgers again, oldest first."""
 
 from __future__ import annotations
 

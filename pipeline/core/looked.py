@@ -19,7 +19,7 @@ from headrace.pipeline.core.parse_values import RowShard, SourceFile, WavePlan, 
 from headrace.pipeline.core.position import Positions
 
 MOST_OPEN = 100
-"""Names of files that a ledger has of those with something left."""
+"""The most names of files with something left that one ledger has."""
 _FARTHEST = 100
 """Ledgers that are read, the newest first."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 class Mergeable:
     files: int
     size: int
-    """Bytes."""
+    """The size of the manifest in bytes."""
     kind: Hashable = 0
     """Only manifests of the same kind can be merged: those of one partition spec."""
 

@@ -21,20 +21,21 @@ CALLS_A_SECOND = 5.0
 BYTES_A_SECOND = 2.0 * 1024 * 1024
 """Bytes of records that Kinesis gives from a shard. One page may have five times as many, and uses up five seconds."""
 MOST_RECORDS = 10_000
-"""Records in a page at most."""
+"""The most records that one page has."""
 MOST_BYTES = 10 * 1024 * 1024
-"""Bytes of records in a page at most."""
+"""The most bytes of records that one page has."""
 PUT_BYTES_A_SECOND = 1.0 * 1024 * 1024
 """Bytes of records that Kinesis takes into a shard."""
 _SAVED = 10.0
 """Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it
 waiting."""
 FIRST_PAGE_OF_A_WINDOW = 100
-"""Records. After a first page of 10 MiB, Kinesis would refuse the runs' calls for five seconds."""
+"""The records that the first page of a window asks for. After a first page of 10 MiB, Kinesis would refuse the runs'
+calls for five seconds."""
 _MOST_OF_A_WINDOW = 0.2
 _LEAST_OF_A_WINDOW = 0.1
 _ON_THE_WAY = 0.005
-"""Seconds. Kinesis counts a page when it gives the page, a moment after the call was sent."""
+"""The seconds from the moment at which a call is sent to the one at which Kinesis counts its page."""
 
 
 def window_share(live: float) -> float:
@@ -49,7 +50,7 @@ class Pace:
     """The pace of one reader in one shard."""
 
     share: float
-    """Of the limits, more than 0 and at most 1."""
+    """The reader's part of the shard's limits, more than 0 and at most 1."""
     began: float
     _allowed: float = field(init=False)
     """When the allowance is enough for a call."""

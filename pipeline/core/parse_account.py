@@ -100,7 +100,7 @@ def _wrong(why: str) -> WrongShape:
 
 
 _LEAST_JUDGED = 100
-"""With fewer records, a share says little."""
+"""The least number of records by which a wave is judged. With fewer records, a share says little."""
 
 
 def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None:

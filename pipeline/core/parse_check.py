@@ -36,14 +36,14 @@ class Differs:
     key: ShardKey
     found: int
     stated: int
-    """At least so many where `is_cut`."""
+    """The number of rows that the ledgers state. Where `is_cut`, there are at least so many."""
     is_cut: bool
     steps: tuple[Step, ...]
     """The ranges that were compared."""
 
     @property
     def lacks(self) -> int:
-        """Rows that aren't there; negative where there are more than stated."""
+        """How many rows aren't there; negative where there are more than stated."""
         return self.stated - self.found
 
     @property

@@ -109,7 +109,7 @@ class SourceFile:
     """The sequence number of the commit that has added the file to the table, whatever it was for; None where that
     isn't known."""
     parts: tuple[FilePart, ...] | None = None
-    """All its rows that have a shard and a sequence number, where a survey has looked at the file."""
+    """All rows of the file that have a shard and a sequence number, where a survey has looked at the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Wanted:
     """All rows of the shard that are wanted have higher sort keys."""
     parents: tuple[ParentReason, ...] = ()
     is_over: bool = False
-    """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
+    """Whether nothing will come after the rows that are there, for a shard without a position in the lake table."""
     is_new: bool = False
     """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any
     more may come before its own."""
@@ -168,7 +168,8 @@ class Bound:
     low: str = ""
     high: str | None = None
     reason: str | None = None
-    """Of rows in a quarantine table: only those with this reason."""
+    """The reason for which rows of a quarantine table were set aside: only rows with it are meant. None: all rows
+    are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class SurveyOrder:
     others: bool = True
     """Whether rows of further shards of the streams are wanted, too."""
     aggregates: bool = False
-    """Only rows that have an aggregate of the Kinesis Producer Library as it came."""
+    """Whether only rows are wanted that have an aggregate of the Kinesis Producer Library as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +199,9 @@ class Piece:
     last: str
     rows: int
     bytes: int
-    """Estimated from the size of the row group."""
+    """The bytes of these rows, estimated from the size of the row group."""
     malformed: int = 0
-    """Rows that couldn't be taken apart when they were landed (`decode_error`)."""
+    """How many of these rows couldn't be taken apart when they were landed (`decode_error`)."""
     oldest: datetime | None = None
     newest: datetime | None = None
 
@@ -212,7 +213,7 @@ class Survey:
     pieces: tuple[Piece, ...] = ()
     """The wanted rows."""
     files: Mapping[str, tuple[FilePart, ...]] = field(default_factory=dict)
-    """By the path of each file that was looked at as a whole: all of its rows."""
+    """The path of each file that was looked at as a whole -> all rows of the file."""
 
 
 # --- what a wave does -------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class PlannedRange:
     oldest: datetime | None = None
     newest: datetime | None = None
     reason: str | None = None
-    """Of a redrive: only rows with this reason."""
+    """The reason for which the rows of a redrive were set aside: only rows with it are parsed. None: all rows are."""
     first: str = ""
     """The lowest sort key of the rows; empty where there are none."""
 
@@ -275,11 +276,11 @@ class ShardCount:
     key: ShardKey
     parsed: int = 0
     aside: int = 0
-    """Rows for the quarantine table."""
+    """How many rows go to the quarantine table."""
     duplicates: int = 0
-    """Rows that were left out because the typed table has, or gets, the same event."""
+    """How many rows were left out because the typed table has, or gets, the same event."""
     filtered: int = 0
-    """Rows that the target's filter leaves out."""
+    """How many rows the target's filter leaves out."""
 
     @property
     def told(self) -> int:
@@ -315,12 +316,12 @@ class Parsed:
     """What the Spark tasks of a wave report. A staged file that no report names is never committed."""
 
     files: tuple[StagedFile, ...] = ()
-    """Those of the typed table."""
+    """The staged files of the typed table."""
     aside: tuple[StagedFile, ...] = ()
-    """Those of the quarantine table."""
+    """The staged files of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
     """The numbers of the rows that were written to either table, and of those that were left out: the first of a run,
     and the run's length."""
     apart: tuple[ApartCount, ...] = ()
-    """Of tasks that take aggregates of the lake table apart."""
+    """What tasks report that take aggregates of the lake table apart."""

@@ -36,11 +36,11 @@ class _Stretch:
     """Rows of one file that may be wanted."""
 
     low: str
-    """None of them has a lower sort key."""
+    """A text below or at the sort key of each of these rows."""
     high: str | None
-    """None of them has a higher sort key; None where that isn't known."""
+    """A text above or at the sort key of each of these rows; None where none is known."""
     rows: int
-    """At most so many."""
+    """The file has at most so many of these rows."""
     file: SourceFile
 
     @property
@@ -83,7 +83,7 @@ class _Wanting:
     wanted: Mapping[RowShard, Wanted]
     closed: frozenset[RowShard]
     streams: frozenset[tuple[str, int]]
-    """Of which rows of shards are wanted that the wishes don't name."""
+    """The lives of streams of which rows are wanted that belong to shards which the wishes don't name."""
 
     @classmethod
     def of(cls, wishes: Wishes, *, with_unnamed: bool) -> _Wanting:

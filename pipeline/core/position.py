@@ -176,5 +176,5 @@ class Positions:
         return Positions(self.origins, shards)
 
     def with_origins(self, decided: Mapping[StreamId, Origin]) -> Positions:
-        """With these origins added. An origin that is already there stays as it is."""
+        """These positions with the origins added that they lack. An origin that is already there stays as it is."""
         return Positions({**decided, **self.origins}, self.shards)

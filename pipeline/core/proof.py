@@ -106,7 +106,7 @@ class TableProof:
     unchanged: int = 0
     """Data files that an earlier proof had read, and that are there with the size that they had."""
     forgotten: str = ""
-    """As in Proof."""
+    """Why the next proof reads all rows of the table again, as in Proof."""
     is_behind: bool = False
     """Whether records have landed that the typed table hasn't parsed yet. That isn't wrong."""
 
@@ -118,7 +118,7 @@ class TableProof:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     checks: tuple[Check, ...] = ()
-    """Of the lake table."""
+    """The checks of the lake table."""
     tables: tuple[TableProof, ...] = ()
     """The tables that were made of the lake table."""
     records: int = 0
@@ -156,7 +156,7 @@ class Proof:
         return tuple(text for check in self.all_checks for text in check.unproved)
 
     def lines(self) -> Iterator[str]:
-        """For people: each check with what it found, what isn't proved, and the sentence."""
+        """The lines for people: each check with what it found, what isn't proved, and the sentence."""
         yield from told_lines(self.checks)
         yield from self._read()
         yield from _forgotten(self.forgotten)

@@ -19,7 +19,7 @@ from headrace.pipeline.core.words import counted
 _FORM = 1
 
 Strangers = Mapping[str, int]
-"""Rows by shard, as `shard_text` names it."""
+"""The number of rows that no ledger claims, by shard, as `shard_text` names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,9 @@ class ProofEvidence:
     live: LiveFiles
     plan: CountPlan
     counts: tuple[FileCount, ...]
-    """Of the files that were read."""
+    """The counts of the files that this proof has read."""
     compared: int = 0
-    """Ranges of which the rows were compared beside those of the plan."""
+    """How many ranges had their rows compared beside those of the plan."""
     miscounts: tuple[Wrong, ...] = ()
     """What was wrong with them."""
     unchanged: tuple[FileCount, ...] = ()
@@ -63,11 +63,11 @@ class ProofEvidence:
     """Streams whose shards Kinesis doesn't list, and why."""
     window: Window = ALL
     through: Through = field(default_factory=dict)
-    """Up to when the table states that it has all records."""
+    """The time up to which the table states that it has all records, by stream."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
     accepted: tuple[Accepted, ...] = ()
-    """Rows of other engines that a person has accepted."""
+    """The rows of other engines that a person has accepted."""
     known: tuple[Strangers, ...] = ()
     """What an earlier proof has found of such rows in files that this one doesn't read."""
 

@@ -46,7 +46,7 @@ def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong
 
 
 def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
-    """As `wrong_counts`, with the ranges."""
+    """The ranges that `wrong_counts` finds, each with what is wrong with it."""
     places: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for count in counts:
         for part in count.parts:

@@ -137,7 +137,7 @@ def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
 
 
 def place_of(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
-    """Sorts as the ranges do in a plan of all days: each round has the same shards."""
+    """The place of a cluster, which sorts as the ranges do in a plan of all days: each round has the same shards."""
     return cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]
 
 

@@ -24,12 +24,12 @@ from headrace.pipeline.core.proof_chains import Step, Story
 from headrace.pipeline.core.valid_through import APPROXIMATE
 
 NOT_ASKED = -1
-"""Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
+"""The mark of a span whose rows are proved already, or not asked for. They are added to a digest, and not counted."""
 ELSEWHERE = -2
-"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by
-themselves."""
+"""The mark of a span whose rows are in files of other days, by the arrivals that its range states. These days are
+counted by themselves."""
 EMPTY = 0
-"""Of a span: no row may be in it."""
+"""The mark of a span in which no row may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Part:
     """Sort key of the first of them."""
     last: str
     sum: int = 0
-    """Of a number made from each row: with the number of rows, their digest."""
+    """The sum of a number made from each row: with the number of rows, their digest."""
 
     @property
     def digest(self) -> Digest:
@@ -83,17 +83,17 @@ class FileCount:
     path: str
     day: str | None
     stated: int
-    """Rows that the table's metadata states."""
+    """The number of rows that the table's metadata states."""
     rows: int = 0
     parts: tuple[Part, ...] = ()
     all: Digest = Digest()
-    """Of all rows that are in a span in which rows may be."""
+    """The digest of all rows that are in a span in which rows may be."""
     known: Digest = Digest()
-    """Of the rows in spans that are NOT_ASKED or ELSEWHERE."""
+    """The digest of the rows in spans that are NOT_ASKED or ELSEWHERE."""
     elsewhere: int = 0
-    """Rows in spans that are ELSEWHERE."""
+    """The number of rows in spans that are ELSEWHERE."""
     strangers: tuple[str, ...] = ()
-    """Rows in no range, as texts: the first of them."""
+    """The first of the rows in no range, as texts."""
     strange: tuple[tuple[str, int], ...] = ()
     """How many of them are of which shard (`headrace.pipeline.core.proof_accepted.shard_text`)."""
     error: str = ""
@@ -141,7 +141,7 @@ class CountPlan:
     spans: tuple[ShardSpans, ...]
     clusters: tuple[Cluster, ...]
     derived: int = 0
-    """Records of derived ranges."""
+    """The number of records in derived ranges."""
     is_mixed: bool = False
     """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only
     together."""
@@ -239,7 +239,8 @@ def _mark(marks: list[int], ends: Sequence[str], group: Iterable[Step], mark: in
 
 
 def _mark_repaired(marks: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
-    """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
+    """Mark the spans up to which a repair went: the position was taken from rows there, of which some may have no
+    ledger."""
     for step in steps:
         if step.range.kind is Kind.REPAIR:
             for i in spans_of(ends, step):
@@ -255,7 +256,7 @@ def high_of(step: Step) -> str:
 
 
 def _end_text(position: Position) -> str:
-    """As `order_text`, and after all rows of a record that counts as a whole
+    """A text that sorts as `order_text` does, and after all rows of a record that counts as a whole
     (`headrace.pipeline.core.parse_values.past`)."""
     return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
 

@@ -25,7 +25,7 @@ _OUT_OF_ORDER = timedelta(days=1)
 """No record of a shard arrives so long before one with a lower sequence number."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _AT_ONCE = 100_000
-"""Ranges that are in memory together, unless a single shard has more."""
+"""The most ranges that are in memory together, unless a single shard has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class TableLook:
     positions: Positions = field(default_factory=Positions)
     live: LiveFiles = field(default_factory=LiveFiles)
     counts: tuple[FileCount, ...] = ()
-    """Of the files that were read."""
+    """The counts of the files that were read."""
     unchanged: tuple[FileCount, ...] = ()
     exists: bool = True
 
@@ -50,7 +50,7 @@ class Judged:
     numbers: tuple[Told, ...] = ()
     """What is wrong with the number of their rows."""
     rows: tuple[Told, ...] = ()
-    """Rows that are there too often."""
+    """The sentences about rows that are there too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,16 @@ class TargetEvidence:
     aside: TableLook | None
     """The quarantine table; None for the table of a window."""
     plan: CountPlan
-    """Of `source_view`."""
+    """The plan of the ranges that `source_view` gives."""
     patterns: tuple[Pattern, ...] = ()
     """How often each row is in the lake table, in the typed table and in the quarantine table."""
     source_rows: int = 0
-    """Rows of the lake table's files that were read."""
+    """The number of rows in the files of the lake table that were read."""
     source_files: int = 0
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
     unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
-    """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
+    """The ranges by which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
     landed: Story = field(default_factory=Story)
     """The lake table's ranges."""
     stream: str | None = None
@@ -139,7 +139,7 @@ def rest_of(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...
 
 
 def accounting_of(step: Step) -> Accounting | None:
-    """None where the ledger's text can't be read."""
+    """What became of the rows of a range; None where the ledger's text can't be read."""
     if step.range.kind in {Kind.COPIED, Kind.READ}:
         return Accounting(step.range.rows, step.range.rows)
     try:

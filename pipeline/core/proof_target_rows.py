@@ -27,14 +27,14 @@ from headrace.pipeline.core.words import counted
 
 @dataclass(slots=True)
 class _Numbers:
-    """Rows: in the lake table, parsed, in quarantine, and dropped; as stated or as counted."""
+    """Four numbers of rows, as stated or as counted: in the lake table, parsed, in quarantine, and dropped."""
 
     rows: int = 0
     parsed: int = 0
     aside: int = 0
     dropped: int = 0
     missing: list[str] = field(default_factory=list)
-    """Rows of the lake table that are in neither table: the first of them."""
+    """The first of the rows of the lake table that are in neither table."""
 
     def add(self, step: Step, account: Accounting) -> None:
         """What the commit with this range has changed in the tables."""
@@ -71,7 +71,7 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
 
 
 Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
-"""Of shards with redrives: the rows that the ledger states without them, and those that were counted."""
+"""For shards with redrives: the rows that the ledger states without them, and those that were counted."""
 
 
 def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
@@ -122,13 +122,13 @@ _ANEW = "`headrace window create --replace` makes its rows anew; a window's own 
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """By which aggregates of a shard were taken apart in the lake table: ranges in order, of which none meets another
+    """The ranges by which aggregates of a shard were taken apart in the lake table: in order, and none meets another
     one."""
 
     lows: tuple[str, ...]
     highs: tuple[str, ...]
     sums: tuple[int, ...]
-    """Rows that the lake table has more by the ranges before each of them, and by all."""
+    """How many more rows the lake table has by the ranges before each of them, and by all."""
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> _Apart:
@@ -209,7 +209,7 @@ def _snapshots(replays: Sequence[Step]) -> str:
 
 
 def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
-    """Where redrives have moved another number of a shard's rows than their ledgers state."""
+    """The shards of which redrives have moved another number of rows than their ledgers state."""
     story = evidence.table.story
     if not evidence.is_whole or story.lost:
         return

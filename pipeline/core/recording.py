@@ -20,7 +20,7 @@ class Recorded:
     # A rollback may have taken this snapshot off main since. So another snapshot counts as recorded only if it is an
     # ancestor of this one: its lower sequence number alone doesn't show that.
     sequence: int = 0
-    """That snapshot's Iceberg sequence number; 0 where `snapshot` is None."""
+    """The Iceberg sequence number of that snapshot; 0 where `snapshot` is None."""
     ranges: int = 0
     """The ranges in the lineage table."""
     snapshots: int = 0

@@ -42,7 +42,7 @@ class Tip:
     """Go on after the newest record, as a look at the shard has just found it."""
 
     sequence: int | None
-    """Of the newest record; None where Kinesis has none."""
+    """The sequence number of the newest record; None where Kinesis has none."""
     arrival: datetime | None
     at: datetime
     """When the command looked, by Kinesis's clock."""

@@ -35,7 +35,7 @@ from headrace.pipeline.errors import Unknown, WrongShape
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows of the quarantine table are parsed again. None: all."""
+    """The rows of the quarantine table that are parsed again. A field that is None leaves no row out."""
 
     shard: str | None = None
     """The shard's id, or its name with the stream (`headrace.pipeline.core.partition`)."""
@@ -74,7 +74,7 @@ class RedrivePlan:
 
     @property
     def kept(self) -> int:
-        """Rows of the taken files that aren't parsed again."""
+        """The number of rows of the taken files that aren't parsed again."""
         return sum(file.rows for file in self.taken) - self.wave.rows
 
 
@@ -98,7 +98,8 @@ def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Sele
 
 
 def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Without the files in which all selected rows were landed as malformed: no parser sees these rows."""
+    """The pieces without those of files in which all selected rows were landed as malformed: no parser sees these
+    rows."""
     pieces = tuple(pieces)
     paths = {piece.path for piece in pieces if piece.rows > piece.malformed}
     return tuple(piece for piece in pieces if piece.path in paths)

@@ -32,7 +32,7 @@ class Rekey:
     """The changes of a rekeying, and what they are in words."""
 
     creations: tuple[Change, ...]
-    """Rows of the new form. They are all written before anything is deleted."""
+    """The changes that make the rows of the new form. They are all written before anything is deleted."""
     deleted: tuple[Change, ...]
     sentences: tuple[str, ...]
 
@@ -48,7 +48,7 @@ class RekeyScene:
     rows: tuple[Lease, ...]
     """All lease rows of the application, of both forms."""
     positions: Positions
-    """Of the lake table."""
+    """The positions of the lake table."""
     names: tuple[str, ...]
     """The names of the streams in the settings."""
     reads_former: bool = True

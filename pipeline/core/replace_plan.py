@@ -146,7 +146,7 @@ class Leaving:
 
     @property
     def kept(self) -> int:
-        """Rows of these files that stay in the table, in new files."""
+        """The number of rows of these files that stay in the table, in new files."""
         return sum(file.rows for file in self.files) - sum(piece.rows for piece in self.pieces)
 
     def rows_of(self, key: ShardKey) -> int:

@@ -98,11 +98,11 @@ class Rewritten:
 
     group: FileGroup
     file: StagedFile | None = None
-    """None where the group couldn't be rewritten."""
+    """The new file; None where the group couldn't be rewritten."""
     before: tuple[ShardDigest, ...] = ()
-    """Of the rows as they were read from the group's files."""
+    """The digests of the rows as they were read from the group's files."""
     after: tuple[ShardDigest, ...] = ()
-    """Of the rows as they were read from the new file."""
+    """The digests of the rows as they were read from the new file."""
     error: str = ""
 
 
@@ -119,7 +119,7 @@ class Replaced:
     """What a commit did with rewritten groups."""
 
     snapshot: int | None
-    """None where nothing was committed."""
+    """The snapshot that the commit made; None where nothing was committed."""
     done: tuple[Rewritten, ...] = ()
     left: tuple[Left, ...] = ()
 

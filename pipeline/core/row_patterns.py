@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from headrace.pipeline.core.proof_rows import CountPlan, Digest, FileCount, ShardSpans, rows_by_span
 
 MOST_ROWS = 100_000
-"""Rows that the ledgers state for one bucket, unless a single range has more."""
+"""The rows that the ledgers state for one bucket, unless a single range has more."""
 MOST_NAMED = 5
-"""Rows of one pattern that are named, and not only counted."""
+"""The most rows of one pattern that are named, and not only counted."""
 NO_BUCKET = -1
-"""Of a span whose rows aren't compared."""
+"""The mark of a span whose rows aren't compared."""
 Span = tuple[int, int]
 """Place of the shard in the spans that were asked for, and the span."""
 
@@ -51,7 +51,7 @@ class Comparing:
 
     spans: tuple[ShardSpans, ...]
     buckets: tuple[tuple[int, ...], ...]
-    """For each shard and each of its spans."""
+    """The bucket of each span of each shard."""
 
     @property
     def is_empty(self) -> bool:

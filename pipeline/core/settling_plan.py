@@ -22,7 +22,7 @@ class Unsettled:
     upto: Position
     """The typed table's position."""
     ranges: tuple[Range, ...]
-    """Of the typed table's ledger, newest first."""
+    """The ranges of the typed table's ledger, newest first."""
 
     @property
     def quarantined(self) -> int:

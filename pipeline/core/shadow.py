@@ -45,7 +45,7 @@ class OtherColumns:
     number: str
     sub: str | None = None
     data: str | None = None
-    """None: payloads aren't compared."""
+    """The column with the payload. None: payloads aren't compared."""
     form: PayloadForm = PayloadForm.BINARY
 
     @property
@@ -89,7 +89,7 @@ def stream_of(streams: Iterable[StreamId], name: str | None) -> StreamId:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvidence:
     name: str
-    """Of the other side."""
+    """The name of the other side."""
     snapshot: int | None
     plan: CountPlan
     patterns: tuple[Pattern, ...] | None

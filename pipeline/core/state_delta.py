@@ -48,7 +48,7 @@ class Delta:
     """All that differs from a full state."""
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
-    """All origins: a table has few of them."""
+    """All origins, whether they changed or not: a table has few of them."""
     moved: Mapping[ShardKey, Position] = field(default_factory=dict)
     """The shards that are new or have another position."""
     dropped: frozenset[ShardKey] = frozenset()

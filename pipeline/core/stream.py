@@ -16,7 +16,7 @@ _LAST_EPOCH = 2**63 - 1
 """The largest epoch in a lease key: KCL reads the epoch as a Java long."""
 
 _LAST_SECOND = 253_402_300_799
-"""Of the year 9999."""
+"""The last second of the year 9999, after which Python has no time."""
 
 
 @lru_cache

@@ -100,7 +100,7 @@ def _landed_whole(step: Step) -> bool:
 
 
 def _lost_until(story: Story) -> int:
-    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they
+    """The sequence number of a snapshot: for rows that landed before it, a ledger that is lost may have told that they
     were taken apart."""
     return max((part.sequence for part in story.lost), default=-1)
 

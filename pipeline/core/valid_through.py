@@ -51,7 +51,7 @@ _FRESH = BEHIND_OTHERS / 2
 """Kinesis isn't asked about a shard whose latest known moment is younger than this: it doesn't hold the statement up
 for long."""
 _MOST_ASKED = 1_000
-"""Shards. Asking about so many takes a second or two of the leader's tick."""
+"""The most shards that the leader asks about in one tick. Asking about so many takes a second or two."""
 
 
 def through_after(

@@ -36,9 +36,9 @@ class Stretch:
     upto: Position
     """An end of the shard stands for all records that the shard still had."""
     since: datetime
-    """None of these records arrived before."""
+    """A moment before which none of these records arrived."""
     until: datetime | None = None
-    """None of these records arrived later. None: nothing tells."""
+    """A moment after which none of these records arrived. None: nothing tells."""
 
     def has_passed(self, position: Position | None) -> bool:
         """Whether a table that stands here has all of the stretch."""
@@ -51,7 +51,8 @@ class WindowRange:
 
     key: ShardKey
     after: Position | None
-    """None: from the first record of the shard that has landed."""
+    """The position after which the window begins. None: it begins with the first record of the shard that has
+    landed."""
     upto: Position
     parents: tuple[str, ...] = ()
     """The shard's parents that belong to the window, too. Their records are taken first."""
@@ -59,7 +60,7 @@ class WindowRange:
     """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window
     cuts."""
     bytes: int = 0
-    """Bytes of the Kinesis records, counted as `rows` is."""
+    """The bytes of the Kinesis records, counted as `rows` is."""
     is_whole: bool = True
     """Whether the window begins and ends where ranges of the ledgers do."""
     stretches: tuple[Stretch, ...] = ()

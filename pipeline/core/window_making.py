@@ -31,7 +31,7 @@ from headrace.pipeline.core.window_stretches import (
 from headrace.pipeline.core.words import counted
 
 _LAST_SUB = 2**63 - 1
-"""Sorts after every user record of a Kinesis record."""
+"""The highest sub-sequence number, which sorts after every user record of a Kinesis record."""
 
 
 @dataclass(frozen=True, slots=True)

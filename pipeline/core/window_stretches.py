@@ -33,16 +33,16 @@ class Reach:
 
     retention: timedelta
     asked: datetime
-    """By Kinesis's clock, in whole seconds."""
+    """When Kinesis was asked, by its clock, in whole seconds."""
     gone: frozenset[str] = frozenset()
-    """Shards that Kinesis has forgotten."""
+    """The shards that Kinesis has forgotten."""
     began: datetime | None = None
     """The moment at which the application's reading of the stream began: older records never landed. None: at the
     oldest record."""
 
     @property
     def horizon(self) -> datetime:
-        """Records that arrived before may have left the stream."""
+        """The moment before which records may have left the stream."""
         return self.asked + WITHIN_THE_SECOND - self.retention
 
 

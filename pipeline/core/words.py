@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Final
 
 _CELL_WIDTH: Final = 200
-"""Characters. The longest lease key, with its stream in front, fits."""
+"""The most characters in a cell. The longest lease key, with its stream in front, fits."""
 
 
 def counted(count: int, noun: str, more: str | None = None) -> str:

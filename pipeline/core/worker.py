@@ -36,7 +36,7 @@ class Worker:
     it."""
     # Headrace judges by counters instead, because clocks of two hosts differ (docs/protocol.md, section 6).
     beat: int = 0
-    """Counted up by the worker's sensor at each tick."""
+    """A number that the worker's sensor counts up at each tick."""
     run_beats: Mapping[str, int] = field(default_factory=dict)
     """Run claim -> a number that the attempt with this claim counts up while it lives."""
     instance: str | None = None
@@ -54,7 +54,7 @@ class Worker:
     """This and the next three fields mean the same as in `Metrics`."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     measured_by: str | None = THROUGHPUT
-    """None: the row has metrics without this attribute, as KCL's workers write them."""
+    """What measured the metrics. None: the row has metrics without this attribute, as KCL's workers write them."""
     measured_at: datetime | None = None
 
     @property
@@ -66,8 +66,8 @@ class Worker:
 
     @property
     def has_sensor(self) -> bool:
-        """False for a worker that only `headrace consume` runs as: nothing would start a run for leases assigned to
-        it."""
+        """Whether a sensor works for this worker. It doesn't for one that only `headrace consume` runs as: nothing
+        would start a run for leases assigned to it."""
         return self.instance is not None
 
     @property
