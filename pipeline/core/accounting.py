@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.pipeline.errors import WrongShape
 
+# A text of another form is refused: counts that are read wrongly would let rows pass for accounted ones.
 _FORM = 1
 
 
@@ -50,6 +51,8 @@ class Accounting:
         """Whether each row is told of exactly once."""
         counts = (self.rows, self.parsed, self.quarantined, *self.dropped.values())
         accounted = self.parsed + self.quarantined + sum(self.dropped.values())
+        # A quarantined row without a staged file would be lost with this commit, and a staged file without
+        # such a row would bring rows into quarantine that no ledger claims.
         return min(counts) >= 0 and accounted == self.rows and bool(self.aside) == bool(self.quarantined)
 
     def text(self) -> str:
@@ -58,11 +61,14 @@ class Accounting:
             "rows": self.rows,
             "parsed": self.parsed,
             "quarantined": self.quarantined,
+            # Sorted, here and below, so that equal accountings give equal texts.
             "dropped": dict(sorted(self.dropped.items())),
             "version": self.version,
             "schema": self.schema,
             "aside": sorted(self.aside),
         }
+        # Only redrives and replacements have these. A ledger is copied by each later commit, so that its
+        # texts have to stay short.
         if self.taken:
             content["taken"] = sorted(self.taken)
         if self.code:

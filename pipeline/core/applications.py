@@ -60,6 +60,7 @@ def name_of(settings: Settings) -> str:
 def others_at_work(commits: Iterable[LandedBy], me: str) -> tuple[OtherApplication, ...]:
     """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either
     end."""
+    # Commits of versions that didn't write the name, and of other engines, say nothing about whose they are.
     signed = [commit for commit in commits if commit.application]
     names = sorted({commit.application for commit in signed} - {me})
     neighbours = (_beside(signed, me, name) for name in names)
@@ -76,10 +77,12 @@ def _beside(commits: list[LandedBy], me: str, name: str) -> OtherApplication | N
     if not shared:
         return None
     last = max(commit.at for commit in pair_commits if commit.application == name)
+    # A stream's ARN ends with `stream/NAME`.
     return OtherApplication(name, tuple(arn.rpartition("/")[2] for arn in shared), last)
 
 
 def _takes_turns(commits: list[LandedBy], arn: str) -> bool:
+    # groupby joins neighbours only: it begins a group wherever the application changes.
     turns = groupby(commit.application for commit in commits if arn in commit.streams)
     return sum(1 for _ in turns) >= _ALTERNATIONS
 

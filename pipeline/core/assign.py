@@ -72,6 +72,7 @@ def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
     weights = weigh(rows.values(), cpu)
     loads = _present_loads(rows, inputs, weights, rules)
     free = [row for row in rows.values() if is_free(row, inputs)]
+    # The key decides between equal weights, so that the same input gives the same plan.
     free.sort(key=lambda row: (-loads.weight[row.key], row.key))
     # Leases in a handover whose holder is dead go to their next owner first, so that no other lease takes the room
     # there.

@@ -99,6 +99,8 @@ class Staged:
     @property
     def moved(self) -> bool:
         """Whether the position moves. It doesn't where a reader only found that nothing newer is there."""
+        # Without the two times of a position: a look that found nothing newer has a later `seen`, and moves
+        # nothing.
         return self.upto.token != (self.after or Position()).token
 
     @property

@@ -26,6 +26,8 @@ def why_not_make_table(name: str, leases: Iterable[Lease]) -> str | None:
     Headrace commits the origin of a stream before it writes `streamEpoch` into a row, so each such row had a table
     once.
     """
+    # A row of another program has neither attribute. In the order of the keys, so that the same rows give the
+    # same message.
     ours = sorted(row.key for row in leases if row.stream_epoch is not None or row.landed is not None)
     if not ours:
         return None
@@ -50,6 +52,8 @@ def why_no_origin(stream: StreamId, leases: Iterable[Lease], *, others_have_posi
     landed = sorted(
         row.key
         for row in leases
+        # Where the table knows nothing else, any landed row shows that it isn't the table of before. Where it
+        # does, a row with the epoch of another life belongs to that life.
         if row.landed is not None and (not others_have_positions or row.stream_epoch in {None, stream.epoch})
     )
     if not landed:

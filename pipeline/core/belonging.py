@@ -19,6 +19,7 @@ from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.shard import NumberRange
 from headrace.pipeline.core.stream import StreamId
 
+# Ranges of other kinds tell arrivals of records that nobody read here, or none.
 READ_FROM_STREAMS = frozenset({Kind.LANDED, Kind.READ})
 """The kinds of ranges whose records a task has read from a stream."""
 BEFORE = timedelta(minutes=1)

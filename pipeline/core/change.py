@@ -122,6 +122,8 @@ def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Chang
 
 
 def repair(read: Lease, run_claim: str, upto: Checkpoint) -> Change:
+    # The holder is required as read, because a KCL worker takes a row without touching `runClaim`: then the row
+    # is its own.
     return Change(
         read.key,
         f"the table's position is {upto}, the row's checkpoint {read.checkpoint}",
@@ -241,6 +243,7 @@ def want(read: Lease, run_claim: str) -> Change:
     return Change(
         read.key,
         f"run claim {run_claim} waits for this shard",
+        # As read: of two runs that begin to wait at once only one gets the mark, and the other one sees it.
         requires={"wanted_by": read.wanted_by},
         put={"wanted_by": run_claim},
         kind=ChangeKind.WANT,

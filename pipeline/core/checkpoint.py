@@ -25,6 +25,7 @@ class Checkpoint:
     sub: int = 0
 
     def __post_init__(self) -> None:
+        # `isdigit` alone also takes digits of other scripts, which Kinesis never gives.
         digits = self.sequence.isascii() and self.sequence.isdigit()
         if digits and len(self.sequence) > _MAX_DIGITS:
             raise WrongShape(
@@ -57,6 +58,7 @@ class Checkpoint:
     def _order(self) -> tuple[int, int, int]:
         if self.is_end:
             return (1, 0, 0)
+        # As numbers: as texts, a sequence number with fewer digits would sort behind one with more.
         return (0, int(self.sequence) if self.is_digits else _SENTINELS[self.sequence], self.sub)
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipeline.core.json_columns import Items, Kind, Struct
 
+# All other names of Spark's types are the same in its JSON and in DDL, but for capital letters.
 _DDL = {"long": "BIGINT", "integer": "INT"}
 
 
@@ -28,6 +29,7 @@ def _kind_of(spark: Any) -> Kind:
         return struct_of_fields(spark["fields"])
     if spark["type"] == "array":
         return Items(_kind_of(spark["elementType"]))
+    # A map stays text, because nothing looks inside of it.
     return f"map<{_ddl(_kind_of(spark['keyType']))}, {_ddl(_kind_of(spark['valueType']))}>"
 
 
@@ -113,4 +115,5 @@ def _not_null(name: str, of: Struct) -> str:
 
 
 def _quoted(name: str) -> str:
+    # Spark's parser takes any name in backticks, in which a backtick is doubled.
     return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"

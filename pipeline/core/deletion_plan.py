@@ -21,6 +21,7 @@ _LONGEST = timedelta(hours=36)
 unseen. The limit also keeps a clock that jumps days ahead from making a file old."""
 
 
+# Iceberg's name of a metadata file: the count of commits with at least five digits, and a uuid.
 _METADATA = re.compile(r"/(\d{5,})-[^/]+\.metadata\.json$")
 
 
@@ -71,11 +72,13 @@ def plan_deletion(
     stored: Iterable[StoredFile], named: Collection[str], before: Unnamed, *, now: datetime, after: timedelta
 ) -> DeletionPlan:
     """`named`: the paths of all files that the table's metadata names. `after`: how long a file has to be unnamed."""
+    # A clock that was set back gives a negative time: then no file grows older by this look.
     passed = timedelta() if before.looked is None else min(max(now - before.looked, timedelta()), _LONGEST)
     unnamed = sorted(f for f in stored if f.path not in named)
     since = {
         f.path: before.since[f.path] + passed if f.path in before.since else timedelta() for f in unnamed
     }
+    # Without a version in the log, 0 lets no metadata file count as older than the log.
     oldest = min((version for path in named if (version := _version(path)) is not None), default=0)
     due: list[StoredFile] = []
     waiting: list[StoredFile] = []

@@ -122,6 +122,7 @@ def derived(
             by_part.setdefault(place, []).append(
                 _range(key, below, above, stretch, apart=apart.get((key, stretch.stretch), 0))
             )
+    # By identity, because two lost parts may have the same values.
     ranges = {id(part): tuple(by_part.get(place, ())) for place, part in enumerate(lost)}
     return [replace(e, ranges=ranges[id(e)]) if isinstance(e, Lost) else e for e in entries]
 
@@ -160,6 +161,7 @@ def _range(
         upto=upto if above is None or above.first is None else above.first,
         run=_RUN,
         claim="",
+        # Rows may have been removed since: what others count must not make the number negative.
         rows=max(0, stretch.rows - apart),
         first_arrival=stretch.first_arrival,
         last_arrival=stretch.last_arrival,

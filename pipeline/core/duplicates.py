@@ -25,6 +25,7 @@ class KeptOfKey:
     (`there`), then the wave's rows are offered; both in the order of their arrival."""
 
     within: int
+    # Eight bytes an arrival, where a list of Python's numbers takes some forty: a key may have many rows.
     _there: array[int] = field(default_factory=lambda: array("q"))
     _last: int | None = None
     """The arrival of the newest row of the wave that stays."""

@@ -220,4 +220,5 @@ def _ways(history: History, stays: Iterable[int]) -> set[int]:
 def _add(stays: dict[int, Why], more: Mapping[int, Why]) -> None:
     """Add those that have no reason to stay yet."""
     for snapshot, why in more.items():
+        # The reasons are added in the order of their weight, so that the first one stays.
         stays.setdefault(snapshot, why)

@@ -59,6 +59,7 @@ def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:
         yield f'  subgraph s{place}["{stream}"]'
         if len(shards) > most:
             yield f"    %% {counted(len(shards) - most, 'older shard')} left out"
+        # The stream's place is a part of the node's name, because each stream numbers its shards from 0.
         shown = {shard.key.shard_id: f"s{place}n{i}" for i, shard in enumerate(shards[-most:])}
         yield from _of_stream(shards[-most:], shown)
         yield "  end"
@@ -71,6 +72,7 @@ def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:
 def _of_stream(shards: tuple[PicturedShard, ...], nodes: Mapping[str, str]) -> Iterator[str]:
     for shard in shards:
         label = f"{shard.key.shard_id}<br/>{shard.state}, {counted(shard.records, 'record')}"
+        # In Mermaid, `:::` gives a node the class that `classDef` describes at the end.
         yield f'    {nodes[shard.key.shard_id]}["{label}"]:::{shard.state}'
     for shard in shards:
         for parent in shard.parents:

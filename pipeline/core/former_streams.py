@@ -31,6 +31,7 @@ def stream_of(row: Lease) -> str | None:
 def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
     """`account:name` of each stream -> `account:name:epoch` of its newest life that has rows."""
     lives = {row.stream: epoch_of_serialized(row.stream) or 0 for row in leases if row.stream is not None}
+    # By the epoch: the newest life comes last, and so it stays in the dictionary.
     return {life.rpartition(":")[0]: life for life in sorted(lives, key=lambda life: lives[life])}
 
 

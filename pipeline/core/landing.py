@@ -120,6 +120,7 @@ def decide_landing(
 
     `now`: the clock of the commit; None where arrivals aren't compared with it."""
     _check_proposal(proposal)
+    # One refusal for each shard: the first reason that is found is told.
     refused: dict[ShardKey, RangeRefused] = {}
     # An origin is decided once for ever: where the base has one, the proposed one is ignored. So is the origin of a
     # life that is over by now: a commit that arrives late would make the stream's present life, whose origin is

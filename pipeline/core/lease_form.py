@@ -30,6 +30,8 @@ def is_of_form(row: Lease, *, multi: bool) -> bool:
     fits the row's attributes."""
     if row.stream is None:
         return not multi
+    # A key that contradicts the row's attributes is another program's, or damaged: such a row is reported and
+    # not used.
     return multi and epoch_of_serialized(row.stream) is not None and row.key == f"{row.stream}:{row.shard_id}"
 
 
@@ -48,6 +50,8 @@ def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
     """
     leases = tuple(leases)
     other_rows = of_other_form(leases, multi=multi)
+    # One row of its own form is enough: beside it, the others are left over from a command that was killed,
+    # or a late create.
     if not other_rows or any(is_of_form(row, multi=multi) for row in leases):
         return None
     mode, other_mode = mode_of(multi=multi), mode_of(multi=not multi)

@@ -184,6 +184,7 @@ def _extras_out(r: Range) -> list[Json]:
     """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and
     whether aggregates were taken apart."""
     row: list[Json] = [r.why, r.records, int(r.unpacked)]
+    # From the end of the list: the first value that isn't empty keeps its place, and so all before it.
     for empty in (0, r.rows, ""):
         if row[-1] != empty:
             break
@@ -315,6 +316,8 @@ def _unpack(text: str, expected: int = VERSION) -> Json:
         )
     unpack = zlib.decompressobj()
     decoded = base64.b85decode(packed) if expected == VERSION else base64.b64decode(packed, validate=True)
+    # zlib stops at the limit; `unconsumed_tail` has what it didn't unpack, and `eof` is false where the text
+    # was cut off.
     raw = unpack.decompress(decoded, _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
         raise WrongShape(

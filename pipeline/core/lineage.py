@@ -46,6 +46,8 @@ class Kind(StrEnum):
     (`headrace.pipeline.duties.window_reading`). `why` tells which of them may have left the stream before that."""
 
 
+# The compare-and-swap on positions can't guard these ranges. Another condition of the commit does: the
+# shard's generation, or the files that go.
 DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
 """Kinds of ranges that move no position, because their records had landed before."""
 
@@ -112,6 +114,7 @@ class Range:
     @property
     def may_go_back(self) -> bool:
         """Whether the range may move a position back, which only a person may decide (I9 of docs/protocol.md)."""
+        # A repair follows the table's rows, and a person has started it.
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 
 

@@ -23,7 +23,10 @@ class Cut:
         if self.shard is None:
             return RangeFilter(number=number)
         return RangeFilter(
-            number=number, shards=with_chains(self.shard.shard_id), stream=self.shard.stream or None
+            # With the generations: a typed table counts redrives of the shard under a name of their own.
+            number=number,
+            shards=with_chains(self.shard.shard_id),
+            stream=self.shard.stream or None,
         )
 
     def of(self, entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
@@ -46,6 +49,7 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
         return every, 0
     chosen: list[LedgerEntry | Lost] = []
     room, left_out = limit, 0
+    # From the newest entry on, because the limit is for the newest ranges.
     for entry in reversed(every):
         ranges = ranges_of(entry)
         some = ranges[max(0, len(ranges) - room) :]

@@ -89,6 +89,7 @@ class RangeFilter:
             ),
             dropped=tuple(key for key in entry.page.dropped if self._has_shard(key)),
         )
+        # Origins always stay, because no reader may take a part without ledgers for one without ranges.
         has_something = page.ranges or page.origins or page.dropped
         return replace(entry, page=page) if has_something else None
 
@@ -106,6 +107,7 @@ class RangeFilter:
     @classmethod
     def of_window(cls, window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
         """The ranges of the window's shards."""
+        # By the ids only: other streams' shards with the same ids come along, and the reader leaves them out.
         return cls(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)
 
 
@@ -119,4 +121,5 @@ def _arrived(recorded: Range, since: datetime, before: datetime) -> bool:
 def _may_have(recorded: Range, number: int) -> bool:
     after, upto = recorded.after, recorded.upto
     begins = -1 if after is None or after.sequence is None else after.sequence
+    # Both ends count: a range may begin or end within an aggregate, whose user records share one number.
     return upto.sequence is not None and begins <= number <= upto.sequence

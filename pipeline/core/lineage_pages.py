@@ -39,6 +39,7 @@ class Page:
         derived = _in_order(self.derived)
         for why in _in_order(self.lost):
             yield Lost(where.snapshot, where.sequence, self.at, why, derived)
+            # The derived ranges belong to the snapshot: a second lost part must not have them once more.
             derived = ()
         if self.is_ours:
             page = LedgerPage(_in_order(self.ranges), _in_order(self.origins), _in_order(self.dropped))
@@ -59,6 +60,8 @@ class LedgerPages:
     def ours(self, where: SnapshotPlace, when: datetime, *, writer: str) -> Page:
         """What was found so far of this snapshot, which has a ledger."""
         page = self.of(where, when)
+        # A snapshot without ranges has a single entry, which tells only that it has a ledger and who wrote
+        # it.
         page.is_ours, page.writer = True, writer
         return page
 
@@ -69,6 +72,7 @@ class LedgerPages:
 
 
 def _in_order(numbered: list[tuple[int, T]]) -> tuple[T, ...]:
+    # The entries of one ledger may come from several files of the table, in any order.
     numbered.sort(key=_place)
     return tuple(value for _, value in numbered)
 

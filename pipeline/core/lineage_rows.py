@@ -72,12 +72,15 @@ def put(row: Row, pages: LedgerPages) -> None:
 
 def order_text(position: Position) -> str:
     """A text that sorts as the positions of a shard do: number of digits, sequence number, sub-sequence number, end."""
+    # Three digits hold the length of the longest number that Kinesis's API allows (129 digits), and 19 those
+    # of Java's greatest long.
     digits = "" if position.sequence is None else str(position.sequence)
     return f"{len(digits):03}:{digits}:{position.sub:019}:{position.ended:d}"
 
 
 def number_texts(number: int) -> tuple[str, str]:
     """Texts that sort before and behind all positions with this sequence number, by `order_text`."""
+    # `;` is the character after `:`, so that every position with this number lies between the two texts.
     begins = f"{len(str(number)):03}:{number}"
     return f"{begins}:", f"{begins};"
 
@@ -142,6 +145,7 @@ def _origin_in(row: Row) -> Origin:
 
 def _position_out(position: Position) -> Row:
     return {
+        # As text: no decimal type of Iceberg holds 129 digits.
         "sequence_number": None if position.sequence is None else str(position.sequence),
         "sub_sequence_number": position.sub,
         "ended": position.ended,

@@ -36,6 +36,7 @@ def looked_in(
     """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`:
     which the typed table is made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
     for page in islice(pages, _FARTHEST):
+        # A person has set the typed table back: rows of files that were done may be wanted again.
         if any(recorded.may_go_back for recorded in page.ranges):
             return None
         if page.looked is not None:
@@ -66,6 +67,8 @@ def looked_after(
         and not (before is not None and covers(before, file))
         and not _is_done(file, passed, stream)
     )
+    # Where more files are open than a ledger names, the statement ends just before the first one that has no
+    # room.
     upto = unfinished[MOST_OPEN][0] - 1 if len(unfinished) > MOST_OPEN else sequence
     still = frozenset(name for added, name in unfinished if added <= upto)
     return FilesDone(snapshot, sequence, upto, stream, still)

@@ -30,12 +30,14 @@ def plan_merges(manifests: Sequence[Mergeable], *, at_once: int, at_most: int) -
     return [
         tuple(places)
         for places in alike.values()
+        # A single manifest is no merge, whatever the table's settings say.
         if len(places) >= max(at_once, 2) and sum(manifests[place].size for place in places) <= at_most
     ]
 
 
 def _level(files: int, at_once: int) -> int:
     level = 0
+    # A property of the table may say 1, with which the level would never end.
     while at_once > 1 and files >= at_once ** (level + 1):
         level += 1
     return level

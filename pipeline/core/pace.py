@@ -67,6 +67,7 @@ class Pace:
 
     def page(self, record: float) -> int:
         """How many records to ask for, if they have so many bytes each."""
+        # Nothing is known of the size of records before the first page.
         if self.share >= 1 or record <= 0:
             return MOST_RECORDS
         return min(max(1, int(self.share * BYTES_A_SECOND / record)), MOST_RECORDS)
@@ -79,7 +80,9 @@ class Pace:
 
     def note_page(self, size: int) -> None:
         """Note that the last call was answered with so many bytes."""
+        # A page uses up a call, and its bytes: the one of the two limits that takes longer counts.
         needed = max(1 / CALLS_A_SECOND, size / BYTES_A_SECOND)
         if size:
             self._free = max(self._free, self._called + size / BYTES_A_SECOND + _ON_THE_WAY)
+        # Time in which other readers kept this one waiting counts as saved, but no more of it than `_SAVED`.
         self._allowed = max(self._allowed, self._called - _SAVED) + needed / self.share

@@ -58,6 +58,7 @@ def account(
     for planned in plan.ranges:
         count = counts.get(planned.key, ShardCount(planned.key))
         missing = planned.rows - count.told
+        # Only a function of the user may return fewer rows than it got. A filter counts what it leaves out.
         if missing and not dropped_as:
             raise _wrong(
                 f"of {planned.key} {counted(planned.rows, 'row')} went in, "
@@ -81,6 +82,7 @@ def aside_name(path: str) -> str:
 def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
     end = 0
     for first, length in parsed.numbers:
+        # The numbers are sorted runs: one that begins before the last one's end has a row again.
         if first < end:
             raise _wrong(f"row {first:,} of the wave came back twice")
         end = first + length
@@ -108,6 +110,7 @@ def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None
     of_wave = tuple(accountings)
     aside = sum(accounting.quarantined for accounting in of_wave)
     judged = aside + sum(accounting.parsed for accounting in of_wave)
+    # Rows that were dropped count on neither side: they were left out on purpose.
     if judged < _LEAST_JUDGED or aside <= stop_above * judged:
         return None
     return f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"

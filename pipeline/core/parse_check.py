@@ -26,6 +26,7 @@ from headrace.pipeline.core.words import counted
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
+# A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
@@ -103,6 +104,7 @@ class ParsedSoFar:
     def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, int]]:
         """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number
         of the lake table's snapshot of whose rows the wave decided; 0 where nothing tells."""
+        # The ledgers are read once, and kept for the other shards of the wave.
         for parsed_range, sequence in self._all():
             if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
                 yield parsed_range, sequence
@@ -143,6 +145,7 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a
     person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
     ledgers of that wave have expired."""
+    # `~` sorts behind every sort key, since these begin with a digit.
     low, high = text_of(planned.after), "~" if planned.upto.ended else order_text(planned.upto)
     steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]

@@ -45,11 +45,13 @@ def past(position: Position | None) -> str:
 
 def end_of(position: Position) -> str:
     """A text that sorts after all rows of the position's Kinesis record, and before those of the next one."""
+    # `;` is the character after `:`, with which the sub-sequence number of a row begins.
     return "" if position.sequence is None else f"{record_of(position.sequence)};"
 
 
 def record_of(sequence: int) -> str:
     digits = str(sequence)
+    # The number of digits comes first, so that the texts sort as the numbers do.
     return f"{len(digits):03}:{digits}"
 
 

@@ -19,6 +19,7 @@ from headrace.pipeline.core.stream import ShardKey
 _DOTS = "..."
 """Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have
 them."""
+# Only the last dot of three is escaped, which keeps the name readable. No stream's name has a `%`.
 _ESCAPED = "..%2E"
 _LEASE_KEY = re.compile(
     r"(?P<account>[0-9]+):(?P<stream>[A-Za-z0-9_.-]+):(?P<epoch>[0-9]{1,19}):(?P<shard>[A-Za-z0-9_.-]+)"
@@ -45,6 +46,7 @@ def lease_key_of(partition: str) -> str:
     if match is None:
         return partition
     lease_key = f"{match['account']}:{match['stream']}:{match['epoch']}:{_long(match['shard'])}"
+    # A text that only looks like a name, such as one with `%2E` elsewhere, must not reach another shard.
     return lease_key if partition_of(lease_key) == partition else partition
 
 
@@ -97,6 +99,7 @@ def _short(shard_id: str) -> str:
     number = _SHARD_ID.fullmatch(shard_id)
     if number is not None:
         return str(int(number[1]))
+    # An id of digits alone would be read back as the number of a shard.
     return f"={shard_id}" if shard_id.isdigit() else shard_id
 
 

@@ -42,6 +42,7 @@ def way_back(before: int | None) -> str:
 def _why(refused: RangeRefused) -> str:
     picked, position = refused.range, refused.found
     where = f"but the table's position is {position or 'none'}"
+    # The position is where the range began, so that something else was in the way, such as a parent.
     if _token(position) == _token(picked.after):
         return f"but {refused.why}"
     if position is not None and reaches(position, picked.upto):

@@ -53,6 +53,7 @@ class Window:
     def has(self, first: datetime | None, last: datetime | None) -> bool:
         """Whether records of a range that arrived between these two moments are asked for. A range is proved as a
         whole."""
+        # A range without arrivals may have records of any time, so that it is asked for.
         if self.since is not None and last is not None and last < self.since:
             return False
         return not (self.until is not None and first is not None and first >= self.until)
@@ -82,6 +83,8 @@ def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
             count += 1
             if len(wrong) < MOST_TOLD:
                 wrong.append(statement.text)
+        # What can't be proved doesn't count as a mistake: a recorded gap stays for ever, and a job that
+        # always fails is switched off.
         elif len(unproved) < MOST_TOLD:
             unproved.append(statement.text)
         else:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from headrace.pipeline.core.proof import Extra, Told, Unproved
 from headrace.pipeline.core.words import counted
 
+# An acceptance of another form is refused: what it allows isn't known.
 _FORM = 1
 
 Strangers = Mapping[str, int]
@@ -96,6 +97,7 @@ def by_acceptance(
 def _is_accepted(statement: Told, rows_found: Counter[str], allowed: Counter[str]) -> bool:
     if not isinstance(statement, Extra) or not statement.shards:
         return False
+    # Of more rows than were accepted nothing tells which ones a person meant, so that all of them stay wrong.
     return all(rows_found[shard] <= allowed[shard] for shard in statement.shards)
 
 

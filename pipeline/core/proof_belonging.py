@@ -22,6 +22,8 @@ from headrace.pipeline.core.words import counted
 def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Wrong]:
     for step in _read(story):
         recorded = step.range
+        # By the time of the commit and not by the present one: a record from the future is wrong also once
+        # that time has come.
         late = None if step.at is None else why_too_late(recorded.last_arrival, step.at)
         why = (
             why_too_early(recorded.key.stream, recorded.first_arrival)
@@ -47,6 +49,7 @@ def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
 def _read(story: Story) -> Iterator[Step]:
     """The ranges whose records were read from a stream, also those that were made from rows because their ledger is
     lost."""
+    # Replays are left out: their records were judged by the range that landed them.
     for steps in (*story.steps.values(), *story.derived.values()):
         yield from (step for step in steps if step.range.rows and step.range.kind in READ_FROM_STREAMS)
 

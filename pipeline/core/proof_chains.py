@@ -142,6 +142,7 @@ def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told
     stood = "at the start of the shard" if before is None else f"at {before.range.upto}"
     below = -1 if before is None else before.sequence
     since = "" if before is None else f" of snapshot {before.snapshot}"
+    # A range may be missing because its ledger is.
     if story.is_lost_between(below, step.sequence):
         return Unproved(
             f"the ledgers before {step} are lost: nothing shows which ranges of {key} landed {stood} and later"
@@ -194,6 +195,7 @@ def ranges_without_rows(story: Story) -> Iterator[Unproved]:
 
 
 _MEANINGS: Mapping[Kind, str] = {
+    # Each gap has a sentence of its own, with its times (`_gap`).
     Kind.SKIPPED: "",
     Kind.FOREIGN: "read by a worker that isn't Headrace's, whose records aren't in the table",
     Kind.ADOPT: "adopted from a KCL application, which has processed the records up to there",

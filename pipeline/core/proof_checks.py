@@ -113,6 +113,8 @@ def _checks(evidence: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]
         counted(len(evidence.counts) + len(evidence.unchanged), "file"),
         (*wrong_files((*evidence.counts, *evidence.unchanged)), *hidden_rows(evidence.live)),
     )
+    # Both checks are made before either is told, because accepted rows may show up in the one or in the
+    # other.
     miscounts = (*evidence.miscounts, *wrong_counts(evidence.plan, evidence.counts))
     strangers = tuple(strange_rows(evidence.counts, has_lost=bool(story.lost)))
     extras = (*miscounts, *strangers)
@@ -146,6 +148,7 @@ def _asked(evidence: ProofEvidence) -> tuple[list[Step], list[Step]]:
     dropped: list[Step] = []
     for step in evidence.story.all():
         if step.range.rows and evidence.window.has(step.range.first_arrival, step.range.last_arrival):
+            # What upkeep has removed, or removes next, can't be counted any more.
             (dropped if may_be_dropped(step, evidence.kept_from) else proved).append(step)
     return proved, dropped
 

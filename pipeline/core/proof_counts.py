@@ -22,6 +22,7 @@ def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...
                 by_span.setdefault((part.shard, part.span), []).append((part.first, part.last, count.path))
     doubtful: list[Overlap] = []
     for (shard, _), places in sorted(by_span.items()):
+        # By the first sort key: two places can share a row only where one begins before another has ended.
         places.sort()
         low, high, files = places[0][0], places[0][1], [places[0][2]]
         for first, last, path in places[1:]:
@@ -117,6 +118,7 @@ def changed_days(
     gone: dict[str, Digest] = {}
     for path, (day, digest) in before.items():
         if path not in live:
+            # Compaction replaces files of one day by others of that day, so that the sums of the day stay.
             gone[day or ""] = gone.get(day or "", Digest()) + digest
     came: dict[str, Digest] = {}
     for count in counts:

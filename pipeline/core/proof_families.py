@@ -20,6 +20,7 @@ from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _ALL_KEYS = HashRange(0, MAX_HASH_KEY)
+# A range of these kinds begins where a person or a checkpoint has said, so that it needn't name the parents.
 _SET_BY_A_PERSON = frozenset({Kind.ADOPT, Kind.REPAIR, Kind.REPOSITION})
 
 
@@ -50,6 +51,8 @@ def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
     namers: dict[ShardKey, list[ShardKey]] = {}
     for parent, end in ends.items():
         for child in end.range.upto.children:
+            # The ledger of the parent's end and Kinesis's list may name parents that the child's own ledger
+            # doesn't.
             namers.setdefault(ShardKey(parent.stream, child), []).append(parent)
     for key in story.steps:
         first = story.first(key)
@@ -213,6 +216,7 @@ class _Fault:
 
 def _faults(ranges: Iterable[HashRange], within: HashRange) -> Iterator[_Fault]:
     """Holes and overlaps of sorted ranges."""
+    # So that a hole at the very beginning is found like any other.
     reached = within.start - 1
     for keys in ranges:
         if keys.start > reached + 1:

@@ -22,6 +22,7 @@ from headrace.pipeline.core.words import counted
 def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
     """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
     out."""
+    # The table of a window parses nothing, and where ledgers are lost the sums tell nothing.
     if evidence.aside is None or evidence.landed.lost or evidence.table.story.lost:
         return
     for key, landed in evidence.landed.steps.items():
@@ -51,6 +52,7 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
         rows += account.rows
         landed_upto = stated.get(order_text(step.range.upto))
         if landed_upto is not None:
+            # More rows than landed are told by another check.
             yield max(0, (landed_upto - before_landed) - (rows - before_parsed))
             before_landed, before_parsed = landed_upto, rows
 

@@ -47,6 +47,7 @@ def rounds_of(story: Story, most: int) -> tuple[Days, ...]:
     days = sorted(sizes)
     for day, following in pairwise(days):
         ranges += sizes[day]
+        # No round ends within ranges that overlap: only all of their rows together can be compared.
         if ranges + sizes[following] > most and not any(first <= day < last for first, last in together):
             ends.append(day)
             ranges = 0
@@ -65,6 +66,7 @@ def _reaches(story: Story) -> Iterator[tuple[date, date]]:
 def arrivals_of(days: Days) -> tuple[datetime, datetime]:
     """Between which moments the first record of a range arrived whose `first_day` is one of these."""
     first = _midnight(days.first) + APPROXIMATE if days.first > date.min else _midnight(date.min)
+    # date.max has no day after it, and date.min none before: adding would overflow.
     last = _midnight(days.last + _ONE_DAY) + APPROXIMATE if days.last < date.max else _midnight(date.max)
     return first, last
 
@@ -112,6 +114,7 @@ def _go_together(before: Step, step: Step, days: Days) -> bool:
     first, second = before.range, step.range
     if first.kind is not second.kind or first.may_go_back or second.after is None:
         return False
+    # A range with records of later days is compared in a later round, by itself.
     is_over = max(last_day(before), last_day(step)) <= days.last
     return is_over and first.upto.token == second.after.token and bool(first.rows) is bool(second.rows)
 

@@ -54,6 +54,7 @@ class Digest:
     sum: int = 0
 
     def __add__(self, other: Digest) -> Digest:
+        # The numbers of rows have 64 bits, and their sums wrap around as Arrow's do.
         return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
 
 
@@ -148,6 +149,7 @@ class CountPlan:
 
     def days(self) -> tuple[date, date] | None:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
+        # Only ranges with rows tell arrivals.
         first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
         last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
         arrivals = [arrival for arrival in (*first, *last) if arrival is not None]
@@ -290,6 +292,7 @@ def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
         if group and low_of(step) >= reach:
             yield tuple(group)
             group = []
+        # Within a group the farthest end counts: a short range may lie inside of a long one.
         reach = max(reach, high_of(step)) if group else high_of(step)
         group.append(step)
     if group:
@@ -299,6 +302,7 @@ def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
 def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool:
     if proved is not None and all(step.sequence <= proved for step in group):
         return False
+    # One range of the group is enough, because the group's rows can only be counted together.
     return any(window.has(step.range.first_arrival, step.range.last_arrival) for step in group)
 
 

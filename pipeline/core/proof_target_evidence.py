@@ -123,6 +123,7 @@ def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
     keys = frozenset(keys)
     all_arrivals = [None if (position := positions.of(key)) is None else position.arrival for key in keys]
     arrivals = [arrival for arrival in all_arrivals if arrival is not None]
+    # Where one position has no arrival, the ranges after it may be of any time.
     since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(all_arrivals) else None
     return RangeFilter(
         shards=frozenset(key.shard_id for key in keys), arrived=None if since is None else (since, _NEVER)
@@ -141,6 +142,7 @@ def rest_of(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...
 def accounting_of(step: Step) -> Accounting | None:
     """What became of the rows of a range; None where the ledger's text can't be read."""
     if step.range.kind in {Kind.COPIED, Kind.READ}:
+        # A window copies and reads each row as it is, so that its ledger needs no text about them.
         return Accounting(step.range.rows, step.range.rows)
     try:
         return read_accounting(step.range.why)
@@ -169,6 +171,7 @@ def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
 
 
 def _as_in_source(step: Step) -> Step:
+    # The rows of a replay are those of the ranges under it, which count them already.
     if step.range.kind is Kind.REPLAY:
         return replace(step, range=replace(step.range, rows=0))
     account = accounting_of(step)

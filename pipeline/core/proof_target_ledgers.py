@@ -41,11 +41,15 @@ def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
         for step in steps:
             if window_range is None or not window_range.has(step.range.upto):
                 yield Wrong(f"the window {window.id} doesn't have all of {step}")
+            # A window's range from the stream says which of its records may have left Kinesis before they
+            # were read.
             if step.range.kind is Kind.READ and step.range.why:
                 yield Unproved(f"{step}: {step.range.why}")
     for planned in window.ranges:
         copied = (s for s in table.story.steps.get(planned.key, ()) if s.range.kind is Kind.COPIED)
         rows = sum(step.range.rows for step in copied)
+        # The ledgers state rows for whole ranges only: of a window that cuts them, nothing tells how many
+        # there should be.
         if is_done(planned, table.positions) and planned.is_whole and rows != planned.rows:
             yield Unproved(
                 f"the window {window.id} was made for {counted(planned.rows, 'row')} of {planned.key}, "

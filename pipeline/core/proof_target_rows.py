@@ -42,6 +42,8 @@ class _Numbers:
         self.parsed += account.parsed
         self.dropped += dropped
         if is_chain(step.range.key):
+            # A redrive takes rows out of quarantine and puts some back: the difference is what it parsed or
+            # dropped.
             self.aside -= account.parsed + dropped
             return
         self.aside += account.quarantined
@@ -140,6 +142,8 @@ class _Apart:
         """How many rows the lake table has at most more of these ranges."""
         low = min(low_of(step) for step in cluster.steps)
         high = max(high_of(step) for step in cluster.steps)
+        # What was taken apart and meets these ranges, by two searches and a difference: a shard may have
+        # thousands of such ranges.
         return self.sums[bisect_left(self.lows, high)] - self.sums[bisect_right(self.highs, low)]
 
 
@@ -211,6 +215,7 @@ def _snapshots(replays: Sequence[Step]) -> str:
 def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
     """The shards of which redrives have moved another number of rows than their ledgers state."""
     story = evidence.table.story
+    # A redrive moves old rows: their numbers add up only where all rows of the shard were counted.
     if not evidence.is_whole or story.lost:
         return
     for key, (stated, actual) in totals.items():

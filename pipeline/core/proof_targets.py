@@ -101,6 +101,7 @@ def _checks(evidence: TargetEvidence) -> Iterator[Check]:
             *never_parsed(evidence),
         ),
     )
+    # A typed table has its rows from the lake table, whose own proof judges to which stream they belong.
     if evidence.window is not None:
         yield checked(
             f"{of}: no record that was read from a stream is another stream's, by its arrival",

@@ -37,4 +37,5 @@ def shard_of(chain: ShardKey) -> ShardKey:
 
 def next_link(position: Position | None) -> Position:
     """The position after one more redrive or replacement."""
+    # Numbers from 1 on, so that a generation is compared and committed as a position is.
     return Position(1 if position is None or position.sequence is None else position.sequence + 1)

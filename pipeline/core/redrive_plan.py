@@ -88,6 +88,7 @@ def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Sele
             f"the quarantine table has no shard {selection.shard}; nothing was parsed. "
             "The column shard_id names its shards"
         )
+    # Closed shards are those that aren't selected: their rows are copied, and Spark needn't look for them.
     return SurveyOrder(
         tuple(sorted(file.path for file in files)),
         tuple(Bound(key, reason=selection.reason) for key in chosen),
@@ -131,6 +132,7 @@ def plan_redrive(
 
 def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
     """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
+    # Never 0: `plan_redrive` takes at least one file, and each further one only within the limits.
     size = sum(planned.bytes for planned in wave.ranges)
     return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
 
@@ -168,6 +170,7 @@ def account_redrive(
     for key in sorted(tried.keys() | rest.keys()):
         accounting = tried.get(key, Accounting(0, 0))
         stays = rest.get(key, 0)
+        # A staged file may have rows of several shards, and is named in the accounting of each.
         files = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
         accountings[key] = Accounting(
             accounting.rows + stays,

@@ -82,6 +82,7 @@ def _to_multi(scene: RekeyScene, other_rows: tuple[Lease, ...]) -> Rekey | Stop:
         return arn
     name = StreamId(arn, 0).name
     table_lives = scene.positions.streams()
+    # A row tells the creation of its stream, but not its name: the table knows both.
     lives = {row: StreamId(arn, row.stream_epoch or 0) for row in other_rows}
     targets = {row: _with_stream(row, life) for row, life in lives.items() if life in table_lives}
     # Nobody can read that life any more: the stream was deleted, and created again as the one whose life the lake table

@@ -308,6 +308,8 @@ def _newest(states: Sequence[KnownState]) -> Positions:
     """Each shard's position from the newest snapshot that has one, and all origins, which never change. `states`:
     newest first."""
     positions = Positions()
+    # From the oldest on, so that newer positions replace older ones; an origin never changes, so that any one
+    # will do.
     for state in reversed(states):
         positions = Positions(
             {**state.positions.origins, **positions.origins}, {**positions.shards, **state.positions.shards}

@@ -34,6 +34,7 @@ from headrace.pipeline.core.window_making import twice_in
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.errors import WrongShape
 
+# More rows than a table can have, so that the portion takes every file that may have one.
 _NO_LIMIT = 2**62
 
 
@@ -52,6 +53,7 @@ def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Posi
     for entry in entries:
         if isinstance(entry, LedgerEntry):
             shards |= {recorded.key: recorded.upto for recorded in replays_of(entry.page, window.id).ranges}
+    # A later replay of the same range gives the same rows, so that the newest end counts.
     return Positions({}, shards)
 
 
@@ -155,6 +157,7 @@ class Leaving:
 
 def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
     """`pieces`: the rows of the wave's ranges in these files."""
+    # Each file with such a row leaves as a whole, because pyiceberg can't write delete files.
     paths = {piece.path for piece in pieces}
     taken = sorted((file for file in files if file.path in paths), key=lambda file: file.path)
     return Leaving(tuple(taken), tuple(pieces))

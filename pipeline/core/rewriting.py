@@ -128,6 +128,7 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
     """`after`: how long ago the last row of a file must have arrived. `target`: the wanted size of a file, in bytes."""
     if live.obstacle:
         return CompactionPlan(left=(live.obstacle,))
+    # A file of unknown day may have rows of many days, and a rewritten file has to be of one.
     small = [file for file in live.files if file.size < _FULL * target and file.day is not None]
     closed = [file for file in small if file.newest is not None and now - file.newest >= after]
     fit = sorted(
@@ -136,6 +137,7 @@ def plan_compaction(live: LiveFiles, *, now: datetime, after: timedelta, target:
     )
     groups = [
         FileGroup(day or "", files, live.schema)
+        # groupby joins neighbours only: `fit` is sorted by the day first.
         for day, of_day in groupby(fit, key=lambda file: file.day)
         for files in _packed(of_day, target)
         if len(files) >= _WORTH or sum(file.size for file in files) >= _FULL * target
@@ -149,6 +151,7 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
     if file is None:
         return rewritten.error or "Spark wrote no file"
     read = sum(digest.rows for digest in rewritten.before)
+    # Three counts that are made apart: by the table's metadata, by the task that read, and by the one that wrote.
     if not file.rows == read == group.rows:
         return (
             f"its files have {counted(group.rows, 'row')}, {read:,} were read, and {file.rows:,} were written"
@@ -163,6 +166,7 @@ def why_left(rewritten: Rewritten, live: LiveFiles) -> str | None:
     for source in group.files:
         if source.path not in by_path:
             return f"another commit has removed {source.path} since it was read"
+        # The same path with other delete files: the rewritten file would bring the deleted rows back (I35).
         if by_path[source.path] != source:
             return f"another engine has deleted rows of {source.path} since the file was read"
     return None

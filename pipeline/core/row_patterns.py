@@ -81,8 +81,11 @@ def patterns_by_sums(
     patterns: dict[Span, tuple[Pattern, ...]] = {}
     for shard, span in ((c.shard, span) for c in plan.clusters for span in c.spans):
         side_digests = [digests.get((shard, span), Digest()) for digests in other_digests]
+        # A row that is missing, twice or from elsewhere changes the sum; which row it is, only the rows
+        # themselves tell.
         if all_of.get((shard, span), Digest()) == sum(side_digests, Digest()):
             patterns[shard, span] = tuple(
+                # Each row is once on the first side and once on one of the others.
                 Pattern(shard, span, (1, *(int(n == side) for n in range(len(side_digests)))), digest.rows)
                 for side, digest in enumerate(side_digests)
                 if digest.rows
@@ -107,6 +110,7 @@ def comparing(plan: CountPlan, *, besides: Collection[Span] = (), most: int = MO
         for span, span_rows in rows_by_span(plan, cluster).items():
             if (cluster.shard, span) in besides:
                 continue
+            # A span is never divided, so that one task sees all rows that may be the same.
             if rows and rows + span_rows > most:
                 number, rows = number + 1, 0.0
             rows += span_rows

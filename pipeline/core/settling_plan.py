@@ -50,6 +50,8 @@ def plan_settling(
     Raises ChainBroken where the ledgers don't lead from the typed table's positions back to the quarantine table's.
     """
     behind = _behind(table, quarantine)
+    # The quarantine table only follows: a shard that only it knows shows that the typed table was rolled back
+    # or made anew.
     if lost := sorted(quarantine.shards.keys() - table.shards.keys()):
         raise _broken(lost[0], quarantine)
     reached = {key: table.shards[key].token for key in behind}
@@ -58,6 +60,8 @@ def plan_settling(
     open_ones = set(behind)
     for page in pages if behind else ():
         for recorded in page.ranges:
+            # Newest first, each range has to end where the one after it began: so no decision can be passed
+            # over.
             if recorded.moves and recorded.key in open_ones and recorded.upto.token == reached[recorded.key]:
                 ranges[recorded.key].append(recorded)
                 before = _token(recorded.after)

@@ -78,6 +78,7 @@ def stream_of(streams: Iterable[StreamId], name: str | None) -> StreamId:
             f"the lake table has no records of {'any stream' if name is None else f'a stream {name!r}'}; "
             "nothing was compared"
         )
+    # One stream may have several lives here, of which the newest counts; two streams need a person's word.
     if len(names := sorted({life.name for life in lives})) > 1:
         raise BadSetting(
             f"the lake table has records of {len(names)} streams; "

@@ -132,6 +132,7 @@ def plan_begin(
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:
+    # As the row would have it, because rows and table are compared by checkpoints.
     stands = position.checkpoint if position else None
     said = row.checkpoint
     what_next = "nothing was read or changed; `headrace reposition` decides which of the two is right"

@@ -25,6 +25,8 @@ from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+# The digest is a sum of SHA-256 numbers: a commit subtracts the former numbers of its shards and adds the new
+# ones.
 _MODULUS = 2**256
 
 
@@ -97,6 +99,7 @@ def plan_state(base: TiedState, landing: Landing) -> TiedState:
     dropped: set[ShardKey] = set()
     for key in touched | base.delta.moved.keys() | base.delta.dropped:
         position = landing.positions.of(key)
+        # A shard that came and went since the full state needs no mention.
         if position is None:
             if key in full:
                 dropped.add(key)
@@ -104,7 +107,9 @@ def plan_state(base: TiedState, landing: Landing) -> TiedState:
             moved[key] = position
     spent = base.delta.spent + len(moved) + len(dropped)
     delta = Delta({**dict(page.origins), **base.delta.origins}, moved, frozenset(dropped), spent)
+    # By the ledger and not by the positions: so an error in either of the two shows.
     digest = _digest_by_ledger(base, landing, touched)
+    # What was spent decides, and no fixed number of commits, which would be right for one traffic only.
     if spent > len(full):
         planned = as_full(landing.positions)
         agree = planned.digest == digest

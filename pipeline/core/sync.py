@@ -92,6 +92,7 @@ def plan_sync(
     """
     stream, mine = family.stream, rows_of(family.stream, leases)
     retired = plan_retire(stream, mine)
+    # A retired row is deleted in the same pass, so its shard may need a row of the present life.
     rows = {row.key for row in mine} - {change.key for change in retired}
     listed = {s.shard_id: s for s in in_scope}
     shards = listed | _unlisted(family, listed, positions)

@@ -71,6 +71,7 @@ class LandedPart:
 def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
     """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their
     order."""
+    # A window of very many shards still takes a part of each.
     most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
     return tuple(part for planned in window.ranges for part in _kept_of(planned, story, most))
 
@@ -92,6 +93,7 @@ def parts_of(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
 def _kept_of(window: WindowRange, story: Story, most: int) -> Iterator[Kept]:
     steps = (step for step in story.steps.get(window.key, ()) if step.sequence >= _lost_until(story))
     scope = Kept(window.key, window.after, window.upto)
+    # What was taken apart is left out before parts are joined: a joined part must not reach over it.
     yield from _joined(_left(_parts(steps, scope), _apart(window.key, story)), most)
 
 
@@ -139,6 +141,7 @@ def _without(part: Kept, apart: Sequence[Kept], place: int) -> Iterator[Kept]:
     """`place`: the place of the first one that may have something of the part."""
     while place < len(apart) and apart[place].low < part.high:
         done = apart[place]
+        # Something of the part comes before what is done.
         if part.low < done.low and done.after is not None:
             yield replace(part, upto=done.after)
         if part.high <= done.high:
@@ -237,6 +240,7 @@ def _check_apart(plan: WavePlan, rewritten: Parsed) -> None:
     for tally in rewritten.apart:
         taken[tally.key] = taken.get(tally.key, 0) + tally.aggregates
         rows[tally.key] = rows.get(tally.key, 0) + tally.rows
+    # By shard, as the survey has counted: the job that looked and the job that worked are two witnesses.
     if taken != expected or any(c.rows < c.aggregates for c in rewritten.apart):
         raise _wrong("an aggregate became no row, or one that wasn't asked for was taken apart")
     if rows != {count.key: count.parsed for count in rewritten.counts if count.parsed}:
@@ -244,6 +248,7 @@ def _check_apart(plan: WavePlan, rewritten: Parsed) -> None:
 
 
 def _account(count: ApartCount, window: str) -> Accounting:
+    # Each row that an aggregate became is in the table, and the aggregates are the rows that they replace.
     return Accounting(count.rows, count.rows, window=window, removed=(count.aggregates, 0))
 
 

@@ -30,6 +30,7 @@ def read_through(text: str) -> dict[StreamId, datetime]:
 
 def _time(text: str) -> datetime:
     when = datetime.fromisoformat(text)
+    # Any engine may write a summary; a time without a zone can't be compared with those of Kinesis.
     if when.tzinfo is None:
         raise ValueError("a time without a zone")
     return when

@@ -155,6 +155,7 @@ class ReplayWindow:
             return ""
         stretches = [s for planned in self.ranges for s in planned.stretches]
         since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
+        # Shards are read side by side, so that the longest stretch decides how long it takes.
         most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
         return (
             f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, "
@@ -184,6 +185,7 @@ class KeptWindow:
 
     def after(self, word: str) -> KeptWindow:
         """`word`: a `Word`, or one of a later version."""
+        # A word of a later version that isn't known here leaves the window to be done.
         is_cancelled = word == Word.CANCELLED
         return replace(
             self, is_cancelled=is_cancelled, is_done=word == Word.DONE or (is_cancelled and self.is_done)
@@ -206,6 +208,7 @@ class KeptWindow:
 def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
     """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the
     windows that keep days."""
+    # Whole days are kept, because a retention drops whole days.
     keeping = [keeper for keeper in windows if keeper.keeps_days(before)]
     first = min((keeper.window.oldest_day for keeper in keeping if keeper.window.oldest_day), default=before)
     return first, tuple(keeper.window.id for keeper in keeping)

@@ -162,6 +162,8 @@ def _of_ranges(
     lacks: Sequence[Step],
     reach: Reach | None,
 ) -> WindowRange | None:
+    # An arrival doesn't grow from record to record, so that a time selects ranges of the ledger and never
+    # rows.
     chosen = [
         step.range
         for step in steps

@@ -90,12 +90,15 @@ def _has_landed(planned: WindowRange, landed: Story | None) -> bool:
     has none either."""
     if landed is None:
         return False
+    # Where ledgers are lost, the window is copied as far as there are rows, and tells at its end how many are
+    # missing.
     return bool(landed.lost) or any(reaches(step.range.upto, planned.upto) for step in landed.of(planned.key))
 
 
 def _is_in_the_way(planned: WindowRange, open_ones: list[WindowRange]) -> bool:
     """Whether rows of a parent may still come before those of the shard (I3)."""
     above = {ShardKey(planned.key.stream, parent) for parent in planned.parents}
+    # A parent that is done is out of the way; so is one that doesn't belong to the window.
     return any(open_one.key in above for open_one in open_ones)
 
 

@@ -43,6 +43,7 @@ class Reach:
     @property
     def horizon(self) -> datetime:
         """The moment before which records may have left the stream."""
+        # Kinesis's clock may be almost a second ahead of the Date by which it was asked.
         return self.asked + WITHIN_THE_SECOND - self.retention
 
 
@@ -115,6 +116,7 @@ def stretch_in(
         return "Kinesis has forgotten the shard"
     if last is not None and last < reach.horizon:
         return f"they have left the stream, which keeps records for {reach.retention}"
+    # Not beyond the window's own end, where the window cuts the range.
     return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=order_text), since, last)
 
 

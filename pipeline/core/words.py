@@ -29,6 +29,7 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
+    # `ascii` of one character gives its escape within quotes.
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
