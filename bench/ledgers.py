@@ -25,7 +25,7 @@ from uuid import uuid4
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.lineage_filter import RangeFilter
-from headrace.pipeline.core.lineage_rows import Row, entries_of, rows_of
+from headrace.pipeline.core.lineage_rows import Row, ledgers_in, lineage_rows_of
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.proof_accepted import Accepted
 from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
@@ -66,7 +66,9 @@ def fill(lineage: IcebergLineage, ranges: int) -> None:
     commits = ranges // _SHARDS
     for begin in range(0, commits, _COMMITS):
         rows = [
-            row for number in range(begin, min(begin + _COMMITS, commits)) for row in rows_of(_ledger(number))
+            row
+            for number in range(begin, min(begin + _COMMITS, commits))
+            for row in lineage_rows_of(_ledger(number))
         ]
         _append(lineage, rows)
     table = lineage.find()
@@ -230,7 +232,7 @@ def _gaps(lineage: IcebergLineage) -> int:
 def _by_rows(lineage: IcebergLineage) -> int:
     table = lineage.find()
     assert table is not None
-    return _count(list(entries_of(table.scan().to_arrow().to_pylist())))
+    return _count(list(ledgers_in(table.scan().to_arrow().to_pylist())))
 
 
 _READERS: dict[str, Callable[[IcebergLineage], int]] = {

@@ -46,7 +46,7 @@ class LakeAdapters:
         return self._table(IcebergTable, self.settings.landing.table, writer)
 
     def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
-        from headrace.pipeline.core.applications import name_of
+        from headrace.pipeline.core.applications import application_name
         from headrace.pipeline.lake.aws_access import with_aws
         from headrace.pipeline.lake.catalog import embedded_catalog
         from headrace.pipeline.lake.state_files import KeptStates
@@ -60,7 +60,7 @@ class LakeAdapters:
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self._clock,
                 writer=writer,
-                application=name_of(self.settings),
+                application=application_name(self.settings),
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self._source(writer).aws_now(),
                 private=private,

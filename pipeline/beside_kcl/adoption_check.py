@@ -15,7 +15,7 @@ from typing import Any
 from headrace.pipeline.core.due import is_time
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.sighting import time_from_cursor, time_to_cursor
-from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.core.sync import rows_of_stream
 from headrace.pipeline.duties.lake_table import ensure_table
 from headrace.pipeline.duties.origin import ensure_origin, plan_origin
 from headrace.pipeline.duties.part_memory import PartMemory, from_json
@@ -77,7 +77,7 @@ class AdoptionCheck:
         refused, may_read = "", False
         for stream in self.settings.streams:
             facts = self.source().describe(stream.name)
-            leases = rows_of(facts.stream, rows)
+            leases = rows_of_stream(facts.stream, rows)
             try:
                 # Raises OriginUnsafe, for example if rows of the stream have checkpoints and the stream isn't adopted.
                 if plan_origin(state, facts, stream=stream, leases=leases) is not None:

@@ -152,19 +152,19 @@ def _nothing(args: argparse.Namespace, kept: KeptWindow | None) -> str:
 
 def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWindow | None, cut: Cut) -> None:
     """Refuse a name that no shard of the ledgers and no lease row has: it may be mistyped."""
-    from headrace.pipeline.core.lineage_cut import Cut, ranges_of
+    from headrace.pipeline.core.lineage_cut import Cut, ranges_in
     from headrace.pipeline.core.lineage_filter import ALL_RANGES
     from headrace.pipeline.core.partition import meant_by, partition_of
     from headrace.pipeline.errors import Unknown
 
     landed = Cut(cut.shard).of(adapters.lineage("lineage").entries(cut.filter()))
-    if any(ranges_of(entry) for entry in landed):
+    if any(ranges_in(entry) for entry in landed):
         return
     leases = [row.key for row in adapters.leases().scan().leases]
     if meant_by(args.shard, leases):
         return
     every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
-    in_ledgers = {each.key.shard_id for entry in every for each in ranges_of(entry)}
+    in_ledgers = {each.key.shard_id for entry in every for each in ranges_in(entry)}
     raise Unknown(no_such_shard(args.shard, {*map(partition_of, leases), *in_ledgers}))
 
 

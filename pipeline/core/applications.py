@@ -50,7 +50,7 @@ class OtherApplication:
     """The time of its newest commit."""
 
 
-def name_of(settings: Settings) -> str:
+def application_name(settings: Settings) -> str:
     """What the commits of an application say of it. Two deployments of one application have one lease table."""
     if settings.lease_table == settings.application:
         return settings.application

@@ -71,7 +71,7 @@ def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
     cpu = {worker: percent for worker, percent in inputs.cpu.items() if worker in inputs.living}
     weights = weigh(rows.values(), cpu)
     loads = _present_loads(rows, inputs, weights, rules)
-    free = [row for row in rows.values() if is_free(row, inputs)]
+    free = [row for row in rows.values() if needs_worker(row, inputs)]
     # The key decides between equal weights, so that the same input gives the same plan.
     free.sort(key=lambda row: (-loads.weight[row.key], row.key))
     # Leases in a handover whose holder is dead go to their next owner first, so that no other lease takes the room
@@ -91,7 +91,7 @@ def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
     return [
         _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
         for key, to in loads.moves.items()
-        if to != rows[key].owner or is_free(rows[key], inputs)
+        if to != rows[key].owner or needs_worker(rows[key], inputs)
     ]
 
 
@@ -109,9 +109,11 @@ def _write(
     row: Lease, to: str, count: int, *, inputs: AssignmentInput, weights: Weights, rules: GapRules
 ) -> Change:
     arrow = f"-> {to}, now with {counted(count, 'lease')}"
-    if is_free(row, inputs):
+    if needs_worker(row, inputs):
         return give_free(row, to, arrow, lost=row.key in inputs.lost)
-    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", when=inputs.now, rules=rules)
+    return move_or_hand_over(
+        row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", when=inputs.now, rules=rules
+    )
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -120,7 +122,7 @@ def _reason(giver: str, to: str, weights: Weights) -> str:
     return f"{giver} has more to read than {to}"
 
 
-def is_free(row: Lease, inputs: AssignmentInput) -> bool:
+def needs_worker(row: Lease, inputs: AssignmentInput) -> bool:
     """Whether the lease needs a worker: it has no holder, its holder is dead, or the next owner of its handover is
     dead."""
     if row.holder is None or row.key in inputs.lost:
@@ -134,7 +136,7 @@ def _next_owner(row: Lease) -> str | None:
 
 
 def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
-    """The write for a lease that `is_free`. `lost`: its holder is dead. `arrow`: the end of the reason, which
+    """The write for a lease that `needs_worker`. `lost`: its holder is dead. `arrow`: the end of the reason, which
     begins with `->` and the worker."""
     if row.holder is None:
         return change.assign(row, to, f"unowned {arrow}")
@@ -145,7 +147,7 @@ def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
     return change.redirect_handover(row, to, f"worker {row.owner} died before it took over {arrow}")
 
 
-def move(row: Lease, to: str, why: str, *, when: datetime, rules: GapRules) -> Change:
+def move_or_hand_over(row: Lease, to: str, why: str, *, when: datetime, rules: GapRules) -> Change:
     """The write for a lease that goes from one living worker to another."""
     if rules.graceful and not (rules.direct and row.run_claim is None):
         return change.initiate_handover(row, to, why, when=when)
@@ -162,7 +164,7 @@ def _present_loads(
         factor=weights.factor,
     )
     for row in rows.values():
-        if row.owner in inputs.living and not is_free(row, inputs):
+        if row.owner in inputs.living and not needs_worker(row, inputs):
             movable = row.checkpoint_owner is None and not dwells(row, inputs, rules)
             loads.add(row.key, row.owner, movable=movable)
     return loads
@@ -181,4 +183,4 @@ def _moved_within(row: Lease, period: timedelta, inputs: AssignmentInput) -> boo
 def count_unplaced(inputs: AssignmentInput, changes: Iterable[Change]) -> int:
     """The number of leases that have no worker after this plan, because no worker lives or all have `max_leases`."""
     planned = {write.key for write in changes}
-    return sum(not r.has_ended and is_free(r, inputs) and r.key not in planned for r in inputs.leases)
+    return sum(not r.has_ended and needs_worker(r, inputs) and r.key not in planned for r in inputs.leases)

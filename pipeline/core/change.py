@@ -79,7 +79,7 @@ def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
     return outcomes
 
 
-def applied(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
+def rows_written(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
     """The rows that were written, as they are now."""
     return tuple(outcome.lease for outcome in outcomes if isinstance(outcome, Applied))
 

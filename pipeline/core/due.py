@@ -80,7 +80,7 @@ class DuePlan:
     ended: int = 0
 
 
-def together(plans: Iterable[DuePlan]) -> DuePlan:
+def one_plan(plans: Iterable[DuePlan]) -> DuePlan:
     """The plans of several streams, as one plan."""
     plans = tuple(plans)
     return DuePlan(

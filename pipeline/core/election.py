@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.sighting import Sighting, after_look
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def plan_election(
     # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.sighting`). A new
     # owner writes a new version, so it starts without credit.
     before = {} if sighting is None else {lock.owner: sighting}
-    current = look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
+    current = after_look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
     if current.credit > lock.duration:
         return Move.TAKE, None
     return Move.WAIT, current

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from headrace.pipeline.core.change import Change, delete_garbage
 from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import Sighting, Sightings, look
+from headrace.pipeline.core.sighting import Sighting, Sightings, after_look
 from headrace.pipeline.core.stream import epoch_of_serialized
 
 _LONGEST_SILENCE = timedelta(minutes=10)
@@ -23,7 +23,7 @@ _LONGEST_SILENCE = timedelta(minutes=10)
 streams meanwhile."""
 
 
-def stream_of(row: Lease) -> str | None:
+def account_and_name(row: Lease) -> str | None:
     """`account:name` of the row's stream, for all lives of the stream; None in an application with a single stream."""
     return None if row.stream is None else row.stream.rpartition(":")[0]
 
@@ -44,10 +44,10 @@ def watch_former(
         before, since = {}, None
     # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one
     # any more.
-    return look(before, dict.fromkeys(former, "former"), since=since, tick=tick)
+    return after_look(before, dict.fromkeys(former, "former"), since=since, tick=tick)
 
 
 def plan_forget(stream: str, leases: Iterable[Lease], why: str) -> list[Change]:
     """Delete the rows of all lives of one stream, given as `account:name`."""
-    rows = (row for row in leases if stream_of(row) == stream)
+    rows = (row for row in leases if account_and_name(row) == stream)
     return [delete_garbage(row, why) for row in sorted(rows, key=lambda row: row.key)]

@@ -32,7 +32,7 @@ class Cut:
     def of(self, entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
         """The ranges that are asked for. A lost part of the history is always told of."""
         for entry in entries:
-            ranges = tuple(recorded for recorded in ranges_of(entry) if self._has(recorded))
+            ranges = tuple(recorded for recorded in ranges_in(entry) if self._has(recorded))
             if ranges or isinstance(entry, Lost):
                 yield _with(entry, ranges)
 
@@ -51,7 +51,7 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
     room, left_out = limit, 0
     # From the newest entry on, because the limit is for the newest ranges.
     for entry in reversed(every):
-        ranges = ranges_of(entry)
+        ranges = ranges_in(entry)
         some = ranges[max(0, len(ranges) - room) :]
         room -= len(some)
         left_out += len(ranges) - len(some)
@@ -60,7 +60,7 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
     return chosen[::-1], left_out
 
 
-def ranges_of(entry: LedgerEntry | Lost) -> tuple[Range, ...]:
+def ranges_in(entry: LedgerEntry | Lost) -> tuple[Range, ...]:
     return entry.ranges if isinstance(entry, Lost) else entry.page.ranges
 
 

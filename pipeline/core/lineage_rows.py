@@ -29,7 +29,7 @@ LOST, DERIVED = "lost", "derived"
 _TRIM = "TRIM_HORIZON"
 
 
-def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
+def lineage_rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     if isinstance(entry, Lost):
         lost_rows: list[Row] = [{"entry": LOST, "why": entry.why}]
         lost_rows += [{**_range_out(derived), "entry": DERIVED} for derived in entry.ranges]
@@ -43,7 +43,7 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     return [{**where, "place": place, **row} for place, row in enumerate(rows or [{"entry": EMPTY}])]
 
 
-def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
+def ledgers_in(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
     """What these rows tell, oldest first."""
     pages = LedgerPages()
     for row in rows:

@@ -17,7 +17,7 @@ FILTER = "filter"
 """Why a row is in neither table: the target's filter leaves it out."""
 
 
-def joined(reports: Iterable[Parsed]) -> Parsed:
+def one_report(reports: Iterable[Parsed]) -> Parsed:
     """The reports of all tasks as one."""
     reports = tuple(reports)
     counts: dict[ShardKey, ShardCount] = {}

@@ -21,7 +21,7 @@ from headrace.pipeline.core.proof_chains import Step, Story, story_of
 from headrace.pipeline.core.proof_rows import may_be_dropped
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.valid_through import APPROXIMATE
-from headrace.pipeline.core.window_stretches import text_of
+from headrace.pipeline.core.window_stretches import order_text_of
 from headrace.pipeline.core.words import counted
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
@@ -60,7 +60,7 @@ class Differs:
         )
 
 
-def asked_of(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
+def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
     """The ledgers that tell of the wave's rows. `all_ledgers`: all that tell of its shards."""
     shards = frozenset(planned.key.shard_id for planned in plan.ranges)
     if all_ledgers:
@@ -108,7 +108,7 @@ class ParsedSoFar:
         for parsed_range, sequence in self._all():
             if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
                 yield parsed_range, sequence
-                end = text_of(parsed_range.after)
+                end = order_text_of(parsed_range.after)
 
     def _all(self) -> Iterator[tuple[Range, int]]:
         yield from self._ranges
@@ -146,7 +146,7 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
     ledgers of that wave have expired."""
     # `~` sorts behind every sort key, since these begin with a digit.
-    low, high = text_of(planned.after), "~" if planned.upto.ended else order_text(planned.upto)
+    low, high = order_text_of(planned.after), "~" if planned.upto.ended else order_text(planned.upto)
     steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
     apart = [step for step in steps if step.range.kind is Kind.UNPACKED]
@@ -159,7 +159,9 @@ def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part 
     if any(_has_inside(step, low) or _has_inside(step, high) for step in apart):
         return None
     inside = (
-        step for step in steps if low <= text_of(step.range.after) and order_text(step.range.upto) <= high
+        step
+        for step in steps
+        if low <= order_text_of(step.range.after) and order_text(step.range.upto) <= high
     )
     cuts = [step for step in landed if _has_inside(step, high)]
     # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is
@@ -188,7 +190,7 @@ def _back_to_a_beginning(
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
     for parsed_range, sequence in parsed.back_from(key, place):
         rows += read_accounting(parsed_range.why).rows
-        low = text_of(parsed_range.after)
+        low = order_text_of(parsed_range.after)
         if any(
             step.sequence > sequence and _is_within(step, low, order_text(parsed_range.upto))
             for step in steps
@@ -200,12 +202,12 @@ def _back_to_a_beginning(
 
 
 def _has_inside(step: Step, place: str) -> bool:
-    return text_of(step.range.after) < place < order_text(step.range.upto)
+    return order_text_of(step.range.after) < place < order_text(step.range.upto)
 
 
 def _is_within(step: Step, low: str, high: str) -> bool:
     """Whether the range has a part in common with what lies between."""
-    return text_of(step.range.after) < high and order_text(step.range.upto) > low
+    return order_text_of(step.range.after) < high and order_text(step.range.upto) > low
 
 
 def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
@@ -213,7 +215,7 @@ def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
     moved the position, where records may have landed twice, and where ledgers are lost."""
     reached, has_ended = low, False
     for step in story.steps.get(key, ()):
-        begins, ends = text_of(step.range.after), order_text(step.range.upto)
+        begins, ends = order_text_of(step.range.after), order_text(step.range.upto)
         if max(begins, ends) > low and begins < high:
             if step.range.kind in _WITHOUT_COUNT or begins != reached:
                 return False

@@ -25,7 +25,7 @@ def row_shard(key: ShardKey) -> RowShard:
     return key.stream.name, key.stream.epoch, key.shard_id
 
 
-def key_of(position: Position | None) -> str:
+def sort_key_of(position: Position | None) -> str:
     """The sort key of the last record before which everything is done; an empty text where nothing is."""
     if position is None or position.sequence is None:
         return ""
@@ -39,7 +39,7 @@ def past(position: Position | None) -> str:
     aggregate that landed as one row may have been taken apart since, and its rows are no news.
     """
     if position is None or position.sub or position.inside:
-        return key_of(position)
+        return sort_key_of(position)
     return end_of(position)
 
 

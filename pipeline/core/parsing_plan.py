@@ -23,9 +23,9 @@ from headrace.pipeline.core.parse_values import (
     WaveLimits,
     WavePlan,
     Wishes,
-    key_of,
     position_at,
     record_in,
+    sort_key_of,
 )
 from headrace.pipeline.core.position import Position, Positions, is_forward
 from headrace.pipeline.core.redrive_chain import is_chain
@@ -154,9 +154,9 @@ def _floor(key: ShardKey, parents: Mapping[str, Iterable[str]], target: Position
     parents."""
     position = target.of(key)
     if position is not None and position.sequence is not None:
-        return key_of(position)
+        return sort_key_of(position)
     above = [target.of(ShardKey(key.stream, parent)) for parent in parents.get(key.shard_id, ())]
-    return min((key_of(parent_position) for parent_position in above), default="")
+    return min((sort_key_of(parent_position) for parent_position in above), default="")
 
 
 # --- what the wave takes ----------------------------------------------------------------------------------------

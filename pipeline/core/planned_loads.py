@@ -12,7 +12,7 @@ _MOST_CLUSTERS = 20
 """If worker ids begin in more ways than this, their beginnings are taken for parts of names and not for clusters."""
 
 
-def cluster_of(worker_id: str) -> str:
+def cluster_name(worker_id: str) -> str:
     """The part of a worker's id before the first dash: ids have the form `cluster-worker`."""
     return worker_id.partition("-")[0]
 
@@ -45,7 +45,7 @@ class PlannedLoads:
     # slow.
 
     def __post_init__(self) -> None:
-        clusters = {cluster_of(worker) for worker in self.living}
+        clusters = {cluster_name(worker) for worker in self.living}
         self.split = 1 < len(clusters) <= min(_MOST_CLUSTERS, len(self.living) - 1)
         for worker in self.living:
             self.load[worker] = self.count[worker] = 0
@@ -57,7 +57,7 @@ class PlannedLoads:
             heapify(self._least[cluster])
 
     def _cluster(self, worker: str) -> str:
-        return cluster_of(worker) if self.split else ""
+        return cluster_name(worker) if self.split else ""
 
     def add(self, key: str, worker: str, *, movable: bool) -> None:
         self._add(self.weight[key], key, worker, movable=movable)

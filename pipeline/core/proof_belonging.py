@@ -34,7 +34,7 @@ def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
             yield Wrong(f"{step}: {why}")
 
 
-def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
+def what_was_judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
     """What was looked at, for people. `listed`: None where only arrivals are judged."""
     steps = tuple(_read(story))
     if listed is None:

@@ -9,7 +9,7 @@ from datetime import date
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.proof import ALL, Check, Proof, Told, Unproved, Window, Wrong, checked
 from headrace.pipeline.core.proof_accepted import Accepted, Strangers, by_acceptance
-from headrace.pipeline.core.proof_belonging import judged, strange_ranges
+from headrace.pipeline.core.proof_belonging import strange_ranges, what_was_judged
 from headrace.pipeline.core.proof_chains import (
     Step,
     Story,
@@ -22,7 +22,7 @@ from headrace.pipeline.core.proof_counts import strange_rows, wrong_counts, wron
 from headrace.pipeline.core.proof_families import (
     ListedShards,
     broken_families,
-    early_children,
+    children_too_early,
     uncovered_keys,
 )
 from headrace.pipeline.core.proof_rows import (
@@ -101,7 +101,7 @@ def _checks(evidence: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]
         (*broken_chains(story), *wrong_positions(story, evidence.positions), *ranges_without_rows(story)),
     )
     yield checked(
-        "no shard began before its parents had ended", shards, early_children(story, evidence.listed)
+        "no shard began before its parents had ended", shards, children_too_early(story, evidence.listed)
     )
     yield checked(
         "each hash key is read by exactly one shard at each time, over all splits and merges",
@@ -131,7 +131,7 @@ def _checks(evidence: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]
     yield checked("no record is in the table twice", rows, _doubled(evidence.doubled))
     yield checked(
         "no record is another stream's or shard's, by its arrival and its number",
-        judged(story, evidence.listed),
+        what_was_judged(story, evidence.listed),
         strange_ranges(story, evidence.listed),
     )
     if evidence.through:

@@ -67,7 +67,7 @@ def _miscount(cluster: Cluster, rows: int, row_places: Iterable[tuple[str, int]]
     by_file: dict[str, int] = {}
     for path, number in row_places:
         by_file[path] = by_file.get(path, 0) + number
-    files = ", ".join(f"{number:,} in {name_of(path)}" for path, number in sorted(by_file.items())[:5])
+    files = ", ".join(f"{number:,} in {file_name(path)}" for path, number in sorted(by_file.items())[:5])
     landed = ", ".join(name for name in cluster.steps[0].range.files[:3])
     more = (
         f" and {counted(len(cluster.steps) - 1, 'range')} that it overlaps with" if cluster.steps[1:] else ""
@@ -87,7 +87,7 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
         more = f", and {left_out:,} more" if left_out else ""
         rows = counted(count.strangers_count, "row")
         sentence = (
-            f"{rows} in {name_of(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
+            f"{rows} in {file_name(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
         )
         if has_lost:
             yield Unproved(f"{sentence}. Ledgers are lost that may have had these rows")
@@ -98,10 +98,10 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
     for count in counts:
         if count.error:
-            yield Wrong(f"{name_of(count.path)} with {counted(count.stated, 'row')}: {count.error}")
+            yield Wrong(f"{file_name(count.path)} with {counted(count.stated, 'row')}: {count.error}")
         elif count.rows != count.stated:
             yield Wrong(
-                f"{name_of(count.path)} has {counted(count.rows, 'row')}, "
+                f"{file_name(count.path)} has {counted(count.rows, 'row')}, "
                 f"and the table's metadata states {count.stated:,}"
             )
 
@@ -134,5 +134,5 @@ def changed_days(
     )
 
 
-def name_of(path: str) -> str:
+def file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]

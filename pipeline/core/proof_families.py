@@ -1,6 +1,6 @@
 """Was each hash key read by exactly one shard at each time? By the ledgers, and by Kinesis's list of shards.
 
-1. Each child began after its parents had ended (`early_children`).
+1. Each child began after its parents had ended (`children_too_early`).
 2. Each reshard is whole: a split has two children, a merge has two parents (`broken_families`).
 3. The shards at which reading stands now have each hash key once (`uncovered_keys`).
 
@@ -46,7 +46,7 @@ class ListedShards:
         return {parent: frozenset(children) for parent, children in by_parent.items()}
 
 
-def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+def children_too_early(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
     ends = _ends(story)
     namers: dict[ShardKey, list[ShardKey]] = {}
     for parent, end in ends.items():

@@ -63,7 +63,7 @@ def _reaches(story: Story) -> Iterator[tuple[date, date]]:
                 yield min(map(first_day, group)), max(map(last_day, group))
 
 
-def arrivals_of(days: Days) -> tuple[datetime, datetime]:
+def arrivals_on(days: Days) -> tuple[datetime, datetime]:
     """Between which moments the first record of a range arrived whose `first_day` is one of these."""
     first = _midnight(days.first) + APPROXIMATE if days.first > date.min else _midnight(date.min)
     # date.max has no day after it, and date.min none before: adding would overflow.
@@ -75,7 +75,7 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-def one_by_one(joined: Story, apart: Story, days: Days) -> Story:
+def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
     """The joined ranges, and in the place of those of the days each range by itself (`apart`)."""
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     for key, shard_steps in joined.steps.items():
@@ -139,7 +139,7 @@ def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
     return [file for file in files if file.day is not None and days.has(date.fromisoformat(file.day))]
 
 
-def place_of(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
+def cluster_place(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
     """The place of a cluster, which sorts as the ranges do in a plan of all days: each round has the same shards."""
     return cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]
 

@@ -130,7 +130,7 @@ def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
     )
 
 
-def rest_of(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
+def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
     """The ranges that the position hasn't reached the end of, as one."""
     rest = [step for step in steps if position is None or not reaches(position, step.range.upto)]
     if not rest:

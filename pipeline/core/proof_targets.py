@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from headrace.pipeline.core.lineage import Kind
 from headrace.pipeline.core.proof import Check, TableProof, checked
-from headrace.pipeline.core.proof_belonging import judged, strange_ranges
+from headrace.pipeline.core.proof_belonging import strange_ranges, what_was_judged
 from headrace.pipeline.core.proof_checks import hidden_rows
 from headrace.pipeline.core.proof_counts import strange_rows, wrong_files
-from headrace.pipeline.core.proof_families import early_children
+from headrace.pipeline.core.proof_families import children_too_early
 from headrace.pipeline.core.proof_never_parsed import never_parsed
 from headrace.pipeline.core.proof_target_evidence import TableLook, TargetEvidence, rows_not_parsed
 from headrace.pipeline.core.proof_target_ledgers import (
@@ -87,7 +87,7 @@ def _checks(evidence: TargetEvidence) -> Iterator[Check]:
         yield checked(
             f"{of}: no shard began before its parents had ended",
             counted(shards, "shard"),
-            early_children(story, {}),
+            children_too_early(story, {}),
         )
     yield checked(
         f"{of}: each range's rows are parsed, set aside, or dropped for a reason, by its ledger"
@@ -105,7 +105,7 @@ def _checks(evidence: TargetEvidence) -> Iterator[Check]:
     if evidence.window is not None:
         yield checked(
             f"{of}: no record that was read from a stream is another stream's, by its arrival",
-            judged(story, None),
+            what_was_judged(story, None),
             strange_ranges(story, {}),
         )
     yield checked(

@@ -22,7 +22,7 @@ from headrace.pipeline.core.parse_values import (
     Wanted,
     WavePlan,
     Wishes,
-    key_of,
+    sort_key_of,
 )
 from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import Position, Positions, reaches
@@ -46,7 +46,7 @@ def replays_of(page: LedgerPage, window: str) -> LedgerPage:
     )
 
 
-def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
+def done_up_to(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
     """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's
     beginning."""
     shards = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
@@ -86,13 +86,13 @@ def is_carried_out(window: ReplayWindow, typed: Positions, aside: Positions) -> 
     )
 
 
-def order_of(
+def survey_order_of(
     ranges: Iterable[tuple[ShardKey, Position | None, Position]],
     files: Iterable[SourceFile],
     streams: tuple[StreamId, ...],
 ) -> SurveyOrder:
     """What Spark is to look for: all rows of these ranges, in the files that may have some by their sort keys."""
-    lacks = tuple(Wanted(key, after, upto, floor=key_of(after)) for key, after, upto in ranges)
+    lacks = tuple(Wanted(key, after, upto, floor=sort_key_of(after)) for key, after, upto in ranges)
     portion = plan_portion(files, Wishes(lacks), rows=_NO_LIMIT)
     bounds = tuple(Bound(lack.key, lack.low, lack.high) for lack in lacks)
     paths = tuple(file.path for file in portion.files)
@@ -100,7 +100,7 @@ def order_of(
 
 
 def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrder:
-    return order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
+    return survey_order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
 def check_once(window: ReplayWindow, story: Story) -> None:

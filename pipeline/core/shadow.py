@@ -68,7 +68,7 @@ class ConsumerRows:
     columns: OtherColumns
 
 
-def stream_of(streams: Iterable[StreamId], name: str | None) -> StreamId:
+def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
     """The stream that the other side has read: the newest life of the one with this name, or of the only one."""
     lives = [
         stream for stream in sorted(streams, key=lambda stream: stream.epoch) if name in (None, stream.name)

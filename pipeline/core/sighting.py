@@ -27,7 +27,7 @@ class Sighting:
 Sightings = Mapping[str, Sighting]
 
 
-def look(
+def after_look(
     before: Sightings, tokens: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
     """What the watcher remembers after a look at the counters, whose values are `tokens`. `since`: the time since its

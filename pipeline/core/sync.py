@@ -43,7 +43,7 @@ def a_lease(
     )
 
 
-def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+def rows_of_stream(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
     """The rows of all lives of the stream. A row without a stream's name belongs to the only stream of its
     application."""
     name = stream.serialized.rpartition(":")[0]
@@ -75,7 +75,7 @@ def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> 
     )
 
 
-def plan_sync(
+def plan_shard_sync(
     family: Family,
     in_scope: Iterable[Shard],
     leases: Iterable[Lease],
@@ -90,7 +90,7 @@ def plan_sync(
     once none of its parents is left to read. `sentinel`: the checkpoint in the row of a shard whose reading starts at
     the origin.
     """
-    stream, mine = family.stream, rows_of(family.stream, leases)
+    stream, mine = family.stream, rows_of_stream(family.stream, leases)
     retired = plan_retire(stream, mine)
     # A retired row is deleted in the same pass, so its shard may need a row of the present life.
     rows = {row.key for row in mine} - {change.key for change in retired}
@@ -118,7 +118,7 @@ def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
             f"{stream.name} was deleted and created again: "
             f"this row belongs to the life that began at {row.stream_epoch}",
         )
-        for row in sorted(rows_of(stream, leases), key=lambda row: row.key)
+        for row in sorted(rows_of_stream(stream, leases), key=lambda row: row.key)
         if row.stream_epoch is not None and row.stream_epoch < stream.epoch
     ]
 
@@ -133,7 +133,7 @@ def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) 
     The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that
     Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
     """
-    mine = rows_of(stream, leases)
+    mine = rows_of_stream(stream, leases)
     ranges = [row.hash_range for row in mine if not row.has_ended]
     if not cover_all(ranges):
         return None

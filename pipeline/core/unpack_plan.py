@@ -76,7 +76,7 @@ def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
     return tuple(part for planned in window.ranges for part in _kept_of(planned, story, most))
 
 
-def parts_of(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
+def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
     """The wave by landings, in the order of each shard."""
     landed_parts: list[LandedPart] = []
     for planned in plan.ranges:

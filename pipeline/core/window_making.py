@@ -24,9 +24,9 @@ from headrace.pipeline.core.window_stretches import (
     arrivals_of,
     lacking,
     leaving,
+    order_text_of,
     overlap,
     stretch_in,
-    text_of,
 )
 from headrace.pipeline.core.words import counted
 
@@ -140,7 +140,10 @@ def _grown(planned: WindowRange, steps: Iterable[Step]) -> WindowRange:
     is_apart = any(r.kind is Kind.UNPACKED for r in inside)
     if not inside or (planned.is_whole and not is_apart):
         return planned
-    after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
+    after, upto = (
+        min((r.after for r in inside), key=order_text_of),
+        max((r.upto for r in inside), key=order_text),
+    )
     wider = replace(planned, after=after, upto=upto)
     if len(inside) < sum(1 for step in with_rows if has_part_of(wider, step)):
         # The range of aggregates that were taken apart may begin or end within a landing.
@@ -172,7 +175,10 @@ def _of_ranges(
     if not chosen:
         return None
     # What lies between two chosen ranges belongs to the window, too: each shard has one range, as it has one position.
-    first, last = min(chosen, key=lambda r: text_of(r.after)), max(chosen, key=lambda r: order_text(r.upto))
+    first, last = (
+        min(chosen, key=lambda r: order_text_of(r.after)),
+        max(chosen, key=lambda r: order_text(r.upto)),
+    )
     return WindowRange(key, first.after, last.upto)
 
 
@@ -196,20 +202,23 @@ def _of_numbers(
     landed = [step.range for step in steps if step.range.rows or step in lacks]
     if key.shard_id != request.shard_id or not landed:
         return None
-    low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
+    low, high = (
+        min((r.after for r in landed), key=order_text_of),
+        max((r.upto for r in landed), key=order_text),
+    )
     # All user records of the number before the first one are outside of the window.
     after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
     # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its
     # beginning.
     for lacked in (step.range for step in lacks):
-        if text_of(lacked.after) < text_of(after) < order_text(lacked.upto):
+        if order_text_of(lacked.after) < order_text_of(after) < order_text(lacked.upto):
             after = lacked.after
     upto = high if request.last is None or _is_last(high, request.last) else _end_at(request.last, landed)
-    if text_of(after) >= order_text(upto):
+    if order_text_of(after) >= order_text(upto):
         return None
-    begins = {text_of(r.after) for r in landed}
+    begins = {order_text_of(r.after) for r in landed}
     ends = {order_text(r.upto) for r in landed}
-    return WindowRange(key, after, upto, is_whole=text_of(after) in begins and order_text(upto) in ends)
+    return WindowRange(key, after, upto, is_whole=order_text_of(after) in begins and order_text(upto) in ends)
 
 
 def _end_at(last: int, landed: Iterable[Range]) -> Position:
@@ -224,21 +233,21 @@ def _is_last(high: Position, last: int) -> bool:
 
 
 def _later(low: Position | None, after: Position) -> Position | None:
-    return low if text_of(low) >= order_text(after) else after
+    return low if order_text_of(low) >= order_text(after) else after
 
 
 def has_part_of(window_range: WindowRange, step: Step) -> bool:
     """Whether the window has records of a range of the ledgers."""
-    return text_of(step.range.after) < order_text(window_range.upto) and order_text(
+    return order_text_of(step.range.after) < order_text(window_range.upto) and order_text(
         step.range.upto
-    ) > text_of(window_range.after)
+    ) > order_text_of(window_range.after)
 
 
 def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
     """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that
     it reads from the stream."""
-    low, high = text_of(step.range.after), order_text(step.range.upto)
-    is_all = text_of(window_range.after) <= low and high <= order_text(window_range.upto)
+    low, high = order_text_of(step.range.after), order_text(step.range.upto)
+    is_all = order_text_of(window_range.after) <= low and high <= order_text(window_range.upto)
     reads = any(overlap(step, stretch) for stretch in stretches)
     return step.range.kind is Kind.UNPACKED and (reads or not is_all)
 
@@ -251,9 +260,11 @@ def _is_twice(window_range: WindowRange, steps: Iterable[Step]) -> bool:
         replace(window_range.upto, sub=0) if window_range.upto.sub == _LAST_SUB else window_range.upto
     )
     end = ""
-    for recorded in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
+    for recorded in sorted(
+        (step.range for step in steps if step.range.rows), key=lambda r: order_text_of(r.after)
+    ):
         upto = order_text(recorded.upto)
-        if max(text_of(recorded.after), text_of(window_range.after)) < min(end, upto, last):
+        if max(order_text_of(recorded.after), order_text_of(window_range.after)) < min(end, upto, last):
             return True
         end = max(end, upto)
     return False

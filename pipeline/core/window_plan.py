@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.parse_values import Wanted, Wishes, key_of
+from headrace.pipeline.core.parse_values import Wanted, Wishes, sort_key_of
 from headrace.pipeline.core.position import Positions, reaches
 from headrace.pipeline.core.proof_chains import Story
 from headrace.pipeline.core.stream import ShardKey
@@ -106,4 +106,4 @@ def _wanted(planned: WindowRange, target: Positions) -> Wanted:
     position = target.of(planned.key)
     stretch = planned.next_stretch(position)
     upto = planned.upto if stretch is None or stretch.after is None else stretch.after
-    return Wanted(planned.key, position, upto, floor=key_of(position))
+    return Wanted(planned.key, position, upto, floor=sort_key_of(position))

@@ -51,7 +51,7 @@ Reaches = Mapping[StreamId, Reach]
 """The lives of streams that still exist."""
 
 
-def text_of(position: Position | None) -> str:
+def order_text_of(position: Position | None) -> str:
     return "" if position is None else order_text(position)
 
 
@@ -141,7 +141,7 @@ def overlap(first: Step, second: Step) -> bool:
 
 
 def _low(step: Step) -> str:
-    return text_of(step.range.after)
+    return order_text_of(step.range.after)
 
 
 def _high(step: Step) -> str:

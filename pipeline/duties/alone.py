@@ -17,7 +17,7 @@ from headrace.pipeline.core.order import Family
 from headrace.pipeline.core.position import Positions, Start
 from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.sighting import Sighting, Sightings, expired
-from headrace.pipeline.core.sync import plan_sync
+from headrace.pipeline.core.sync import plan_shard_sync
 from headrace.pipeline.core.worker import Worker
 from headrace.pipeline.duties.electing import Electing, LockState
 from headrace.pipeline.duties.known_workers import KnownWorkers
@@ -166,7 +166,7 @@ class HeadraceRows:
         multi: bool,
         sentinel: Checkpoint,
     ) -> list[Change]:
-        return plan_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
+        return plan_shard_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from headrace.pipeline.core.due import is_time
 from headrace.pipeline.core.handover import pending, plan_overdue
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.load import rate_now
-from headrace.pipeline.core.sighting import Sightings, look
+from headrace.pipeline.core.sighting import Sightings, after_look
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.known_workers import KnownWorkers, sightings_to_keep
 from headrace.pipeline.duties.policy import AssignmentPaused, AssignmentView, MayAssign, Policy
@@ -73,9 +73,9 @@ def plan_pass(
 ) -> AssignmentPlan:
     since = None if memory.last_pass is None else now - memory.last_pass
     open_rows = tuple(row for row in leases if not row.has_ended)
-    handovers = look(memory.handover_sightings, pending(open_rows), since=since, tick=times.assignment)
+    handovers = after_look(memory.handover_sightings, pending(open_rows), since=since, tick=times.assignment)
     tokens = policy.signs_of_life.tokens(open_rows, fleet.ours)
-    counters = look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
+    counters = after_look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
     lost = policy.signs_of_life.keys_of_dead_holders(open_rows, fleet, counters, after=times.lease_duration)
     seen = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):

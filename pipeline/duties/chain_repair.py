@@ -11,7 +11,7 @@ from headrace.pipeline.core.position import Origin, Start
 from headrace.pipeline.core.repair_plan import Repair, TableEvidence, plan_repair
 from headrace.pipeline.core.start_of_reading import Stop
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.core.sync import rows_of_stream
 from headrace.pipeline.core.words import counted
 from headrace.pipeline.duties.streams import asked_by
 from headrace.pipeline.errors import ChainBroken, Unknown
@@ -76,7 +76,7 @@ class Repairing:
             family = a_family(
                 stream,
                 self.source.list_shards(stream),
-                leases=[row for row in rows_of(stream, rows) if row.stream_epoch == stream.epoch],
+                leases=[row for row in rows_of_stream(stream, rows) if row.stream_epoch == stream.epoch],
             )
             found[stream] = _with_history(family, evidence)
         # Streams that no longer exist, and earlier lives of streams: the table may still have their rows.

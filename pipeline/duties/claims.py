@@ -16,7 +16,7 @@ from headrace.pipeline.core import change
 from headrace.pipeline.core.change import Applied, Change, Outcome, Refused, require_some
 from headrace.pipeline.core.due import LivenessTimes, run_lives
 from headrace.pipeline.core.lease import Lease, run_of_claim
-from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.sighting import Sighting, after_look
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.core.sync import is_of_this_life
 from headrace.pipeline.core.worker import Worker
@@ -285,7 +285,7 @@ class Claims:
                     beats.setdefault(claim, _NO_BEAT.token)
         now = self.clock.monotonic()
         since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
-        self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)
+        self._beats = after_look(self._beats, beats, since=since, tick=self.times.worker_tick)
         self._looked_at = now
         theirs = {row.run_claim for row in rows} - {None, self.claim}
         return frozenset(claim for claim in theirs if claim is not None and not self._is_dead(claim))

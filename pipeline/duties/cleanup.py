@@ -27,7 +27,7 @@ from headrace.pipeline.core.order import Family, a_family
 from headrace.pipeline.core.position import Positions
 from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.stream import StreamId
-from headrace.pipeline.core.sync import is_of_this_life, rows_of
+from headrace.pipeline.core.sync import is_of_this_life, rows_of_stream
 from headrace.pipeline.core.valid_through import quiet_shards, reached, seen_quiet, shards_that_prove
 from headrace.pipeline.duties.writing import WrittenChanges, write_all
 from headrace.pipeline.lake_ports import LandingTable, TableState
@@ -106,7 +106,7 @@ class Cleaning:
     ) -> CleanupReport:
         """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just answered."""
         stream = facts.stream
-        rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
+        rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
         gone = self._gone(family, facts, shards, listing, state.positions) if due.garbage else frozenset()
@@ -146,7 +146,7 @@ class Cleaning:
         listing: Listing,
         positions: Positions,
     ) -> frozenset[str]:
-        rows = rows_of(family.stream, listing.leases)
+        rows = rows_of_stream(family.stream, listing.leases)
         asked = worth_asking(family, rows, positions, listed=listed, kept_since=facts.asked - facts.retention)
         return frozenset(key.shard_id for key in asked[:ASKED_A_PASS] if self.source.is_gone(key))
 

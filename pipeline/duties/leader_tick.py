@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.applications import name_of
+from headrace.pipeline.core.applications import application_name
 from headrace.pipeline.core.due import is_time
 from headrace.pipeline.core.election import Move
 from headrace.pipeline.core.sighting import Sightings
@@ -160,7 +160,7 @@ class LeaderDuty:
     @property
     def _neighbours(self) -> Neighbours:
         return Neighbours(
-            me=name_of(self.settings),
+            me=application_name(self.settings),
             leader=self.leader_id,
             table=self.table,
             workers=self.workers,

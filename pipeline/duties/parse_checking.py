@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.pipeline.core.lineage import LedgerPage
-from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, differences, excused, ledgers_asked
 from headrace.pipeline.core.parse_values import WavePlan
 from headrace.pipeline.core.proof_rows import first_kept_day
 from headrace.pipeline.core.words import counted
@@ -52,10 +52,10 @@ class ParseChecking:
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
         first (`is_last`: it has done so)."""
-        quick = tuple(differences(plan, self.landings.entries(asked_of(plan)), self._parsed()))
+        quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), self._parsed()))
         if not quick:
             return ()
-        entries = tuple(self.landings.entries(asked_of(plan, all_ledgers=True)))
+        entries = tuple(self.landings.entries(ledgers_asked(plan, all_ledgers=True)))
         differing = tuple(differences(plan, entries, self._parsed(), all_ledgers=True))
         if not differing:
             return ()

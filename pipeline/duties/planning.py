@@ -17,7 +17,7 @@ from headrace.pipeline.core.order import Family, InTheWay, lost_above, parents_o
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.start_of_reading import Above, Begin, Finish, Passed, Read, Stop, Wait, plan_begin
 from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import rows_of
+from headrace.pipeline.core.sync import rows_of_stream
 from headrace.pipeline.duties.chain import Claimed, Planned, WavePorts
 from headrace.pipeline.duties.family import SinceOrigin, family_of
 from headrace.pipeline.duties.origin import ensure_origin
@@ -105,7 +105,7 @@ class Planning:
             if stream not in state.positions.origins and named is not None:
                 # No row of the stream, of this worker's or another's, may have a sequence number yet. A run scans all rows
                 # only here, once in a stream's life.
-                every = rows_of(stream, self.ports.leases.scan().leases)
+                every = rows_of_stream(stream, self.ports.leases.scan().leases)
                 decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
                 state = streams.isolate(stream, decide) or state
         return state

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from headrace.pipeline.core.proof import Told, Wrong
-from headrace.pipeline.core.proof_rounds import Open, divided, files_of, place_of, rounds_of
+from headrace.pipeline.core.proof_rounds import Open, cluster_place, divided, files_of, rounds_of
 from headrace.pipeline.core.proof_rows import EVER, CountPlan, Days, FileCount
 from headrace.pipeline.core.proof_target_evidence import Judged, TargetEvidence, source_view
 from headrace.pipeline.core.proof_target_ledgers import wrong_settlings
@@ -90,7 +90,7 @@ class TargetRounds:
         closed, ready = split[0][0], [its for _, its, _ in split]
         seen = replace(self.evidence(closed, sides), patterns=self.rows.patterns(closed, ready))
         found.numbers += (
-            (place_of(cluster, closed), told) for cluster, told in cluster_numbers(seen, found.totals)
+            (cluster_place(cluster, closed), told) for cluster, told in cluster_numbers(seen, found.totals)
         )
         found.rows += wrong_rows(seen)
         found.ranges += len(closed.clusters)

@@ -19,7 +19,7 @@ from headrace.pipeline.core.order import parents_of
 from headrace.pipeline.core.partition import partition_of
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.recovery_plan import Decision, End, ShardSituation, Tip
-from headrace.pipeline.core.sighting import Sighting, look
+from headrace.pipeline.core.sighting import Sighting, after_look
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.sync import is_of_this_life
 from headrace.pipeline.duties.family import SinceOrigin, family_of
@@ -211,7 +211,7 @@ class Recovery:
                 beats.setdefault(claim, "none")
         now = self.clock.monotonic()
         since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
-        self._beats = look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
+        self._beats = after_look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
         self._looked_at = now
 
 

@@ -12,7 +12,7 @@ from headrace.pipeline.core.lineage_filter import RangeFilter
 from headrace.pipeline.core.proof import ALL, Window
 from headrace.pipeline.core.proof_chains import story_of
 from headrace.pipeline.core.row_patterns import comparing
-from headrace.pipeline.core.shadow import Shadow, ShadowEvidence, plan_shadow, shadow_of, stream_of
+from headrace.pipeline.core.shadow import Shadow, ShadowEvidence, compared_stream, plan_shadow, shadow_of
 from headrace.pipeline.core.stream import StreamId
 from headrace.pipeline.duties.proof_memory import files_of_days
 from headrace.pipeline.lake_ports import LineageTable
@@ -29,7 +29,7 @@ class Shadowing:
 
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()
-        stream = stream_of(look.state.positions.streams(), self.stream)
+        stream = compared_stream(look.state.positions.streams(), self.stream)
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from headrace.pipeline.core.derive import Span, SpanCollector, StretchRows, derived, stretch_of
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.core.lineage_filter import RangeFilter
-from headrace.pipeline.core.lineage_rows import Row, rows_of
+from headrace.pipeline.core.lineage_rows import Row, lineage_rows_of
 from headrace.pipeline.core.recording import Recorded
 from headrace.pipeline.core.stream import ShardKey, StreamId
 from headrace.pipeline.errors import ChainBroken
@@ -103,7 +103,7 @@ class _Writing:
         self._told = Recorded()
 
     def add(self, entry: LedgerEntry | Lost) -> None:
-        self._rows += rows_of(entry)
+        self._rows += lineage_rows_of(entry)
         if len(self._rows) >= min(_PORTION, self._at_once):
             self._to_columns()
         if sum(map(len, self._columns)) >= self._at_once:

@@ -26,7 +26,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from headrace.pipeline.core.lineage import LedgerEntry, Lost
 from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-from headrace.pipeline.core.lineage_rows import Row, rows_of
+from headrace.pipeline.core.lineage_rows import Row, lineage_rows_of
 from headrace.pipeline.core.recording import Recorded, Tail, tail_of
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
 from headrace.pipeline.lake.append import PreparedCommit, own_id, prepare
@@ -245,7 +245,7 @@ class IcebergLineage(LineageTable):
         rows: list[Row] = []
         upto: Link | None = None
         for upto in look.tail.new:
-            rows += (row for entry in self._additions(look, upto) for row in rows_of(entry))
+            rows += (row for entry in self._additions(look, upto) for row in lineage_rows_of(entry))
             if len(rows) >= _MOST_ROWS:
                 break
         added = as_arrow(rows, table)

@@ -20,7 +20,7 @@ from headrace.pipeline.core.json_columns import Limits, Struct
 from headrace.pipeline.core.json_facts import OBJECT, Fact
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.core.json_growth import grow
-from headrace.pipeline.core.parse_account import joined, whole_survey
+from headrace.pipeline.core.parse_account import one_report, whole_survey
 from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.decode import Decoder
@@ -290,7 +290,7 @@ def _numbers(session: SparkSession, tasks: int) -> DataFrame:
 
 def _reported(reports: DataFrame) -> Parsed:
     told: list[Any] = reports.toArrow().column(0).to_pylist()
-    return joined(map(decode_parsed, told))
+    return one_report(map(decode_parsed, told))
 
 
 def survey_on(session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int) -> Survey:

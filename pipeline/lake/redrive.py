@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import Bound, Parsed, SourceFile
 from headrace.pipeline.core.stream import StreamId
 from headrace.pipeline.lake.parse import SparkParser, packed
@@ -30,7 +30,9 @@ class SparkRedriver(SparkParser, Redriver):
         # All columns, also those that others have added to the table.
         schema = schema_to_pyarrow(self.source.open().schema())
         work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return joined(map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work))))
+        return one_report(
+            map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work)))
+        )
 
 
 def _copying(

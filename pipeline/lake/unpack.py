@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import Bound, Parsed, SourceFile, Survey, SurveyOrder
 from headrace.pipeline.core.shard import HashRange
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -53,7 +53,7 @@ class SparkUnpacker(Unpacker):
         spec = spec_of(self.table, selected, streams, shards)
         work = _unpacking(paths, spec)
         what = f"takes aggregates of {self.table.identifier} apart"
-        return joined(
+        return one_report(
             map(
                 decode_parsed,
                 asked_of(self.session, lambda session: run_tasks(session, len(paths), work), what),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.iceberg import IcebergTable
@@ -46,7 +46,9 @@ class SparkCopier(Copier):
         spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
         units = packed(plan.units, cores=self.cores)
         work = _copying(units, spec)
-        return joined(map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work))))
+        return one_report(
+            map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work)))
+        )
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         return asked_of(self.session, ask, f"copies records to {self.table.identifier}")

@@ -10,7 +10,7 @@ from threading import Lock
 
 from headrace.pipeline.core.lineage import LedgerEntry, Lost
 from headrace.pipeline.core.lineage_filter import ALL_RANGES, RangeFilter
-from headrace.pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, entries_of, rows_of
+from headrace.pipeline.core.lineage_rows import DERIVED, LOST, RANGE, Row, ledgers_in, lineage_rows_of
 from headrace.pipeline.core.recording import Recorded, Tail, tail_of
 from headrace.pipeline.errors import CommitUnknown
 from headrace.pipeline.lake_ports import LineageTable
@@ -45,7 +45,7 @@ class MemoryLineage(LineageTable):
             taken = tail.new[: max(1, self.most(len(tail.new)))]
             head = self._lake.head if len(taken) == len(tail.new) else taken[-1].id
             tail = replace(tail, new=taken)
-            rows = (*_kept(rows, tail), *(row for each in _additions(tail) for row in rows_of(each)))
+            rows = (*_kept(rows, tail), *(row for each in _additions(tail) for row in lineage_rows_of(each)))
             now = _recorded_in(rows, head)
             try:
                 if self._swap(was, now, rows):
@@ -57,7 +57,7 @@ class MemoryLineage(LineageTable):
 
     def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         tail = self._tail(self._recorded, self._rows)
-        every = chain(entries_of(_kept(self._rows, tail)), _additions(tail))
+        every = chain(ledgers_in(_kept(self._rows, tail)), _additions(tail))
         return (found for each in every if (found := asked.of(each)) is not None)
 
     def drop(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.lineage import LedgerPage
-from headrace.pipeline.core.parse_account import aside_name, joined
+from headrace.pipeline.core.parse_account import aside_name, one_report
 from headrace.pipeline.core.parse_values import (
     Bound,
     FilePart,
@@ -25,9 +25,9 @@ from headrace.pipeline.core.parse_values import (
     SurveyOrder,
     WavePlan,
     Wishes,
-    key_of,
     record_in,
     row_shard,
+    sort_key_of,
 )
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -95,7 +95,7 @@ class MemoryRows:
         if known is not None and (known[0] is row.key or known[0] == row.key):
             return known[1]
         sub = self.sub(row.key, row.number)
-        text = key_of(Position(row.number - sub, sub))
+        text = sort_key_of(Position(row.number - sub, sub))
         self._keys[row.number] = row.key, text
         return text
 
@@ -291,7 +291,7 @@ class MemoryParser(MemorySurveyor, Redriver):
         if comparison is not None:
             raise ValueError("rows in memory have no keys by which they could be compared")
         bounds = {each.key: each.bound for each in plan.ranges}
-        return joined(self._parse(unit, bounds) for unit in plan.units), 0
+        return one_report(self._parse(unit, bounds) for unit in plan.units), 0
 
     def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
         told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]

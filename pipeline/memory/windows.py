@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import Bound, Parsed, ReadUnit, WavePlan
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
@@ -44,7 +44,7 @@ class MemoryCopier(MemorySurveyor, Copier):
 
     def copy(self, plan: WavePlan) -> Parsed:
         bounds = {each.key: each.bound for each in plan.ranges}
-        return joined(self._copy(unit, bounds) for unit in plan.units)
+        return one_report(self._copy(unit, bounds) for unit in plan.units)
 
     def _copy(self, unit: ReadUnit, bounds: dict[ShardKey, Bound]) -> Parsed:
         rows = self.rows_of(unit, bounds)

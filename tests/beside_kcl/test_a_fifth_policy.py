@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.core.assign import AssignmentInput, move
+from headrace.pipeline.core.assign import AssignmentInput, move_or_hand_over
 from headrace.pipeline.core.change import Change
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.worker import Worker
@@ -93,7 +93,9 @@ class AssignToTheColour:
         if not names or not leaving:
             return self.gap.plan_moves(scene, workers, run=run)
         return [
-            move(row, names[n % len(names)], "the colours change", when=scene.now, rules=self.gap.rules)
+            move_or_hand_over(
+                row, names[n % len(names)], "the colours change", when=scene.now, rules=self.gap.rules
+            )
             for n, row in enumerate(sorted(leaving, key=lambda row: row.key))
             if row.checkpoint_owner is None
         ]

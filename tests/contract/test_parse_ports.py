@@ -20,13 +20,13 @@ from headrace.pipeline.core.parse_values import (
     WavePlan,
     Wishes,
     end_of,
-    key_of,
+    sort_key_of,
 )
 from headrace.pipeline.core.parsing_plan import plan_wishes
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.redrive_chain import chain_of, next_link
 from headrace.pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
-from headrace.pipeline.core.replace_plan import check_copied, leaving_of, order_of
+from headrace.pipeline.core.replace_plan import check_copied, leaving_of, survey_order_of
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.duties.compacting import Compacting
 from headrace.pipeline.duties.known_files import KnownFiles
@@ -199,7 +199,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
 
 
 def key(number: int) -> str:
-    return key_of(Position(number))
+    return sort_key_of(Position(number))
 
 
 def planned(made: Made) -> tuple[WavePlan, Wishes]:
@@ -374,7 +374,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     made.land(A, {4: True, 5: True})
     wave(made)
     look = made.typed.look()
-    order = order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
+    order = survey_order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
     pieces = made.leaver.survey(order).pieces
     assert spanned(pieces) == (key(3), key(4), 2)
     leaving = leaving_of(look.files, pieces)
@@ -388,7 +388,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     files = tuple(replace(file, shards=frozenset({A})) for file in copied.aside)
     proposal = Proposal((replay, raised), files, whole=True, gone=gone)
     assert not made.table.commit(proposal).landing.refused
-    everything = order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
+    everything = survey_order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
     assert spanned(made.leaver.survey(everything).pieces) == (key(1), key(5), 2)
     # A second commit that removes the same files is refused as a whole.
     again = replace(raised, after=next_link(None), upto=Position(2))

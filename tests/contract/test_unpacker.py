@@ -9,7 +9,7 @@ import pytest
 from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, SurveyOrder, end_of, key_of
+from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, SurveyOrder, end_of, sort_key_of
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey
 from headrace.pipeline.demo.aggregate import aggregated
@@ -95,7 +95,7 @@ def found(made: Made, *bounds: Bound, aggregates: bool = True) -> list[tuple[Sha
 
 
 def key(number: int, sub: int = 0) -> str:
-    return key_of(Position(number, sub))
+    return sort_key_of(Position(number, sub))
 
 
 def apart(made: Made, *bounds: Bound) -> Parsed:

@@ -8,7 +8,7 @@ from headrace.pipeline.core.belonging import AHEAD, BEFORE, why_outside, why_too
 from headrace.pipeline.core.landing import Proposal, decide_landing
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Range
 from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.proof_belonging import judged, strange_ranges
+from headrace.pipeline.core.proof_belonging import strange_ranges, what_was_judged
 from headrace.pipeline.core.proof_chains import story_of
 from headrace.pipeline.core.proof_families import ListedShards
 from headrace.pipeline.core.shard import NumberRange, Shard
@@ -110,5 +110,8 @@ def test_a_range_of_a_table_with_another_streams_records_is_named():
 
 def test_the_proof_says_of_how_many_shards_no_number_can_be_judged():
     story = story_of([LedgerEntry(7, 1, NOW, LedgerPage((a_range(CREATED),)))])
-    assert judged(story, {}) == "1 range; those of 1 shard that Kinesis doesn't list by their arrival only"
+    assert (
+        what_was_judged(story, {})
+        == "1 range; those of 1 shard that Kinesis doesn't list by their arrival only"
+    )
     assert list(strange_ranges(story, {})) == []

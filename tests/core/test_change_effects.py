@@ -348,7 +348,7 @@ def test_an_error_at_some_rows_is_returned_and_an_error_at_all_rows_is_raised():
 
 def test_only_rows_that_were_written_count_as_applied():
     other = replace(READ_ROW, key="shardId-1")
-    assert change.applied([Applied(READ_ROW), Refused(other), Throttled("no"), Applied(other)]) == (
+    assert change.rows_written([Applied(READ_ROW), Refused(other), Throttled("no"), Applied(other)]) == (
         READ_ROW,
         other,
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from headrace.pipeline.core.lineage_rows import entries_of, order_text, rows_of
+from headrace.pipeline.core.lineage_rows import ledgers_in, lineage_rows_of, order_text
 from headrace.pipeline.core.position import Position, is_forward
 from tests.core.strategies import MOMENTS, PAGES, POSITIONS
 
@@ -21,20 +21,20 @@ def an_entry(number: int, page: LedgerPage) -> LedgerEntry:
 @given(st.lists(PAGES, max_size=2), st.randoms(use_true_random=False))
 def test_ledgers_come_back_from_their_rows_in_any_order(pages: list[LedgerPage], dice: random.Random):
     entries = [an_entry(number, page) for number, page in enumerate(pages, start=1)]
-    rows = [row for entry in entries for row in rows_of(entry)]
+    rows = [row for entry in entries for row in lineage_rows_of(entry)]
     dice.shuffle(rows)
-    assert list(entries_of(rows)) == entries
+    assert list(ledgers_in(rows)) == entries
 
 
 @given(MOMENTS, st.text(max_size=20), PAGES)
 def test_a_lost_part_comes_back_before_the_ledger_of_its_snapshot(at: datetime, why: str, page: LedgerPage):
     entry = LedgerEntry(5, 3, at, page)
     lost = Lost(5, 3, at, why)
-    assert list(entries_of([*rows_of(entry), *rows_of(lost)])) == [lost, entry]
+    assert list(ledgers_in([*lineage_rows_of(entry), *lineage_rows_of(lost)])) == [lost, entry]
 
 
 def test_each_ledger_has_at_least_one_row():
-    (row,) = rows_of(an_entry(1, LedgerPage()))
+    (row,) = lineage_rows_of(an_entry(1, LedgerPage()))
     assert row["entry"] == "empty"
 
 

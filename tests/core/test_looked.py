@@ -16,8 +16,8 @@ from headrace.pipeline.core.parse_values import (
     Wanted,
     Wishes,
     end_of,
-    key_of,
     row_shard,
+    sort_key_of,
 )
 from headrace.pipeline.core.portion import plan_portion
 from headrace.pipeline.core.position import Position, Positions
@@ -32,7 +32,7 @@ LOOKED = FilesDone(snapshot=77, sequence=9, upto=8, stream=None, still=frozenset
 
 
 def part(key: ShardKey, first: int, last: int, *, rows: int = 1) -> FilePart:
-    return FilePart(*row_shard(key), key_of(Position(first)), key_of(Position(last)), rows)
+    return FilePart(*row_shard(key), sort_key_of(Position(first)), sort_key_of(Position(last)), rows)
 
 
 def file(name: str, *parts: FilePart, added: int | None = 5) -> SourceFile:
@@ -57,7 +57,7 @@ def test_a_file_has_nothing_left_once_each_of_its_rows_is_at_or_below_a_position
 
 
 def test_a_position_within_a_kinesis_record_leaves_the_rest_of_the_record():
-    rows = [key_of(Position(200, sub)) for sub in (3, 4)]
+    rows = [sort_key_of(Position(200, sub)) for sub in (3, 4)]
     for last, left in zip(rows, (set(), {"f"}), strict=True):
         assert told(file("f", FilePart(*row_shard(B), rows[0], last, 1))).still == left
 
@@ -180,7 +180,7 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
     portion = plan_portion([each for each, _ in files], Wishes(wanted, streams=(STREAM,)), rows=rows)
     for each, rows_of in files:
         for want in wanted:
-            keys = [key_of(Position(n)) for n in rows_of[want.key]]
+            keys = [sort_key_of(Position(n)) for n in rows_of[want.key]]
             asked = [key for key in keys if want.low < key < (want.high or "")]
             if portion.ceiling is not None:
                 asked = [key for key in asked if key < portion.ceiling]
@@ -189,10 +189,10 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
 
 def test_a_ceiling_is_never_within_a_kinesis_record():
     first = file("f1", part(A, 101, 101), added=1)
-    rest = file("f2", FilePart(*row_shard(A), key_of(Position(102, 4)), key_of(Position(300)), 9))
+    rest = file("f2", FilePart(*row_shard(A), sort_key_of(Position(102, 4)), sort_key_of(Position(300)), 9))
     ceiling = plan_portion([first, rest], WISHES, rows=1).ceiling
     assert ceiling is not None
-    assert end_of(Position(101)) <= ceiling <= key_of(Position(102))
+    assert end_of(Position(101)) <= ceiling <= sort_key_of(Position(102))
 
 
 @pytest.mark.parametrize(

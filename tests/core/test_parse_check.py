@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.core.accounting import Accounting
 from headrace.pipeline.core.lineage import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.core.parse_check import Differs, ParsedSoFar, differences, excused, ledgers_asked
 from headrace.pipeline.core.parse_values import PlannedRange, WavePlan
 from headrace.pipeline.core.position import Position
 from headrace.pipeline.core.stream import ShardKey, StreamId
@@ -182,7 +182,7 @@ def test_a_gap_of_records_that_never_landed_has_no_rows() -> None:
 
 
 def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shards() -> None:
-    asked = asked_of(wave(20, 50, 13))
+    asked = ledgers_asked(wave(20, 50, 13))
     found = [asked.of(entry) for entry in ledgers(*FLOW, a_range(None, 99, 1, key=B), a_range(5000, 5010, 1))]
     assert [entry.page.ranges[0].upto.sequence for entry in found if isinstance(entry, LedgerEntry)] == [
         20,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
-from headrace.pipeline.core.parse_values import Wanted, Wishes, end_of, key_of, record_of
+from headrace.pipeline.core.parse_values import Wanted, Wishes, end_of, record_of, sort_key_of
 from headrace.pipeline.core.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.proof import ALL
 from headrace.pipeline.core.proof import Window as Arrivals
@@ -257,7 +257,7 @@ def test_a_window_by_numbers_has_exactly_the_landed_records_between_them(
 def _has(each: WindowRange, number: int, sub: int) -> bool:
     """As Spark chooses rows: above the low end, and below the high end."""
     key = f"{record_of(number)}:{sub:019}"
-    return key_of(each.after) < key < end_of(each.upto)
+    return sort_key_of(each.after) < key < end_of(each.upto)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=10), st.integers(0, 6), st.integers(1, 6))

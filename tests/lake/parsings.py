@@ -18,7 +18,7 @@ from headrace.pipeline.core.batch import StagedFile
 from headrace.pipeline.core.duplicates import Comparison
 from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import (
     Bound,
     Parsed,
@@ -133,7 +133,7 @@ class InProcess(Redriver):
             self.compared.append(comparison)
             batches = iter(self._marked(list(batches), spec, comparison))
         report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
-        return joined([report]), number
+        return one_report([report]), number
 
     def _marked(
         self, batches: Sequence[pa.RecordBatch], spec: WriteSpec, comparison: Comparison

@@ -37,7 +37,7 @@ from headrace.pipeline.core.lineage import (
     ParentReason,
     Range,
 )
-from headrace.pipeline.core.lineage_rows import entries_of, rows_of
+from headrace.pipeline.core.lineage_rows import ledgers_in, lineage_rows_of
 from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.proof_accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.core.state_delta import Delta
@@ -107,14 +107,14 @@ ENTRIES = (
 
 
 def lineage_out(entries: tuple[LedgerEntry | Lost, ...]) -> str:
-    return msgspec.json.encode([row for entry in entries for row in rows_of(entry)]).decode()
+    return msgspec.json.encode([row for entry in entries for row in lineage_rows_of(entry)]).decode()
 
 
 def lineage_in(text: str) -> tuple[LedgerEntry | Lost, ...]:
     rows = json.loads(text)
     for row in rows:
         _with_times(row)
-    return tuple(entries_of(rows))
+    return tuple(ledgers_in(rows))
 
 
 def _with_times(row: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from headrace.pipeline.core.accounting import Accounting, read_accounting
 from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason, Range
 from headrace.pipeline.core.lineage_filter import Joining
-from headrace.pipeline.core.lineage_rows import order_text, rows_of
+from headrace.pipeline.core.lineage_rows import lineage_rows_of, order_text
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.proof import ALL
 from headrace.pipeline.core.proof_chains import Story, story_of
@@ -136,7 +136,7 @@ def _through_files(
     batches: list[pa.RecordBatch] = []
     cuts = sorted({0, *random.sample(range(len(entries)), 3), len(entries)})
     for begin, end in pairwise(cuts):
-        rows = [row for entry in entries[begin:end] for row in rows_of(entry)]
+        rows = [row for entry in entries[begin:end] for row in lineage_rows_of(entry)]
         batches += sorted_rows(pa.Table.from_pylist(rows, _ARROW)).to_batches(random.choice([5, 40]))
     random.shuffle(batches)
     decoder = LineageDecoder()
@@ -267,4 +267,6 @@ def _landed(number: int, after: int, upto: int) -> LedgerEntry:
 
 
 def _batches(entries: Iterable[LedgerEntry]) -> list[pa.RecordBatch]:
-    return pa.Table.from_pylist([row for each in entries for row in rows_of(each)], _ARROW).to_batches()
+    return pa.Table.from_pylist(
+        [row for each in entries for row in lineage_rows_of(each)], _ARROW
+    ).to_batches()

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from headrace.pipeline.clock import SystemIds
 from headrace.pipeline.core.batch import BatchLimits
-from headrace.pipeline.core.parse_account import joined
+from headrace.pipeline.core.parse_account import one_report
 from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WaveLimits, WavePlan
 from headrace.pipeline.core.position import Position, Start
 from headrace.pipeline.core.window import ReplayWindow, WindowRange, window_table
@@ -64,7 +64,7 @@ class InProcess(Copier):
     def copy(self, plan: WavePlan) -> Parsed:
         bounds = tuple(each.bound for each in plan.ranges)
         spec = CopySpec(self.bed.lake.iceberg.staging_spec(), self.table.staging_spec(), bounds)
-        return joined(
+        return one_report(
             # A task for each row group, as on a large Spark.
             copy_units([unit], spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
             for unit in plan.units

@@ -14,7 +14,7 @@ _MOVES: Final = """\
     return [
         _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
         for key, to in loads.moves.items()
-        if to != rows[key].owner or is_free(rows[key], inputs)
+        if to != rows[key].owner or needs_worker(rows[key], inputs)
     ]
 """
 _NEEDLESS_MOVES: Final = (
@@ -22,7 +22,7 @@ _NEEDLESS_MOVES: Final = (
     + """\
     names = sorted(inputs.living)
     for row in rows.values():
-        if not moves and len(names) > 1 and row.owner in names and not is_free(row, inputs):
+        if not moves and len(names) > 1 and row.owner in names and not needs_worker(row, inputs):
             to = names[(names.index(row.owner) + 1) % len(names)]
             moves.append(_write(row, to, loads.count[to], inputs=inputs, weights=weights, rules=rules))
     return moves

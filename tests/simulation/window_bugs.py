@@ -56,8 +56,8 @@ WINDOWS: Final = (
         "a run that goes on with a window, or the second of two runs, begins again where the window begins",
         (
             "duties.replacing",
-            "        done = done_of(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)\n",
-            "        done = done_of((), window)\n",
+            "        done = done_up_to(ports.lineage.entries(RangeFilter.of_window(window, DONE_ANEW)), window)\n",
+            "        done = done_up_to((), window)\n",
         ),
         seeds=_SEEDS,
         among=_fleet(),
