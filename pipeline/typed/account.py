@@ -1,0 +1,116 @@
+"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure
+functions on values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.typed.values import ApartCount, Parsed, ShardCount, Survey, WavePlan
+
+DUPLICATE = "duplicate"
+"""Why a row is in neither table: the typed table has the same event."""
+FILTER = "filter"
+"""Why a row is in neither table: the target's filter leaves it out."""
+
+
+def one_report(reports: Iterable[Parsed]) -> Parsed:
+    """The reports of all tasks as one."""
+    reports = tuple(reports)
+    counts: dict[ShardKey, ShardCount] = {}
+    for tally in (count for report in reports for count in report.counts):
+        counts[tally.key] = counts.get(tally.key, ShardCount(tally.key)).plus(tally)
+    apart: dict[tuple[ShardKey, str], ApartCount] = {}
+    for unpacked in (count for report in reports for count in report.apart):
+        place = unpacked.key, unpacked.low
+        apart[place] = apart.get(place, ApartCount(*place)).plus(unpacked)
+    return Parsed(
+        tuple(file for report in reports for file in report.files),
+        tuple(file for report in reports for file in report.aside),
+        tuple(counts[key] for key in sorted(counts)),
+        tuple(sorted(run for report in reports for run in report.numbers)),
+        tuple(apart[where] for where in sorted(apart)),
+    )
+
+
+def whole_survey(surveys: Iterable[Survey]) -> Survey:
+    """The surveys of all tasks as one."""
+    surveys = tuple(surveys)
+    files = {path: file_parts for survey in surveys for path, file_parts in survey.files.items()}
+    return Survey(tuple(piece for survey in surveys for piece in survey.pieces), files)
+
+
+def account(
+    plan: WavePlan, parsed: Parsed, *, dropped_as: str, version: str, schema: int
+) -> dict[ShardKey, Accounting]:
+    """What became of each row of the wave. `dropped_as`: why rows may not come back; empty where none may be missing.
+
+    Raises WrongShape where rows came twice, came from elsewhere, or are missing without a reason.
+    """
+    _check_numbers(plan, parsed)
+    counts = {count.key: count for count in parsed.counts}
+    if strangers := sorted(counts.keys() - {r.key for r in plan.ranges}):
+        raise _wrong(f"rows of {strangers[0]} came back, of which the wave has none")
+    accountings: dict[ShardKey, Accounting] = {}
+    for planned in plan.ranges:
+        count = counts.get(planned.key, ShardCount(planned.key))
+        missing = planned.rows - count.told
+        # Only a function of the user may return fewer rows than it got. A filter counts what it leaves out.
+        if missing and not dropped_as:
+            raise _wrong(
+                f"of {planned.key} {counted(planned.rows, 'row')} went in, "
+                f"{count.parsed:,} were parsed and {count.aside:,} set aside"
+            )
+        reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
+        dropped = all_dropped({why: rows} for why, rows in reasons if rows)
+        names = tuple(aside_name(file.path) for file in parsed.aside if planned.key in file.shards)
+        accounting = Accounting(planned.rows, count.parsed, count.aside, dropped, version, schema, names)
+        if not accounting.is_complete:
+            raise _wrong(f"of {planned.key} more rows came back than went in: {accounting.text()}")
+        accountings[planned.key] = accounting
+    return accountings
+
+
+def aside_name(path: str) -> str:
+    """The name of a staged file below the table's data folder: that of the day's folder, and its own."""
+    return "/".join(path.split("/")[-2:])
+
+
+def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
+    end = 0
+    for first, length in parsed.numbers:
+        # The numbers are sorted runs: one that begins before the last one's end has a row again.
+        if first < end:
+            raise _wrong(f"row {first:,} of the wave came back twice")
+        end = first + length
+    if end > plan.rows:
+        raise _wrong(f"row {end - 1:,} came back, and the wave has {counted(plan.rows, 'row')}")
+    total = sum(count.told for count in parsed.counts)
+    if sum(length for _, length in parsed.numbers) != total:
+        raise _wrong("the numbers of the rows that came back don't agree with how many were written")
+
+
+def _wrong(why: str) -> WrongShape:
+    return WrongShape(
+        f"the parsed rows don't account for the rows of the lake table: {why}. "
+        "Nothing was committed, and no position moved. If the parser is "
+        "a callable, it has to return each row at most once, with the column `record` as it came"
+    )
+
+
+_LEAST_JUDGED = 100
+"""The least number of records by which a wave is judged. With fewer records, a share says little."""
+
+
+def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None:
+    """Why the wave must not be committed: too large a part of it would go to quarantine."""
+    of_wave = tuple(accountings)
+    aside = sum(accounting.quarantined for accounting in of_wave)
+    judged = aside + sum(accounting.parsed for accounting in of_wave)
+    # Rows that were dropped count on neither side: they were left out on purpose.
+    if judged < _LEAST_JUDGED or aside <= stop_above * judged:
+        return None
+    return f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"
