@@ -27,7 +27,7 @@ class OtherColumns:
     number: str
     sub: str | None = None
     data: str | None = None
-    """None: payloads aren't compared."""
+    """The column with the payload. None: payloads aren't compared."""
     form: PayloadForm = PayloadForm.BINARY
 
     @property

@@ -1,7 +1,7 @@
 """Which rows of the lake table a wave of a typed table parses. Pure functions on values.
 
-    positions of both tables ─► plan_wishes ─► (headrace.pipeline.typed.files.portion: which files) ─► (Spark surveys) ─►
-    plan_wave ─► (Spark parses)
+    positions of both tables ─► plan_wishes ─► (headrace.pipeline.typed.files.portion: which files) ─► (Spark surveys)
+    ─► plan_wave ─► (Spark parses)
 
 What is parsed goes by positions of shards and never by snapshots: compaction, expiry and a rollback of the lake table
 change nothing.

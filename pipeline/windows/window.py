@@ -218,4 +218,4 @@ def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[
 
 def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
     """Asks for the ranges of the window's shards."""
-    return RangeFilter(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)
+    return RangeFilter(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)

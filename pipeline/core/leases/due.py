@@ -126,8 +126,8 @@ def plan_due(
 
 def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
     """Whether a parent's row says that the parent hasn't ended yet."""
-    # Only a hint that saves runs: each run asks again, and the commit decides (`headrace.pipeline.core.order.parents`). A shard
-    # that was read before began after its parents.
+    # Only a hint that saves runs: each run asks again, and the commit decides (`headrace.pipeline.core.order.parents`).
+    # A shard that was read before began after its parents.
     if lease.looked_at is not None or lease.landed is not None:
         return False
     return any(p in parents and not parents[p].has_ended for p in lease.parents)

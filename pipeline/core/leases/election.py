@@ -39,8 +39,8 @@ def plan_election(
         return Move.TAKE, None
     if lock.owner == me:
         return Move.BEAT, None
-    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.leases.sighting`). A new
-    # owner writes a new version, so it starts without credit.
+    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.leases.sighting`). A
+    # new owner writes a new version, so it starts without credit.
     before = {} if sighting is None else {lock.owner: sighting}
     current = after_look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
     if current.credit > lock.duration:

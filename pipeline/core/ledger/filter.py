@@ -24,8 +24,8 @@ class Joining:
     """The sequence number of a snapshot: only ranges of snapshots before it are joined."""
     by_day: bool = False
     """Whether only ranges are joined whose first records arrived on one day (UTC), by
-    `headrace.pipeline.core.ledger.arrivals.first_day`. Of ranges with rows these are only such that tell when their first
-    record arrived."""
+    `headrace.pipeline.core.ledger.arrivals.first_day`. Of ranges with rows these are only such that tell when their
+    first record arrived."""
     is_aside: bool = False
     """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has:
     it may have none, and the accounting in it is the typed table's."""

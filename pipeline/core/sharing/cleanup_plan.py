@@ -137,8 +137,8 @@ def _droppable(
 ) -> dict[ShardKey, frozenset[ShardKey]]:
     """END positions that can be removed as soon as Kinesis has forgotten their shards, each with the shards whose
     positions allow it."""
-    # A child that a parent's END names and that has no position counts as one that is still to be read (`plan_shard_sync`).
-    # So the parent's END goes before the child's.
+    # A child that a parent's END names and that has no position counts as one that is still to be read
+    # (`plan_shard_sync`). So the parent's END goes before the child's.
     named = children_of_ends(family.stream, positions)
     still_open = [shard for shard in listed if not shard.closed]
     # A late listing may hide shards, but then hash keys are left out.

@@ -38,8 +38,8 @@ def newest_lives(leases: Iterable[Lease]) -> dict[str, str]:
 def watch_former(
     before: Sightings, former: Iterable[str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """How long each stream has been a former one, counted in this leader's looks, as `headrace.pipeline.core.leases.sighting`
-    counts."""
+    """How long each stream has been a former one, counted in this leader's looks, as
+    `headrace.pipeline.core.leases.sighting` counts."""
     if since is None or not timedelta(0) <= since <= _LONGEST_SILENCE:
         before, since = {}, None
     # There is no counter to watch, so the token never changes: a stream leaves the sightings when it isn't a former one

@@ -19,8 +19,8 @@ from headrace.pipeline.core.leases.sighting import Sightings, expired
 
 
 def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
-    """The handovers under way: lease key -> a token for `headrace.pipeline.core.leases.sighting`, which measures how long each
-    one takes."""
+    """The handovers under way: lease key -> a token for `headrace.pipeline.core.leases.sighting`, which measures how
+    long each one takes."""
     # Holder and next owner are in the token, so that the time counts anew for a handover to another worker.
     return {
         row.key: f"{row.checkpoint_owner}>{row.owner}" for row in leases if row.checkpoint_owner is not None

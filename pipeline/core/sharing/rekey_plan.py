@@ -4,10 +4,10 @@
                       earlier life of that stream that the lake table has dropped are deleted
     multi -> single   the rows of one stream lose the name; those of streams of which nothing has landed are deleted
 
-The lake table isn't touched: its positions have no form (`headrace.pipeline.core.leases.lease_form`). All rows are made before
-the first one is deleted, and a row is deleted only where one of the new form stands for its shard. So a command that is
-killed between two writes leaves each shard with a row, and goes on when it is run again. The way back is the same plan
-for the other mode.
+The lake table isn't touched: its positions have no form (`headrace.pipeline.core.leases.lease_form`). All rows are made
+before the first one is deleted, and a row is deleted only where one of the new form stands for its shard. So a command
+that is killed between two writes leaves each shard with a row, and goes on when it is run again. The way back is the
+same plan for the other mode.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class _Stretch:
     @property
     def ceiling(self) -> str:
         """A text that isn't above any of these rows, and that parts no Kinesis record."""
-        # What comes after a position as a whole begins after a semicolon (`headrace.pipeline.core.shards.sort_texts.past`).
+        # What comes after a position as a whole begins after a semicolon
+        # (`headrace.pipeline.core.shards.sort_texts.past`).
         return self.low if self.low.endswith(";") else record_in(self.low)
 
 
