@@ -24,7 +24,7 @@ from headrace.pipeline.app.ports import Ports
 from headrace.pipeline.app.upkeep_wiring import UpkeepWiring
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
-from headrace.pipeline.beside_kcl.kcl_workers import why_not_rekey
+from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
 from headrace.pipeline.core.leases.due import RunState, RunVerdict
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
 from headrace.pipeline.duties.fleet.known_tables import KnownTables
@@ -363,7 +363,10 @@ class Wiring:
     def handing_over(self) -> HandingOver:
         ports = self.ports
         return HandingOver(
-            settings=self.settings, leases=self.leases(), workers=ports.workers(), clock=ports.clock
+            why_not=why_not_handed_over(self.settings),
+            leases=self.leases(),
+            workers=ports.workers(),
+            clock=ports.clock,
         )
 
     def adopting(self) -> Adopting:

@@ -162,6 +162,11 @@ def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
     )
 
 
+def why_not_handed_over(settings: Settings) -> str | None:
+    """Why code of the user's may not give a shard to another worker; None where it may."""
+    return "beside KCL's workers the leader of the fleet alone assigns leases" if settings.is_shared else None
+
+
 def why_not_rekey(settings: Settings) -> str | None:
     """Why no lease row may get another key: the settings share the lease table with KCL's workers."""
     if not settings.is_shared:

@@ -17,14 +17,14 @@ from headrace.pipeline.core.shards.partition import partition_of
 from headrace.pipeline.errors import BadSetting, HeadraceError, Transient
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
-from headrace.pipeline.settings.model import Settings
 
 _WHY = "asked for by code of the user's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandingOver:
-    settings: Settings
+    why_not: str | None
+    """Why no shard of this application may be handed over by code; None where it may be."""
     leases: LeaseStore
     workers: WorkerStore
     clock: Clock
@@ -52,10 +52,8 @@ class HandingOver:
         )
 
     def _check(self, row: Lease, shard: str, to: str) -> None:
-        if self.settings.is_shared:
-            raise BadSetting(
-                f"{shard} can't be handed over by hand: beside KCL's workers the leader of the fleet alone assigns leases. Nothing was written"
-            )
+        if self.why_not is not None:
+            raise BadSetting(f"{shard} can't be handed over by code: {self.why_not}. Nothing was written")
         if row.has_ended:
             raise BadSetting(f"{shard} has ended, and nobody reads it any more. Nothing was written")
         if row.checkpoint_owner is not None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over
 from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.duties.fleet.handing_over import HandingOver
@@ -23,7 +24,7 @@ def world() -> World:
 
 
 def handing_over(world: World) -> HandingOver:
-    return HandingOver(settings=world.settings, leases=world.leases, workers=world.rows, clock=world.clock)
+    return HandingOver(why_not=None, leases=world.leases, workers=world.rows, clock=world.clock)
 
 
 def row(world: World) -> Lease:
@@ -91,9 +92,12 @@ def test_a_worker_that_is_not_there_or_stops_gets_no_shard(world: World, to: str
 
 def test_beside_workers_of_kcl_only_the_leader_assigns(world: World):
     shared = replace(world.settings, kcl=replace(KclSettings(), failover=timedelta(seconds=10)))
+    assert why_not_handed_over(world.settings) is None
+
+    duty = replace(handing_over(world), why_not=why_not_handed_over(shared))
 
     with pytest.raises(BadSetting, match="the leader of the fleet alone assigns"):
-        replace(handing_over(world), settings=shared).hand_over(row(world), other(world))
+        duty.hand_over(row(world), other(world))
 
 
 def test_a_row_that_has_changed_since_it_was_read_stays_as_it_is(world: World):
