@@ -33,13 +33,13 @@ class OtherColumns:
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
         """The option that names a column, and the column."""
-        asked = (
+        options = (
             ("--shard", self.shard),
             ("--number", self.number),
             ("--sub", self.sub),
             ("--data", self.data),
         )
-        return tuple((option, name) for option, name in asked if name is not None)
+        return tuple((option, name) for option, name in options if name is not None)
 
 
 @dataclass(frozen=True, slots=True)

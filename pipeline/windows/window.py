@@ -218,4 +218,5 @@ def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[
 
 def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
     """Asks for the ranges of the window's shards."""
+    # By the ids only: shards of other streams with the same ids come along, and the reader leaves them out.
     return RangeFilter(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)
