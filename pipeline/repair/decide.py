@@ -222,7 +222,7 @@ class Recovery:
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:
     tip, was_at_tip = Tip(None, None, facts.asked), False
     for page in pages.pages(Batch(key, None, start, facts.asked, facts.retention)):
-        tip = replace(tip, at=page.answered, is_open=page.children is None)
+        tip = replace(tip, looked=page.answered, is_open=page.children is None)
         if page.last_sequence is not None:
             tip = replace(tip, sequence=page.last_sequence, arrival=page.last_arrival)
         # The page with the last records of a closed shard may not tell the end. The next page does.

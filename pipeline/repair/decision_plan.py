@@ -44,7 +44,7 @@ class Tip:
     sequence: int | None
     """The sequence number of the newest record; None where Kinesis has none."""
     arrival: datetime | None
-    at: datetime
+    looked: datetime
     """When the command looked, by Kinesis's clock."""
     is_open: bool = True
     # Only the tip of an open shard counts as `seen`. Children take the latest witness of their parents, and the
@@ -243,9 +243,7 @@ def _skip_sentence(position: Position | None, upto: Position, target: Target) ->
         case AfterRecord(sequence):
             return f"{stood}; all records up to {sequence} are skipped"
         case Tip():
-            return (
-                f"{stood}; all records up to {upto}, the shard's tip at {target.at.isoformat()}, are skipped"
-            )
+            return f"{stood}; all records up to {upto}, the shard's tip at {target.looked.isoformat()}, are skipped"
         case End():
             children = ", ".join(upto.children) or "none is known"
             return f"{stood}; the shard's other records are skipped, it ends, and its children are read ({children})"

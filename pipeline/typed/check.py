@@ -33,7 +33,7 @@ class Differs:
     """A part of a shard of which the lake table has other rows than its ledgers state."""
 
     key: ShardKey
-    found: int
+    rows_found: int
     stated: int
     """The number of rows that the ledgers state. Where `is_cut`, there are at least so many."""
     is_cut: bool
@@ -43,7 +43,7 @@ class Differs:
     @property
     def lacks(self) -> int:
         """How many rows aren't there; negative where there are more than stated."""
-        return self.stated - self.found
+        return self.stated - self.rows_found
 
     @property
     def since(self) -> int:
@@ -54,7 +54,7 @@ class Differs:
         least = "at least " if self.is_cut else ""
         return (
             f"the ledgers of the lake table state {least}{counted(self.stated, 'row')} of {self.key} here, "
-            f"and {self.found:,} were found"
+            f"and {self.rows_found:,} were found"
         )
 
 
@@ -125,7 +125,7 @@ class _Part:
     ledgers."""
 
     key: ShardKey
-    found: int
+    rows_found: int
     steps: tuple[Step, ...]
     cut: int | None
     """Where the wave ends within a range: how many rows of it there are at least."""
@@ -134,9 +134,9 @@ class _Part:
 
     def judged(self) -> Differs | None:
         stated = sum(step.range.rows for step in self.steps) + (self.cut or 0)
-        if self.found == stated or (self.cut is not None and self.found > stated):
+        if self.rows_found == stated or (self.cut is not None and self.rows_found > stated):
             return None
-        return Differs(self.key, self.found, stated, self.cut is not None, self.steps)
+        return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
 
 def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:

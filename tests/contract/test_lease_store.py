@@ -296,9 +296,7 @@ def test_of_twelve_claims_at_once_one_succeeds(store: LeaseStore):
     winners = [claim for claim, answer in answers.items() if isinstance(answer, Applied)]
     assert len(winners) == 1
     assert store.get(KEY) == replace(IDLE, counter=6, run_claim=winners[0])
-    assert all(
-        a.found and a.found.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused)
-    )
+    assert all(a.row and a.row.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused))
 
 
 def test_many_changes_are_answered_in_their_order_and_a_refusal_stops_no_other(store: LeaseStore):

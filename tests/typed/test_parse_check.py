@@ -78,7 +78,7 @@ def judged(
     plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
 ) -> list[tuple[int, int, bool]]:
     found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), all_ledgers=True)
-    return [(each.found, each.stated, each.is_cut) for each in found]
+    return [(each.rows_found, each.stated, each.is_cut) for each in found]
 
 
 FLOW = (a_range(None, 20, 7), a_range(20, 30, 4), a_range(30, 50, 9), a_range(50, 50, 0, ended=True))

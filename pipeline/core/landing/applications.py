@@ -33,7 +33,7 @@ _ALTERNATIONS: Final = 4
 class LandedBy:
     """One commit of main that landed ranges."""
 
-    at: datetime
+    when: datetime
     application: str
     streams: frozenset[str] = field(default_factory=frozenset)
     """The ARNs of the streams of its ranges."""
@@ -76,7 +76,7 @@ def _beside(commits: list[LandedBy], me: str, name: str) -> OtherApplication | N
     )
     if not shared:
         return None
-    last = max(commit.at for commit in pair_commits if commit.application == name)
+    last = max(commit.when for commit in pair_commits if commit.application == name)
     # A stream's ARN ends with `stream/NAME`.
     return OtherApplication(name, tuple(arn.rpartition("/")[2] for arn in shared), last)
 

@@ -69,7 +69,7 @@ class RangeRefused:
     position."""
 
     range: Range
-    found: Position | None
+    position: Position | None
     why: str
     fatal: bool = False
     """Its records can't be the stream's own. Whoever reads again reads and stages the same ones: a person has to

@@ -17,7 +17,7 @@ from headrace.pipeline.core.shards.position import Position, is_forward, reaches
 
 def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) -> str:
     """`snapshot`: the cherry-pick. `before`: the snapshot below it on main."""
-    picked, position = refused.range, refused.found
+    picked, position = refused.range, refused.position
     brought = (
         f"snapshot {snapshot} is a cherry-pick that brought rows of {picked.key} "
         f"from after {picked.after or 'its start'} up to {picked.upto}"
@@ -40,7 +40,7 @@ def way_back(before: int | None) -> str:
 
 
 def _why(refused: RangeRefused) -> str:
-    picked, position = refused.range, refused.found
+    picked, position = refused.range, refused.position
     where = f"but the table's position is {position or 'none'}"
     # The position is where the range began, so that something else was in the way, such as a parent.
     if _token(position) == _token(picked.after):

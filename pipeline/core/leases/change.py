@@ -61,7 +61,7 @@ class Applied:
 class Refused:
     """The condition didn't hold, because another process had changed the row. Nothing was written."""
 
-    found: Lease | None
+    row: Lease | None
     """The row as it is; None where there is none."""
 
 

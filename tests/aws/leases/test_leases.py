@@ -94,7 +94,7 @@ def test_kcl_can_read_every_row_after_any_writes_of_headrace(table: Table, seed:
         )
         answer = table.store.apply(wanted)
         applied += isinstance(answer, Applied)
-        found = answer.lease if isinstance(answer, Applied) else answer.found
+        found = answer.lease if isinstance(answer, Applied) else answer.row
         assert found is not None
         row = found
         read_as_kcl(table.row())
@@ -173,8 +173,8 @@ def test_a_write_that_came_between_the_lost_answer_and_the_second_try_is_recogni
     table.client.meta.events.register("before-send.dynamodb.UpdateItem", take_over)
     answer = table.store.apply(change.checkpoint(CLAIMED, "me", "run/1", upto=Checkpoint("200")))
     assert isinstance(answer, Refused)
-    assert answer.found is not None
-    assert (answer.found.owner, answer.found.run_claim) == ("you", None)
+    assert answer.row is not None
+    assert (answer.row.owner, answer.row.run_claim) == ("you", None)
 
 
 @pytest.mark.usefixtures("no_backoff")
