@@ -145,7 +145,7 @@ class LandingStep:
         ):  # None: no record has landed yet, so that there is nothing to checkpoint
             return {}
         kbps = throughput_after(row, staged)
-        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, upto=at, throughput_kbps=kbps)
         return {staged.key: wanted}
 
 

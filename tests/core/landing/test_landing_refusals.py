@@ -30,7 +30,7 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     wrong, right = landed(A, Position(4), Position(6)), landed(B, Position(2), Position(3))
     landing = decide_landing(base_of({A: Position(5), B: Position(2)}), Proposal((right, wrong), whole=True))
     assert landing.page == LedgerPage()
-    assert {each.range: (each.found, each.why) for each in landing.refused} == {
+    assert {each.range: (each.position, each.why) for each in landing.refused} == {
         wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
         right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
     }
@@ -344,7 +344,7 @@ def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_ro
     own, other = landed(A, Position(4), Position(6)), landed(C, Position(1), Position(2))
     proposal = Proposal((own, other), compared=base_of({A: Position(5), B: Position(2), C: Position(1)}))
     found = decide_landing(base_of({A: Position(5), B: Position(3), C: Position(1)}), proposal)
-    assert [(each.range, each.found, each.why.split(",")[0]) for each in found.refused] == [
+    assert [(each.range, each.position, each.why.split(",")[0]) for each in found.refused] == [
         (own, Position(5), "the table's position is 5"),
         (
             other,

@@ -69,8 +69,8 @@ _BEGIN_BUGS: Final = (
         "empty-parent-means-horizon",
         "the child of a parent that ended without a record starts at TRIM_HORIZON, which is before the origin",
         "core.order.start_of_reading",
-        "any(at is not None and at.sequence is not None for at in of_parents)",
-        "any(at is not None for at in of_parents)",
+        "any(parent is not None and parent.sequence is not None for parent in of_parents)",
+        "any(parent is not None for parent in of_parents)",
     ),
     _mistake(
         "child-without-witness",
@@ -210,8 +210,8 @@ _ROWS_BUGS: Final = (
         "named-end-dropped",
         "an END is removed from the table while a parent's END still names the shard",
         "core.sharing.cleanup_plan",
-        " or shard_id in named:",
-        ":",
+        "\n            or shard_id in named\n",
+        "\n",
     ),
 )
 

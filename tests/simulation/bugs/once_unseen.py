@@ -76,7 +76,11 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "the-origin-hides-a-loss",
         "a child counts as complete up to the origin's date, because one of its parents ended without a record",
-        ("core.shards.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        (
+            "core.shards.position",
+            "return None if tells_nothing else position.witness",
+            "return position.witness",
+        ),
         among={
             "position": "TRIM_HORIZON",
             "adopted": False,

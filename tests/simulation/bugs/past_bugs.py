@@ -96,12 +96,12 @@ PAST: Final = (
         "an END is removed from the table while some of the shard's children have no position",
         (
             "core.sharing.cleanup_plan",
-            "        if all(positions.is_independent(each) for each in begun):",
+            "        if all(positions.is_independent(child) for child in begun):",
             "        if begun:",
         ),
         (
             "core.landing.landing",
-            "    return bool(below) and all(base.is_independent(each) for each in below)",
+            "    return bool(below) and all(base.is_independent(child) for child in below)",
             "    return bool(below)",
         ),
         among=_PLAN_WITH_SHORT_RETENTION,

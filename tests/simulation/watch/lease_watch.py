@@ -103,8 +103,8 @@ class WatchedLeases:
         self._world.tally.writes += 1
         if isinstance(done, Refused):
             self.refused += 1
-            self._judge_refusal(done.found, change, by)
-            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
+            self._judge_refusal(done.row, change, by)
+            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.row)}")
             return done
         after = self.rows.get(change.key)
         if after is not before:
