@@ -186,10 +186,15 @@ class Workers(Port):
 
         def call(*args: Any, **named: Any) -> Any:
             found = ask(kind, what, with_table, *args, **named)
+            task = world.sim.current
             if looks:
                 process.looked_at_workers = world.sim.now
+                if task is not None:
+                    task.looked_at_workers = world.sim.now
             elif method == "get_many":
                 process.read_of_worker.update(dict.fromkeys(args[0], world.sim.now))
+                if task is not None:
+                    task.read_of_worker.update(dict.fromkeys(args[0], world.sim.now))
             return found
 
         self.__dict__[method] = call

@@ -15,6 +15,7 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.wiring import Hints, Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
+from tests.simulation.memory_watch import judge_memory
 from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.truth import ShardTruth, Violation
@@ -48,14 +49,16 @@ class RunAtWork:
         self._since = host.now()
         """When the run began under its present claim, by its host's clock."""
         self._named = self._asked_for(keys or ())
+        self._claims: list[str] = []
+        self._reading: Reading | None = None
         self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
         self.process.on_death = self._on_death
         self.world.tally.runs += 1
-        reading = self._reading(deployment.settings, ask)
+        reading = self._reading = self._a_reading(deployment.settings, ask)
         work = (lambda: reading.everything_due(worker)) if keys is None else (lambda: reading.shards(keys))
         self.world.sim.spawn(self.process, lambda: self._work(work), self.world.rng.uniform(0.5, 3.0))
 
-    def _reading(self, settings: Settings, ask: RunAsk | None) -> Reading:
+    def _a_reading(self, settings: Settings, ask: RunAsk | None) -> Reading:
         hints = Hints()
         if ask is not None:
             hints = Hints(
@@ -77,6 +80,7 @@ class RunAtWork:
     def _on_run(self, fresh: str, worker: str) -> None:
         """A run may read for several workers, one after the other, each time under a new claim."""
         self.process.claim, self.process.worker = f"{self.run_id}/{fresh}", worker
+        self._claims.append(self.process.claim)
         self.world.runs[self.process.claim] = self
         self._since = self.host.now()
 
@@ -129,16 +133,23 @@ class RunAtWork:
                 for at in shard.arrivals[max(first, shard.read) : arrived]
                 if not world.losses.is_reported(shard, at, now)
             ]
-            if left and not world.truth.is_passed(shard, world.truth.placed()):
+            if world.truth.is_passed(shard, world.truth.placed()):
+                continue
+            if left:
                 raise Violation(
                     "I22",
                     f"{self.process} ends well, and {len(left)} records of {key} from before it began haven't landed",
                     key,
                 )
+            reads = [read for claim in self._claims for read, _ in world.losses.newest_reads(claim, shard.key)]
+            if all(read.error is not None for read in reads):
+                raise Violation("I22", f"{self.process} ends well, and has never read {key}", key)
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         world = self.world
         world.kept.note_arrow(self.process, arrow)
+        if arrow is Arrow.COMMITTED and self._reading is not None and self._reading._run is not None:
+            judge_memory(world, self.process, self._reading._run.attempt.kept)
         if arrow is Arrow.CLAIMED and self.keys is not None:
             self._require_not_read_past_beginning(keys)
         if world.script is not None:

@@ -3,16 +3,20 @@ a name are deleted, after a fence. Several may be at work at once, frozen and ki
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake_ports import TableFiles
 from headrace.pipeline.memory.files import MemoryFiles
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.target_ports import ParsePorts, WindowStore
 from headrace.pipeline.wiring import Wiring
+from tests.simulation.call_faults import LOAD
+from tests.simulation.file_watch import ORPHANS_AFTER
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.scheduler import Process
@@ -21,8 +25,8 @@ from tests.simulation.typed_job import Job
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ORPHANS_AFTER = timedelta(seconds=20)
-"""Shorter than a process may be frozen between staging a file and committing it."""
+_LISTING = 4.0
+"""Seconds that a listing of all files takes at most."""
 _KEEPS = timedelta(seconds=20)
 """The day before goes so long after midnight."""
 
@@ -57,7 +61,25 @@ def tidy(world: World) -> None:
 
 
 class _Files(Port):
+    """The files as one upkeep reaches them. Listing a store takes a while, in which the fleet lands."""
+
     service, name = "lake", "files"
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__(ServiceCalls(world, process), world.files)
+
+    def look(self) -> FilesLook:
+        world, process = self._calls.world, self._calls.process
+        found: FilesLook = self._calls.call(LOAD, "files.look", world.files.look_for, process)
+        world.sim.pause(_LISTING * world.rng.random())
+        return found
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        world, process = self._calls.world, self._calls.process
+        gone: tuple[tuple[StoredFile, ...], str | None] = self._calls.call(
+            LOAD, "files.delete", world.files.delete_for, process, files
+        )
+        return gone
 
 
 class _TidyPorts(ProcessPorts):
@@ -67,7 +89,7 @@ class _TidyPorts(ProcessPorts):
         self._made: dict[str, ParsePorts] = {}
 
     def files(self, user: str) -> TableFiles:
-        port: Any = _Files(ServiceCalls(self._world, self._calls.process), self._world.files)
+        port: Any = _Files(self._world, self._calls.process)
         files: TableFiles = port
         return files
 

@@ -13,7 +13,6 @@ from headrace.pipeline.core.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.turns import Turn
 from headrace.pipeline.memory.clock import START, CountingIds
 from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.memory.lineage import MemoryLineage
 from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
 from headrace.pipeline.memory.stage import MemoryStage
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
@@ -35,6 +34,7 @@ from tests.simulation.hosts import Deployment
 from tests.simulation.kept_watch import KeptWatch
 from tests.simulation.kinesis import WatchedSource
 from tests.simulation.lease_watch import ODD, WatchedLeases
+from tests.simulation.lineage_watch import WatchedLineage
 from tests.simulation.losses import Losses
 from tests.simulation.machine import Host, MachineClock
 from tests.simulation.people import People
@@ -92,7 +92,7 @@ class World:
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
         self.table = WatchedTable(self)
-        self.lineage = MemoryLineage(self.table)
+        self.lineage = WatchedLineage(self.table)
         self.lineage.most = lambda new: (
             self.rng.randrange(new) + 1 if plan.short_recordings and new > 1 else new
         )
