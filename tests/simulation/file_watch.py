@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.batch import Manifest
 from headrace.pipeline.core.deletion_plan import FilesLook, StoredFile
 from headrace.pipeline.memory.files import MemoryFiles
 from headrace.pipeline.memory.table import Snapshot
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 ORPHANS_AFTER = timedelta(seconds=12)
 """Shorter than a process may be frozen between staging a file and committing it."""
+STALE = timedelta(seconds=9)
+"""Where files are deleted, no commit names one that was staged longer ago. It is shorter than the time above, as it is in use."""
+_LEFT_BEHIND = 0.3
+"""The share of the waves of which a file stays that no commit will name."""
 _CALLS = timedelta(seconds=5)
 """Between a look and the moment at which its host's clock is asked."""
 
@@ -37,6 +42,16 @@ class _Unnamed:
     """How many looks came after the first that found it so."""
     age: timedelta = timedelta()
     """The most that these looks can have counted against it, by the clocks of their hosts."""
+
+
+def leave_behind(world: World, made: Manifest) -> None:
+    """A task of Spark has failed and was tried again. The file of its first try stays."""
+    if "tidy" not in world.plan.troubles or not made.files or not world.call_faults.are_on:
+        return
+    if world.rng.random() < _LEFT_BEHIND:
+        path = made.files[0].path
+        world.stage.rows[f"{path}~"] = world.stage.rows[path]
+        world.call_faults.happened["left_behind"] += 1
 
 
 class WatchedFiles(MemoryFiles):
@@ -59,7 +74,7 @@ class WatchedFiles(MemoryFiles):
         self._added = len(paths)
         found = super().look()
         self._heads.setdefault(process, []).append(self._table.head)
-        self._note(found, process.host.now())
+        self._note(found, (process.host if self._world.plan.midnight else self._world.clock).now())
         return found
 
     def _note(self, found: FilesLook, now: datetime) -> None:

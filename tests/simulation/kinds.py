@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
@@ -73,6 +73,10 @@ def _long_waves(plan: Plan, rng: Random) -> Plan:
 
 def _late_merges(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, merge=(20.0, 60.0), split=(30.0, 80.0))
+    if rng.random() < 0.5:
+        # Kinesis contradicts itself also about shards that it leaves out.
+        plan = _troubled(plan, rng, deny=(10.0, 40.0))
+        plan = replace(plan, settle_seconds=max(plan.settle_seconds, 1000.0))
     return replace(plan, shards=rng.choice((4, 6)), mix=replace(plan.mix, late_listing=rng.uniform(0.1, 0.5)))
 
 
@@ -122,17 +126,40 @@ def _dropped_days(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan if rng.random() < 0.4 else _parsed(plan, rng), rng, tidy=(15.0, 40.0))
     typed = replace(plan.typed, windows=0.0, copies=0.0, unpacks=0.0, reads=0.0)
     # The runs of a target come late, and fail; shards come that it doesn't know yet.
+    midnight = rng.uniform(80.0, 250.0)
     if typed.targets:
         plan = _troubled(plan, rng, split=(40.0, 120.0))
         typed = replace(typed, every=rng.uniform(20.0, 60.0))
-    return replace(plan, midnight=rng.uniform(80.0, 250.0), typed=typed)
+        if rng.random() < 0.6:
+            # The first runs come while the retention would already drop a day, and die.
+            typed = replace(typed, begins=midnight + rng.uniform(0.0, 40.0), cut=rng.uniform(0.2, 0.5))
+    return replace(plan, midnight=midnight, typed=typed)
 
 
 def _deleted_files(plan: Plan, rng: Random) -> Plan:
-    plan = _troubled(plan, rng, tidy=(10.0, 25.0), freeze_run=(40.0, 120.0))
+    plan = _troubled(plan, rng, tidy=(5.0, 15.0), freeze_run=(40.0, 120.0))
     # Few commits: a file that was staged long ago can still be committed, because the table hasn't moved.
-    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.05, 0.3))
-    return replace(plan, mix=mix, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+    # Runs that die between staging and committing leave files without a name.
+    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.1, 0.4), cut=rng.uniform(0.05, 0.2))
+    shards = rng.choice((1, 1, plan.shards))
+    return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+
+
+def _made_a_day_late(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
+    # Kinesis has forgotten the shards of the first minutes, and the lake table has dropped them, before the first run looks.
+    quiet = rng.uniform(29.0, 32.0) * 3600.0
+    typed = replace(plan.typed, begins=300.0 + quiet - rng.uniform(0.0, 1200.0), upkeep=0.0, windows=0.0, copies=0.0)
+    return replace(
+        plan,
+        typed=replace(typed, unpacks=0.0, reads=0.0),
+        keeps=0.0,
+        quiet=quiet,
+        fault_seconds=min(plan.fault_seconds, 200.0),
+        heartbeat=Heartbeat.WORKER,
+        hosts=2,
+        workers_each=1,
+    )
 
 
 def _keeps_its_history(plan: Plan) -> bool:
@@ -203,6 +230,13 @@ KINDS: Final = (
         0.12,
     ),
     Kind(
+        "typed tables that are made a day late",
+        lambda p: bool(p.typed.targets) and p.typed.begins > 86_400.0 and _often(p, "split", 80.0),
+        _made_a_day_late,
+        lambda p: _is_small(p) and p.retention > 3600.0,
+        0.2,
+    ),
+    Kind(
         "windows with a hundred rows",
         lambda p: p.typed.rows > 100 and 0.0 < p.typed.windows <= 60.0 and p.puts_every <= 0.6,
         _large_windows,
@@ -239,5 +273,5 @@ KINDS: Final = (
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.4),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.55),
 )

@@ -17,6 +17,7 @@ from headrace.pipeline.errors import TablesMissing, Unreachable
 from headrace.pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
 from headrace.pipeline.memory.leases import one_by_one
 from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
+from tests.simulation.file_watch import leave_behind
 from tests.simulation.lock_watch import JudgedLock
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.truth import Violation
@@ -407,6 +408,7 @@ class Stage:
         for batch in batches:
             world.count_read(batch.key)
         made = world.stage.stage(batches, spec, limits)
+        leave_behind(world, made)
         world.losses.note_read(calls.process, made)
         world.tally.staged_rows += sum(each.rows for each in made.staged)
         world.sim.pause(0.05 + 0.3 * world.rng.random())

@@ -12,17 +12,20 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.accounting import Accounting, read_accounting
+from headrace.pipeline.core.landing import Proposal
 from headrace.pipeline.core.lineage import Kind, Range
 from headrace.pipeline.core.parse_values import end_of, past
 from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.redrive_chain import is_chain
 from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.lake_ports import Committed
 from headrace.pipeline.memory.lineage import MemoryLineage
 from headrace.pipeline.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
 from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from headrace.pipeline.ports import Clock
 from tests.simulation.replacement_watch import ReplacementWatch
 from tests.simulation.truth import Violation
+from tests.simulation.typed_commits import whole
 
 if TYPE_CHECKING:
     from tests.simulation.typed_fleet import TypedFleet
@@ -39,6 +42,9 @@ class WatchedTyped(MemoryTyped):
         self._watch = watch
         self.is_there = False
 
+    def commit(self, proposal: Proposal) -> Committed:
+        return whole(super().commit(proposal), self._watch.name)
+
     def _swap(self, made: Snapshot) -> bool:
         return self._watch.swap(made, super()._swap, self._watch.judge_typed)
 
@@ -48,6 +54,9 @@ class WatchedQuarantine(MemoryQuarantine):
         super().__init__(clock, location, rows)
         self._watch = watch
         self.is_there = False
+
+    def commit(self, proposal: Proposal) -> Committed:
+        return whole(super().commit(proposal), f"{self._watch.name}'s quarantine table")
 
     def _swap(self, made: Snapshot) -> bool:
         return self._watch.swap(made, super()._swap, self._watch.judge_quarantine)
