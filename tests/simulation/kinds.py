@@ -71,6 +71,14 @@ def _long_waves(plan: Plan, rng: Random) -> Plan:
     )
 
 
+def _named_shards(plan: Plan, rng: Random) -> Plan:
+    """Shards are asked for by name whose parents are unread, whose rows are gone, or whose worker has just been replaced by another one."""
+    plan = _troubled(plan, rng, ask=(8.0, 25.0), recreate=(60.0, 150.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, split=(30.0, 80.0), drop_row=(20.0, 60.0), stop=(40.0, 120.0))
+    return plan
+
+
 def _late_merges(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, merge=(20.0, 60.0), split=(30.0, 80.0))
     if rng.random() < 0.5:
@@ -220,7 +228,7 @@ KINDS: Final = (
     Kind(
         "named shards beside recreated streams",
         lambda p: _often(p, "ask", 60.0) and _often(p, "recreate", 150.0),
-        lambda p, rng: _troubled(p, rng, ask=(20.0, 60.0), recreate=(60.0, 150.0)),
+        _named_shards,
     ),
     Kind(
         "typed tables that begin late beside splits",
@@ -257,7 +265,7 @@ KINDS: Final = (
         lambda p: not p.quiet,
         0.07,
     ),
-    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.14),
+    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.25),
     Kind(
         "a person who rolls forward",
         lambda p: "roll_forward" in p.troubles,

@@ -3,14 +3,15 @@ goes whose ledger isn't recorded, and from each snapshot that stays the way to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from headrace.pipeline.core.lineage_rows import LOST
 from headrace.pipeline.core.recording import Recorded
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.memory.lineage import MemoryLineage
-from headrace.pipeline.memory.table import MemoryTable
+from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from tests.simulation.truth import Violation
 
 
@@ -36,7 +37,8 @@ class WatchedLineage(MemoryLineage):
 
 def judge_expiry(table: MemoryTable, lineage: WatchedLineage, snapshots: Sequence[int]) -> Callable[[], None]:
     """Judge what is to go. Returns the judge of what stays."""
-    ours = {each.id for each in table.history(table.head) if each.ours and each.picked is None}
+    # What another engine's expiry has cut off can't be recorded any more.
+    ours = {each.id for each in _reached(table) if each.ours and each.picked is None}
     if unrecorded := ours.intersection(snapshots) - lineage.snapshots:
         raise Violation("I42", f"snapshot {min(unrecorded)} expires, and its ledger isn't recorded")
     whole = [each for each in table.retained().snapshots if _leads(table, each)]
@@ -47,6 +49,11 @@ def judge_expiry(table: MemoryTable, lineage: WatchedLineage, snapshots: Sequenc
             raise Violation("I42", f"snapshot {cut[0]} stays, and the way to its positions has expired")
 
     return judge_rest
+
+
+def _reached(table: MemoryTable) -> Iterator[Snapshot]:
+    with suppress(ChainBroken):
+        yield from table.walk(table.head)
 
 
 def _leads(table: MemoryTable, snapshot: int) -> bool:
