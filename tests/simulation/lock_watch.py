@@ -24,7 +24,7 @@ _BY_LEADER = frozenset(
 def judge_leads(world: World, change: Change, by: Process) -> None:
     """In the modes of other programs, leases are divided by whom these name. A run takes a lease without an owner that a person has named."""
     task = world.sim.current
-    if task is None or by.claim or change.kind not in _BY_LEADER or world.plan.mode is not Mode.OWN:
+    if task is None or by.worker or change.kind not in _BY_LEADER or world.plan.mode is not Mode.OWN:
         return  # a late request was sent by a task that did lead
     if not task.leads:
         raise Violation("I44", f"{by} divides leases ({change.why}) without the lock", change.key)
