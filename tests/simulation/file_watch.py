@@ -28,9 +28,9 @@ ORPHANS_AFTER = timedelta(seconds=12)
 """Shorter than a process may be frozen between staging a file and committing it."""
 STALE = timedelta(seconds=9)
 """Where files are deleted, no commit names one that was staged longer ago. It is shorter than the time above, as it is in use."""
-_LEFT_BEHIND = 0.3
+_LEFT_BEHIND = 0.12
 """The share of the waves of which a file stays that no commit will name."""
-_CALLS = timedelta(seconds=5)
+_CALLS = timedelta(seconds=1)
 """Between a look and the moment at which its host's clock is asked."""
 
 
@@ -74,10 +74,11 @@ class WatchedFiles(MemoryFiles):
         self._added = len(paths)
         found = super().look()
         self._heads.setdefault(process, []).append(self._table.head)
-        self._note(found, (process.host if self._world.plan.midnight else self._world.clock).now())
         return found
 
-    def _note(self, found: FilesLook, now: datetime) -> None:
+    def note(self, process: Process, found: FilesLook) -> None:
+        """The process has got all of a listing. It asks its clock next."""
+        now = (process.host if self._world.plan.midnight else self._world.clock).now()
         passed = timedelta() if self._looked is None else max(now - self._looked, timedelta())
         self._looked = now
         for each in found.stored:
@@ -109,8 +110,14 @@ class WatchedFiles(MemoryFiles):
             if each.path in named:
                 raise Violation("I33", f"{process} deletes {each.path}, and the table has its rows")
             its = self._unnamed.get(each.path, _Unnamed())
-            if not its.looks or its.age < ORPHANS_AFTER - _CALLS:
+            is_early = its.age < ORPHANS_AFTER - _CALLS and not self._is_slow(process)
+            if not its.looks or is_early:
                 raise Violation("I33", f"{process} deletes {each.path}, without a name for {its.age} only")
+
+    def _is_slow(self, process: Process) -> bool:
+        """Whether a fault has delayed a process between a look and the moment at which it asked its clock: this one, or one that looked before."""
+        faults = self._world.call_faults
+        return max(faults.met.get(each, -1e9) for each in (process, *self._heads)) > self._world.sim.now - 90.0
 
     def judge(self, made: Snapshot) -> None:
         gone = sorted(file.path for file in made.files if file.path in self._table.removed)

@@ -148,7 +148,7 @@ def _deleted_files(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, tidy=(5.0, 15.0), freeze_run=(40.0, 120.0))
     # Few commits: a file that was staged long ago can still be committed, because the table hasn't moved.
     # Runs that die between staging and committing leave files without a name.
-    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.1, 0.4), cut=rng.uniform(0.05, 0.2))
+    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.2, 0.5), cut=rng.uniform(0.02, 0.08))
     shards = rng.choice((1, 1, plan.shards))
     return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
 
@@ -186,6 +186,8 @@ def _with_foreign(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, steal=(30.0, 80.0))
     # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
     troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
+    if rng.random() < 0.4:
+        troubles["roll_back"] = rng.uniform(60.0, 200.0)
     return replace(plan, foreign=True, troubles=troubles)
 
 

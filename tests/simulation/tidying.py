@@ -26,7 +26,7 @@ from tests.simulation.typed_job import Job
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_LISTING = 4.0
+_LISTING = 8.0
 """Seconds that a listing of all files takes at most."""
 _KEEPS = timedelta(seconds=20)
 """The day before goes so long after midnight."""
@@ -75,6 +75,7 @@ class _Files(Port):
         world, process = self._calls.world, self._calls.process
         found: FilesLook = self._calls.call(LOAD, "files.look", world.files.look_for, process)
         world.sim.pause(_LISTING * world.rng.random())
+        world.files.note(process, found)
         return found
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:

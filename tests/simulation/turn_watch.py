@@ -11,7 +11,7 @@ from tests.simulation.truth import Violation
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_STEADY = 30.0
+_STEADY = 8.0
 """Seconds. A run that has beaten for so long can't look dead to any process."""
 
 

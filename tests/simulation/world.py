@@ -63,6 +63,14 @@ _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
 times are the defaults."""
 
 
+def _times(plan: Plan) -> TimeSettings:
+    if plan.quiet:
+        return TimeSettings()
+    # Every sixth clean-up also looks for what Kinesis has forgotten. These come often where it forgets something, or says so.
+    forgets = plan.retention <= 3600.0 or "deny" in plan.troubles
+    return TimeSettings(cleanup=_CLEANUP / 4 if forgets else _CLEANUP)
+
+
 class World:
     """The fleet of one plan with all that it works on."""
 
@@ -175,7 +183,7 @@ class World:
             former_streams_wait=self.former_wait,
             workers=tuple(WorkerSettings(id=worker) for worker in workers),
             kcl=KclSettings(mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign),
-            times=TimeSettings() if plan.quiet else TimeSettings(cleanup=_CLEANUP),
+            times=_times(plan),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records, every=timedelta(seconds=plan.wave_every)),
             upkeep=_UPKEEP,
