@@ -331,3 +331,15 @@ def test_a_run_that_hangs_in_a_wave_stops_beating() -> None:
     world.stage.stage = hang  # type: ignore[method-assign,assignment]
     run.wave()
     assert run.beat()
+
+
+def test_the_ledger_tells_when_the_first_and_the_last_record_of_a_range_arrived() -> None:
+    world = World(shards=1)
+    world.settle()
+    began = world.clock.now()
+    world.produce(0)
+    world.clock.advance(timedelta(seconds=7))
+    world.produce(0)
+    world.wave()
+    (told,) = [r for s in world.table.history(world.table.head) for r in s.page.ranges if r.rows]
+    assert (told.rows, told.first_arrival, told.last_arrival) == (20, began, began + timedelta(seconds=7, milliseconds=10))
