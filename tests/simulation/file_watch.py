@@ -117,7 +117,9 @@ class WatchedFiles(MemoryFiles):
     def _is_slow(self, process: Process) -> bool:
         """Whether a fault has delayed a process between a look and the moment at which it asked its clock: this one, or one that looked before."""
         faults = self._world.call_faults
-        return max(faults.met.get(each, -1e9) for each in (process, *self._heads)) > self._world.sim.now - 90.0
+        return (
+            max(faults.met.get(each, -1e9) for each in (process, *self._heads)) > self._world.sim.now - 90.0
+        )
 
     def judge(self, made: Snapshot) -> None:
         gone = sorted(file.path for file in made.files if file.path in self._table.removed)

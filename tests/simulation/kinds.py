@@ -90,7 +90,11 @@ def _late_merges(plan: Plan, rng: Random) -> Plan:
 
 def _late_typed(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
-    return replace(plan, typed=replace(plan.typed, begins=rng.uniform(60.0, 300.0)))
+    typed = replace(plan.typed, begins=rng.uniform(60.0, 250.0))
+    if rng.random() < 0.6:
+        # Runs of a target meet in most of their waves.
+        typed = replace(typed, every=rng.uniform(4.0, 9.0), redrives=0.0, copies=0.0)
+    return replace(plan, typed=typed)
 
 
 def _large_windows(plan: Plan, rng: Random) -> Plan:
@@ -157,7 +161,9 @@ def _made_a_day_late(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
     # Kinesis has forgotten the shards of the first minutes, and the lake table has dropped them, before the first run looks.
     quiet = rng.uniform(29.0, 32.0) * 3600.0
-    typed = replace(plan.typed, begins=300.0 + quiet - rng.uniform(0.0, 1200.0), upkeep=0.0, windows=0.0, copies=0.0)
+    typed = replace(
+        plan.typed, begins=300.0 + quiet - rng.uniform(0.0, 1200.0), upkeep=0.0, windows=0.0, copies=0.0
+    )
     return replace(
         plan,
         typed=replace(typed, unpacks=0.0, reads=0.0),
@@ -231,6 +237,7 @@ KINDS: Final = (
         "named shards beside recreated streams",
         lambda p: _often(p, "ask", 60.0) and _often(p, "recreate", 150.0),
         _named_shards,
+        share=0.18,
     ),
     Kind(
         "typed tables that begin late beside splits",

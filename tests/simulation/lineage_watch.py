@@ -30,7 +30,9 @@ class WatchedLineage(MemoryLineage):
         there = self.snapshots
         main = {each.id for each in self._lake.history(done.snapshot) if each.ours and each.picked is None}
         if strange := there - main:
-            raise Violation("I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead")
+            raise Violation(
+                "I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead"
+            )
         if (lost := main - there) and not any(row["entry"] == LOST for row in self._rows):
             raise Violation("I42", f"the lineage table lacks snapshot {min(lost)}, and tells of no loss")
 

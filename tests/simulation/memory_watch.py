@@ -21,7 +21,9 @@ def judge_memory(world: World, process: Process, kept: KeptClaims) -> None:
         landed = world.kept.landed_by(process.claim, row.key)
         if said != row.checkpoint and said.is_digits and _number(said) > landed:
             raise Violation(
-                "I8", f"{process} remembers {row.key} as landed up to {said}, and has landed it up to {landed}", row.key
+                "I8",
+                f"{process} remembers {row.key} as landed up to {said}, and has landed it up to {landed}",
+                row.key,
             )
 
 

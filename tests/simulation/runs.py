@@ -122,7 +122,9 @@ class RunAtWork:
                 continue
             if world.truth.is_passed(shard, world.truth.placed()):
                 continue
-            reads = [read for claim in self._claims for read, _ in world.losses.newest_reads(claim, shard.key)]
+            reads = [
+                read for claim in self._claims for read, _ in world.losses.newest_reads(claim, shard.key)
+            ]
             if all(read.error is not None for read in reads):
                 raise Violation("I22", f"{self.process} ends well, and has never read {key}", key)
             if left := self._left_of(shard, arrived):

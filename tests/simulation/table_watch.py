@@ -180,7 +180,9 @@ class WatchedTable(MemoryTable):
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
-        judge_told(self._world, made, next((s.positions for s in self.history(made.parent) if s.ours), Positions()))
+        judge_told(
+            self._world, made, next((s.positions for s in self.history(made.parent) if s.ours), Positions())
+        )
         judge_dropped_ends(self._world, made)
         judge_through(self._world, made)
 

@@ -19,7 +19,12 @@ def judge_waiting(world: World, before: Lease, by: Process) -> None:
     """The claim requires `wantedBy` as it was read, so the claiming run knows of the run that waits."""
     waits, now = before.wanted_by, world.sim.now
     run = world.runs.get(waits or "")
-    if waits in {None, by.claim} or run is None or not run.is_at_work or run.process.frozen_until > now - 300.0:
+    if (
+        waits in {None, by.claim}
+        or run is None
+        or not run.is_at_work
+        or run.process.frozen_until > now - 300.0
+    ):
         return
     is_declared_over = run.instance is not None and not run.is_alive_for_dagster
     beaten, steady = world.workers.beaten.get(waits or "", -1e9), world.workers.steady.get(waits or "", now)

@@ -22,7 +22,8 @@ def whole(done: Committed, table: str) -> Committed:
     refused, landed = done.landing.refused, done.landing.page.ranges
     if refused and landed:
         raise Violation(
-            "I38", f"{table} gets {landed[0].key}, and not {refused[0].range.key} of the same wave ({refused[0].why})"
+            "I38",
+            f"{table} gets {landed[0].key}, and not {refused[0].range.key} of the same wave ({refused[0].why})",
         )
     return done
 
