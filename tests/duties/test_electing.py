@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from headrace.pipeline.core.election import LockRow, Move
 from headrace.pipeline.duties.electing import Electing, LockState
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
 from headrace.pipeline.memory.clock import CountingIds
+from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
 
 DURATION = timedelta(seconds=20)
 OURS = LockRow("w1", "v1", DURATION)

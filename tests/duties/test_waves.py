@@ -342,4 +342,8 @@ def test_the_ledger_tells_when_the_first_and_the_last_record_of_a_range_arrived(
     world.produce(0)
     world.wave()
     (told,) = [r for s in world.table.history(world.table.head) for r in s.page.ranges if r.rows]
-    assert (told.rows, told.first_arrival, told.last_arrival) == (20, began, began + timedelta(seconds=7, milliseconds=10))
+    assert (told.rows, told.first_arrival, told.last_arrival) == (
+        20,
+        began,
+        began + timedelta(seconds=7, milliseconds=10),
+    )

@@ -290,5 +290,5 @@ KINDS: Final = (
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.55),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
 )

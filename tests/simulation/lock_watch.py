@@ -40,14 +40,19 @@ class JudgedLock:
 
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
         self._judge(mine.owner, "takes the lock for")
-        return self._note(self._world.lock.take(mine, seen=seen))
+        done = self._world.lock.take(mine, seen=seen)
+        if done:
+            self._note_lead()
+        return done
 
     def beat(self, mine: LockRow, version: str) -> bool:
         before = self._world.lock.read()
         done = self._world.lock.beat(mine, version)
         if before is not None and self._world.lock.read() != before:
             self._judge(before.owner, "beats the lock of")
-        return self._note(done)
+        if done:
+            self._note_lead()
+        return done
 
     def release(self, mine: LockRow) -> bool:
         before = self._world.lock.read()
@@ -56,11 +61,9 @@ class JudgedLock:
             self._judge(before.owner, "releases the lock of")
         return done
 
-    def _note(self, done: bool) -> bool:
-        task = self._world.sim.current
-        if done and task is not None:
+    def _note_lead(self) -> None:
+        if (task := self._world.sim.current) is not None:
             task.leads = True
-        return done
 
     def _judge(self, owner: str, what: str) -> None:
         mine = {

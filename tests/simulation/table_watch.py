@@ -20,6 +20,7 @@ from headrace.pipeline.memory.aggregates import numbers_of
 from headrace.pipeline.memory.table import MemoryTable, Snapshot
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.simulation.drop_watch import judge_drop, judge_foreign
+from tests.simulation.file_watch import STALE
 from tests.simulation.lineage_watch import judge_expiry
 from tests.simulation.rolled_back import RolledBack
 from tests.simulation.state_watch import StateWatch
@@ -44,6 +45,8 @@ class WatchedTable(MemoryTable):
         self.repairing = False
         """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
+        if "tidy" in world.plan.troubles:
+            self.stale = STALE
         self._written = StateWatch()
         self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
         """By snapshot: the position, the number of read records and the gaps of its shards before it."""

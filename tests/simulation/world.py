@@ -29,7 +29,7 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.simulation.adoption import Adoption
 from tests.simulation.call_faults import CallFaults
-from tests.simulation.file_watch import STALE, WatchedFiles
+from tests.simulation.file_watch import WatchedFiles
 from tests.simulation.hosts import Deployment
 from tests.simulation.kept_watch import KeptWatch
 from tests.simulation.kinesis import WatchedSource
@@ -100,8 +100,6 @@ class World:
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
         self.table = WatchedTable(self)
-        if "tidy" in plan.troubles:
-            self.table.stale = STALE
         self.lineage = WatchedLineage(self.table)
         self.lineage.most = lambda new: (
             self.rng.randrange(new) + 1 if plan.short_recordings and new > 1 else new
