@@ -245,20 +245,6 @@ def test_a_compaction_of_the_quarantine_table_in_between_loses_and_doubles_nothi
     assert set(aside(bed).values()) == {("still bad", "2")}
 
 
-def test_a_redrive_lands_nothing_where_a_file_that_it_takes_has_been_deleted_since_it_looked(bed: Bed):
-    mend(bed)
-    there = [file.path for file in read.landed_files(bed.quarantine())]
-
-    def delete() -> None:
-        # As upkeep does some days after a compaction has replaced them.
-        for path in there:
-            Path(path.removeprefix("file://")).unlink()
-
-    with pytest.raises(Transient, match="Nothing was committed"):
-        list(replace(bed.redriving(), on_arrow=at_arrow("staged", delete)).portions())
-    assert [number for _, number, _ in bed.parsed()] == [1]
-
-
 def test_rows_that_another_engine_deletes_before_the_exchange_are_named_as_what_is_in_its_way(bed: Bed):
     mend(bed)
     with pytest.raises(Killed):

@@ -14,6 +14,7 @@ from tests.simulation.shared_table_bugs import SHARED_TABLE
 from tests.simulation.table_bugs import TABLE
 from tests.simulation.time_bugs import TIMES
 from tests.simulation.typed_bugs import TYPED
+from tests.simulation.unseen_bugs import UNSEEN
 from tests.simulation.window_bugs import WINDOWS
 
 BUGS: Final = {
@@ -30,5 +31,6 @@ BUGS: Final = {
         *AGGREGATES,
         *TYPED,
         *WINDOWS,
+        *UNSEEN,
     )
 }
