@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from headrace.pipeline.core.ledger.rows import LOST
 from headrace.pipeline.core.ledger.recording import Recorded
+from headrace.pipeline.core.ledger.rows import LOST
 from headrace.pipeline.errors import ChainBroken
 from tests.memory.lineage import MemoryLineage
 from tests.memory.table import MemoryTable, Snapshot
