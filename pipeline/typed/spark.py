@@ -22,7 +22,7 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_facts, decode_parsed
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_by_side
@@ -296,7 +296,7 @@ def _numbers(session: SparkSession, tasks: int) -> DataFrame:
 
 def _reported(reports: DataFrame) -> Parsed:
     told: list[Any] = reports.toArrow().column(0).to_pylist()
-    return joined(map(decode_parsed, told))
+    return one_report(map(decode_parsed, told))
 
 
 # Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
@@ -35,7 +35,7 @@ class TaskCopier(Copier):
         spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
         units = packed(plan.units, cores=self.tasks.cores)
         reports = self.tasks.run(len(units), _copying(units, spec), self._job)
-        return joined(map(decode_parsed, reports))
+        return one_report(map(decode_parsed, reports))
 
     @property
     def _job(self) -> Job:

@@ -14,7 +14,7 @@ from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, Survey, SurveyOrder
@@ -42,7 +42,7 @@ class TaskUnpacker(Unpacker):
         paths = packed([file.path for file in files], cores=self.tasks.cores)
         work = _unpacking(paths, spec_of(self.table, selected, streams, shards))
         job = Job(f"takes aggregates of {self.table.identifier} apart", RUN_AGAIN)
-        return joined(map(decode_parsed, self.tasks.run(len(paths), work, job)))
+        return one_report(map(decode_parsed, self.tasks.run(len(paths), work, job)))
 
 
 def spec_of(

@@ -19,7 +19,7 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 
-def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
+def ledgers_in(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
     """What these rows tell, oldest first."""
     pages = LedgerPages()
     for row in rows:
@@ -69,4 +69,5 @@ def _position_in(row: Row) -> Position:
         start=None if start is None else start_in(start),
         gap_accepted=row["gap_accepted"],
         inside=row["inside"],
+        skipped_until=row["skipped_until"],
     )
