@@ -1,7 +1,8 @@
-"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and starts what depends on them.
+"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and
+starts what depends on them.
 
-Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind, takes its events from here. Where
-nothing was changed there is no event.
+Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind,
+takes its events from here. Where nothing was changed there is no event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,8 +80,8 @@ def redriven_metadata(portions: Sequence[Redriven]) -> dict[str, dg.MetadataValu
 def by_redoing(
     settings: Settings, window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
 ) -> Iterator[Event]:
-    """Of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The table that a window is copied into
-    belongs to the window alone, and has no asset."""
+    """Of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The table
+    that a window is copied into belongs to the window alone, and has no asset."""
     if not any(wave.snapshot is not None for wave in waves):
         return
     metadata = redone_metadata(window, table, waves)
@@ -109,7 +110,8 @@ def redone_metadata(
 def by_reading(
     settings: Settings, last: Mapping[str, Landed], counts: Mapping[str, tuple[int, int]]
 ) -> Iterator[Event]:
-    """`last`: what the last wave landed of each shard; `counts`: records and rows of each shard, over all waves. By lease key."""
+    """`last`: what the last wave landed of each shard; `counts`: records and rows of each shard, over all
+    waves. By lease key."""
     for key, landed in sorted(last.items()):
         records, rows = counts[key]
         if rows or landed.staged.upto.ended:

@@ -16,8 +16,10 @@ class _WithoutStack(DagsterUserCodeProcessError):
 
 
 class RunFailed(dg.Failure, _WithoutStack):
-    """`dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence is lost among them."""
+    """`dg.Failure` alone is shown with a stack of twenty lines, at the step and at the run, and the sentence
+    is lost among them."""
 
     def __init__(self, sentence: str, metadata: dict[str, Any]) -> None:
-        # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps failing less often.
+        # No retry by Dagster: the worker's sensor asks for the next run, which tries a shard that keeps
+        # failing less often.
         super().__init__(description=sentence, metadata=metadata, allow_retries=False)

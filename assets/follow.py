@@ -1,8 +1,9 @@
 """`<application>_parse`: the job that keeps all typed tables up with the lake table while records come.
 
-One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse` asks for its runs. Each wave that changes a
-typed table materializes the target's asset, so that what depends on it is started. A target that fails ends the run, and its asset shows as
-failed; the next run goes on with the others.
+One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse`
+asks for its runs. Each wave that changes a typed table materializes the target's asset, so that what depends
+on it is started. A target that fails ends the run, and its asset shows as failed; the next run goes on with
+the others.
 """
 
 from collections.abc import Mapping
@@ -118,8 +119,8 @@ class _Follower:
         for name, sentence in sentences.items():
             self.context.log.warning(sentence)
             plan(self.context, parsed_key(self.wiring.settings, self.targets[name]))
-        # Dagster doesn't show an asset as failed whose latest materialization is of the failed run. The next run tries such a target at
-        # once, and materializes nothing of it.
+        # Dagster doesn't show an asset as failed whose latest materialization is of the failed run. The next
+        # run tries such a target at once, and materializes nothing of it.
         waiting = sorted(failed.keys() - self._reported_at.keys())
         self.context.instance.add_run_tags(
             self.context.run_id, {FAILED_TARGETS_TAG: ",".join(waiting) or "none"}

@@ -1,7 +1,8 @@
-"""`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when snapshots expire.
+"""`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when
+snapshots expire.
 
-Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a schedule may do so at
-any time, also while runs land records.
+Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a
+schedule may do so at any time, also while runs land records.
 """
 
 import dagster as dg
@@ -23,7 +24,8 @@ _MOST_LOST = 20
 
 
 _MOST_PICTURED = 20_000
-"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second for each 40,000."""
+"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second
+for each 40,000."""
 
 
 def build_lineage(settings: Settings) -> dg.AssetsDefinition:

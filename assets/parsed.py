@@ -1,7 +1,8 @@
 """The typed tables: for each target of `parse` an asset, whose rows Spark makes of the landed records.
 
-A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the target's quarantine table. Runs of the
-job `<application>_parse` do so by themselves while records come; a person may materialize the asset at any time, also beside such a run.
+A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the
+target's quarantine table. Runs of the job `<application>_parse` do so by themselves while records come; a
+person may materialize the asset at any time, also beside such a run.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
 
-It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything else. No schedule starts
-it: give it one in your own code, or start it by hand.
+It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything
+else. No schedule starts it: give it one in your own code, or start it by hand.
 """
 
 import dagster as dg

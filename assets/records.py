@@ -54,8 +54,8 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         ports = ResourcePorts(**given)
         config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, wiring.on(ports), on_arrow).run()
-        # The run's own events say what happened, so that it yields no output. But Dagster skips the assets after it that a person has
-        # selected for the same run, unless there is one.
+        # The run's own events say what happened, so that it yields no output. But Dagster skips the assets
+        # after it that a person has selected for the same run, unless there is one.
         if (context.run.asset_selection or frozenset()) - {context.asset_key}:
             yield dg.MaterializeResult()
 

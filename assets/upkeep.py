@@ -22,7 +22,8 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
         required_resource_keys={
             resource_key(wiring.settings, "spark")
         },  # it ends the Spark session with the run
-        description="Drop days before the retention, compact data files, expire old snapshots, and delete the files that nothing names.",
+        description="Drop days before the retention, compact data files, expire old snapshots, "
+        "and delete the files that nothing names.",
     )
     def upkeep(context: dg.OpExecutionContext) -> dg.Output[None]:
         report = wiring.upkeep.run()

@@ -1,7 +1,8 @@
-"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions and old runs.
+"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions
+and old runs.
 
-The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource anew at every
-tick. The resources of the assets are made from the same ports.
+The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource
+anew at every tick. The resources of the assets are made from the same ports.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ def build_leader(
         name=f"{slug(wiring.settings.application)}_leader",
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",
+        description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to "
+        "workers.",
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         known = kept_instance.of(context)

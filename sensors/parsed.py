@@ -1,7 +1,7 @@
 """The sensor of the typed tables: ask for a run where the lake table has records that one of them lacks.
 
-One run follows all targets, except those that failed lately. No run is asked for while another one is open. If two overlap all the same, the
-typed tables' compare-and-swap refuses one of them.
+One run follows all targets, except those that failed lately. No run is asked for while another one is open.
+If two overlap all the same, the typed tables' compare-and-swap refuses one of them.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ from headrace.sensors.interval import interval
 _AFTER_A_FAILURE = timedelta(minutes=5)
 """A parser that fails would else be run again without a break."""
 _LONGEST = timedelta(hours=1)
-"""A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started for hours."""
+"""A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started
+for hours."""
 _MOST_FAILED_RUNS = 20
 """Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`."""
 
@@ -40,7 +41,8 @@ def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) ->
     def parsed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         look = _look(wiring, kept_instance.of(context).instance, job.name)
         for trouble in look.troubles:
-            # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
+            # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without
+            # anything to do.
             context.log.error(trouble)
         if not look.behind:
             return dg.SensorResult(skip_reason="; ".join((*look.troubles, *look.notes)))

@@ -1,4 +1,5 @@
-"""A worker's sensor: write the worker's beat, see which shards have something to read, and ask for one run to read them."""
+"""A worker's sensor: write the worker's beat, see which shards have something to read, and ask for one run to
+read them."""
 
 from typing import Any
 
@@ -53,7 +54,8 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
 
 
 def _report_dead(instance: dg.DagsterInstance, run_ids: tuple[str, ...]) -> None:
-    """Tell Dagster that these runs have failed: a run whose host has died stays STARTED for ever and blocks the next run.
+    """Tell Dagster that these runs have failed: a run whose host has died stays STARTED for ever and blocks
+    the next run.
 
     If a run lives after all, no record is doubled: the lake table refuses a range that another run has landed.
     """
@@ -62,6 +64,6 @@ def _report_dead(instance: dg.DagsterInstance, run_ids: tuple[str, ...]) -> None
         if run is not None and not run.is_finished:
             instance.report_run_failed(
                 run,
-                "this run showed no beat for longer than the lease duration, so its host counts as dead. No landed record is "
-                "touched; the next run reads again what hadn't landed",
+                "this run showed no beat for longer than the lease duration, so its host counts as dead. "
+                "No landed record is touched; the next run reads again what hadn't landed",
             )

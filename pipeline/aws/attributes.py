@@ -1,5 +1,5 @@
-"""Write and read DynamoDB's AttributeValues. An attribute of an unexpected type raises WrongShape with the attribute's name,
-so that a message can say in one sentence what is wrong with a row.
+"""Write and read DynamoDB's AttributeValues. An attribute of an unexpected type raises WrongShape with the
+attribute's name, so that a message can say in one sentence what is wrong with a row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def text_value(text: str) -> Item:
 
 
 def number_value(number: float) -> Item:
-    """A number as DynamoDB text. Fractions are rounded half up to six places, as in KCL, and written without an exponent."""
+    """A number as DynamoDB text. Fractions are rounded half up to six places, as in KCL, and written without
+    an exponent."""
     if isinstance(number, int):
         return {"N": str(number)}
     rounded = Decimal(repr(number)).quantize(_MICRO, ROUND_HALF_UP, _WIDE).normalize()

@@ -1,12 +1,15 @@
 """The records of a GetRecords answer in CBOR, read in bulk: Arrow columns without a Python object for each record.
 
-AWS writes all records of an answer in one form: the same keys in the same order. So the first record gives the form, the places
-where the others begin are guessed, and numpy then proves the guess for all records at once:
+AWS writes all records of an answer in one form: the same keys in the same order. So the first record gives
+the form, the places where the others begin are guessed, and numpy then proves the guess for all records at
+once:
 
-    first record ──> form ──> guessed starts ──> each key is where the form says, and each record ends where the next one begins
+    first record ──> form ──> guessed starts ──> each key is where the form says, and each record ends where
+    the next one begins
 
-What is proven this way is what a reader of one item after the other would have read. Where the proof fails, `records_in_bulk`
-returns None, and the answer is read item by item, which is slower and gives the same records.
+What is proven this way is what a reader of one item after the other would have read. Where the proof fails,
+`records_in_bulk` returns None, and the answer is read item by item, which is slower and gives the same
+records.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class Columns:
     numbers: pa.StringArray
     keys: pa.StringArray
     data: Any
-    """Views of the payloads, where they can stay in the answer's body: copying them into other memory took a third of a page's time."""
+    """Views of the payloads, where they can stay in the answer's body: copying them into other memory took a
+    third of a page's time."""
     arrivals: np.ndarray[Any, np.dtype[np.float64]]
     """Seconds since 1970."""
 
@@ -62,8 +66,9 @@ class Columns:
 class _Field:
     name: str
     spelled: bytes
-    """The bytes that are the same in all records: the key, of a moment also the tag and the first byte of the number. Of a field
-    that Headrace doesn't need, all bytes: where it differs, its bytes would have to be read to know whether they are right."""
+    """The bytes that are the same in all records: the key, of a moment also the tag and the first byte of the
+    number. Of a field that Headrace doesn't need, all bytes: where it differs, its bytes would have to be
+    read to know whether they are right."""
     kind: int
     """Text, bytes, a moment, or the same in all records."""
 
@@ -162,7 +167,8 @@ def _guesses(body: Body, at: int, form: _Form, count: int | None) -> Iterator[_P
 
 
 def _jumped(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
-    """Where the records begin if each begins soon after the payload of the one before it: 0.5 us a record, however large it is."""
+    """Where the records begin if each begins soon after the payload of the one before it: 0.5 us a record,
+    however large it is."""
     found, find = [at], body.find
     beginning, data_at = form.beginning, form.data_at
     for _ in range((count or _MOST) - 1):
@@ -184,7 +190,8 @@ def _jumped(body: Body, at: int, form: _Form, count: int | None) -> _Positions:
 def _proven(
     body: Body, starts: _Positions, form: _Form
 ) -> tuple[dict[str, tuple[_Positions, _Positions]], Any, int] | None:
-    """Where each field's values begin and end, the arrivals, and where the last record ends; None if not all records have the form."""
+    """Where each field's values begin and end, the arrivals, and where the last record ends; None if not all
+    records have the form."""
     places: dict[str, tuple[_Positions, _Positions]] = {}
     arrivals: Any = None
     at = starts + 1
@@ -213,7 +220,8 @@ def _proven(
 
 
 def _after_heads(body: Body, at: _Positions, major: int) -> tuple[_Positions, _Positions] | None:
-    """Where strings begin and end whose heads are at `at`; None if one of them isn't a string of this kind with a given length."""
+    """Where strings begin and end whose heads are at `at`; None if one of them isn't a string of this kind
+    with a given length."""
     leads = _numbers(body, at, "u1")
     if not (leads >> 5 == major).all():
         return None
@@ -249,8 +257,8 @@ def _columns(body: Body, places: dict[str, tuple[_Positions, _Positions]], arriv
     each_second = of_numpy(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32())
 
     def text(name: str) -> Any:
-        # An array over the whole body, in which each second item is a value and the others are the bytes between two values.
-        # Arrow then copies the values together. The last item is empty.
+        # An array over the whole body, in which each second item is a value and the others are the bytes
+        # between two values. Arrow then copies the values together. The last item is empty.
         bounds: Any = np.empty(2 * count + 1, np.int32)
         bounds[0:-1:2], bounds[1::2] = places[name]
         bounds[-1] = bounds[-2]

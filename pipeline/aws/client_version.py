@@ -30,6 +30,7 @@ class DynamoClientVersion:
             return None if item is None else wire.read_version(item)
         except WrongShape as error:
             raise WrongShape(
-                f"the row {CLIENT_VERSION} of table {self._rows.table}, which KCL writes, can't be understood: {error}. Nothing was "
-                "written; check which versions of KCL your workers run"
+                f"the row {CLIENT_VERSION} of table {self._rows.table}, which KCL writes, "
+                f"can't be understood: {error}. Nothing was written; "
+                "check which versions of KCL your workers run"
             ) from error

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 _AT_ONCE: Final = 20
-"""Streams whose tags are read again in one look: four seconds of a tick, at 5 requests a second. The tags of new streams are
-all read, before these.
+"""Streams whose tags are read again in one look: four seconds of a tick, at 5 requests a second. The tags of
+new streams are all read, before these.
 """
 _READABLE: Final = frozenset({"ACTIVE", "UPDATING"})
 _STALE_PAGE: Final = "ExpiredNextTokenException"
@@ -26,7 +26,8 @@ _MISSING: Final = "ResourceNotFoundException"
 
 
 class Finder:
-    """Finds streams. Tags that were read are kept, so that the next look can use them if Kinesis throttles this one half-way."""
+    """Finds streams. Tags that were read are kept, so that the next look can use them if Kinesis throttles
+    this one half-way."""
 
     def __init__(self, client: KinesisClient) -> None:
         self._client = client
@@ -47,8 +48,8 @@ class Finder:
                     answer = self._client.list_streams(**request)
             except ClientError as error:
                 raise Unreachable(
-                    f"the list of streams took longer than its page tokens are valid ({error}). Nothing was changed; the next "
-                    "look tries again"
+                    f"the list of streams took longer than its page tokens are valid ({error}). "
+                    "Nothing was changed; the next look tries again"
                 ) from error
             for each in answer["StreamSummaries"]:
                 if each["StreamStatus"] in _READABLE:
@@ -58,7 +59,8 @@ class Finder:
             request = {"NextToken": answer["NextToken"]}
 
     def _ask_tags(self, streams: Sequence[StreamId]) -> None:
-        """Read the tags of all new streams, and again those of the streams whose tags are oldest, until Kinesis throttles."""
+        """Read the tags of all new streams, and again those of the streams whose tags are oldest, until
+        Kinesis throttles."""
         self._tags = {stream: self._tags[stream] for stream in streams if stream in self._tags}
         new = [stream for stream in streams if stream not in self._tags]
         oldest = sorted(self._tags, key=lambda stream: self._tags[stream][0])

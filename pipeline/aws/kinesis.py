@@ -49,7 +49,8 @@ class KinesisSource:
         """ARN of a stream -> monotonic time when it was last found to exist."""
         self._gone: set[ShardKey] = set()
         self._iterators: dict[ShardKey, tuple[Start | int, str, float]] = {}
-        """Idle shard -> its position, the iterator for the next look, and the monotonic time when the iterator was given."""
+        """Idle shard -> its position, the iterator for the next look, and the monotonic time when the
+        iterator was given."""
         self._finder = Finder(client)
         self._quick = QuickPeek(client)
 
@@ -65,7 +66,8 @@ class KinesisSource:
         which: dict[str, Any] = {"StreamARN" if is_stream_arn(name) else "StreamName": name}
         answer = self._ask("describe_stream_summary", name, **which)
         summary = answer["StreamDescriptionSummary"]
-        # Whole seconds, as KCL writes the creation time into lease keys. Rounded up, a stream would begin after its creation.
+        # Whole seconds, as KCL writes the creation time into lease keys. Rounded up, a stream would begin
+        # after its creation.
         return StreamFacts(
             StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1)),
             timedelta(hours=summary["RetentionPeriodHours"]),
@@ -96,8 +98,8 @@ class KinesisSource:
                     StreamARN=key.stream.arn, ShardId=key.shard_id, ShardIteratorType="TRIM_HORIZON"
                 )
         except ClientError:
-            # Kinesis gives the same error where the whole stream is missing, which says nothing about a single shard. So the
-            # stream is looked up, which raises if it is missing.
+            # Kinesis gives the same error where the whole stream is missing, which says nothing about a
+            # single shard. So the stream is looked up, which raises if it is missing.
             self._require_stream(key.stream)
             self._gone.add(key)
             return True
@@ -138,7 +140,8 @@ class KinesisSource:
             return {key: when for key, when in zip(at, found, strict=True) if when is not None}
 
     def _arrival(self, key: ShardKey, sequence: int) -> datetime | None:
-        """The arrival of the record with this number. If it left the stream, Kinesis answers with a later record instead."""
+        """The arrival of the record with this number. If it left the stream, Kinesis answers with a later
+        record instead."""
         try:
             with asking(str(key), passing={_MISSING}):
                 iterator: str | None = self._client.get_shard_iterator(
@@ -161,8 +164,8 @@ class KinesisSource:
         return None
 
     def _require_stream(self, stream: StreamId) -> None:
-        """Raise Unknown if the stream doesn't exist. Looked up at most once a minute: a lookup for each of hundreds of deleted
-        parent shards would be throttled.
+        """Raise Unknown if the stream doesn't exist. Looked up at most once a minute: a lookup for each of
+        hundreds of deleted parent shards would be throttled.
         """
         then = self._exists.get(stream.arn)
         if then is None or time.monotonic() - then > _EXISTS_HOLDS:
@@ -170,8 +173,8 @@ class KinesisSource:
             self._exists[stream.arn] = time.monotonic()
 
     def _listed(self, stream: StreamId, since: Start | None) -> tuple[Shard, ...]:
-        """All pages of ListShards. boto3's paginator can't be used: it sends the stream beside the page token, which Kinesis
-        refuses.
+        """All pages of ListShards. boto3's paginator can't be used: it sends the stream beside the page
+        token, which Kinesis refuses.
         """
         request: dict[str, Any] = {"StreamARN": stream.arn}
         # A start at or before the stream's creation (known in whole seconds) means all shards: no filter then.
@@ -192,7 +195,8 @@ class KinesisSource:
             request = {"NextToken": answer["NextToken"]}
 
     def _has_news(self, key: ShardKey, at: Start | int, silent: Event) -> bool:
-        """Whether the shard has new records. After an error: yes, so that a run reads the shard and reports what is wrong."""
+        """Whether the shard has new records. After an error: yes, so that a run reads the shard and reports
+        what is wrong."""
         if silent.is_set():
             return True
         try:
@@ -251,18 +255,19 @@ class KinesisSource:
         except ClientError as error:
             if code_of(error) == _MISSING:
                 raise Unknown(
-                    f"there is no stream {stream} in {place_of(self._client)}. Nothing was read or written; check the stream's "
-                    "name, aws.region and aws.endpoint in the settings"
+                    f"there is no stream {stream} in {place_of(self._client)}. Nothing was read or written; "
+                    "check the stream's name, aws.region and aws.endpoint in the settings"
                 ) from error
             raise
 
     def _date_of(self, answer: Any) -> datetime:
-        """The time of Kinesis's clock. Origins and data loss are judged by it, never by this host's clock, which may be wrong."""
+        """The time of Kinesis's clock. Origins and data loss are judged by it, never by this host's clock,
+        which may be wrong."""
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if date is None:
             raise WrongShape(
-                f"the answer of {place_of(self._client)} has no Date header, by which a stream's start is chosen. Nothing was changed; "
-                "if there is a proxy before Kinesis, let it pass the header on"
+                f"the answer of {place_of(self._client)} has no Date header, by which a stream's start is "
+                "chosen. Nothing was changed; if there is a proxy before Kinesis, let it pass the header on"
             )
         moment = parsedate_to_datetime(date).astimezone(UTC)
         self._newest_date = (moment, time.monotonic())
@@ -282,7 +287,8 @@ def _shard(found: Any) -> Shard:
 
 
 def _numbers(found: Any) -> NumberRange | None:
-    """Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts as unknown."""
+    """Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts
+    as unknown."""
     first, last = found.get("StartingSequenceNumber", ""), found.get("EndingSequenceNumber", "")
     if not (first.isascii() and first.isdigit()):
         return None

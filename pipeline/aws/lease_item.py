@@ -1,7 +1,9 @@
-"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and Headrace's own.
+"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and
+Headrace's own.
 
-A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in the row. A None in
-a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no nulls.
+A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in
+the row. A None in a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no
+nulls.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ _ZERO_IF_MISSING: Final = frozenset(
         "pendingCheckpointSubSequenceNumber",
     }
 )
-"""Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a missing one, too."""
+"""Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a
+missing one, too."""
 
 
 # --- a row as a lease ---------------------------------------------------------------------------------------
@@ -103,7 +106,8 @@ def is_ours(item: Item) -> bool:
 
 
 def read_lease(item: Item) -> Lease | SkippedRow:
-    """The lease, or a SkippedRow for a row that can't be understood: one such row must not keep a scan from reading the others."""
+    """The lease, or a SkippedRow for a row that can't be understood: one such row must not keep a scan from
+    reading the others."""
     try:
         kind = av.text(item, ENTITY)
         if kind not in {None, _LEASE}:
@@ -155,7 +159,8 @@ def _checkpoint(item: Item, field: str) -> Checkpoint | None:
 
 
 def _throughput(item: Item) -> float | None:
-    """The measured throughput, or None for nonsense: it only helps to balance, so it must not make the row unreadable."""
+    """The measured throughput, or None for nonsense: it only helps to balance, so it must not make the row
+    unreadable."""
     try:
         number = av.number(item, "throughputKBps")
     except WrongShape:
@@ -236,8 +241,8 @@ def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Ma
 
 
 class _Words:
-    """Placeholders of an expression and what they stand for. Attribute names need placeholders, because many are reserved words
-    of DynamoDB.
+    """Placeholders of an expression and what they stand for. Attribute names need placeholders, because many
+    are reserved words of DynamoDB.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""The attribute names of KCL's two rows about upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5` (three tables to one)."""
+"""The attribute names of KCL's two rows about upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5`
+(three tables to one)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A request on a connection that boto3's client holds open already, without urllib3's and http.client's layers.
 
-These layers cost four times as much CPU as the request itself: most of it goes into parsing ten headers as if they were an
-email. They still open every connection, so timeouts, certificates and proxies are boto3's. A request is only sent on such
-a connection if it changes nothing at the server: after any surprise the caller sends it again in the ordinary way.
+These layers cost four times as much CPU as the request itself: most of it goes into parsing ten headers as if
+they were an email. They still open every connection, so timeouts, certificates and proxies are boto3's. A
+request is only sent on such a connection if it changes nothing at the server: after any surprise the caller
+sends it again in the ordinary way.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _read(sock: Any) -> Answer | None:
 
 
 def _body(sock: Any, begun: bytes, length: int) -> Body | None:
-    """A body of this length, of which the first bytes are there already; None if the server sends fewer bytes or has sent more."""
+    """A body of this length, of which the first bytes are there already; None if the server sends fewer bytes
+    or has sent more."""
     if len(begun) >= length:
         return begun if len(begun) == length else None
     # All in one piece of memory: a page has up to 10 MiB.

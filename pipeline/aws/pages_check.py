@@ -1,8 +1,8 @@
 """Checks of a GetRecords answer, before any part of it is used.
 
-A sequence number that is lower than the one before, or an arrival in the year 9999, would move a position past unread
-records, or hide that records were lost. So nothing of such an answer lands. The checks use Arrow on whole pages, and cost
-0.05 us a record.
+A sequence number that is lower than the one before, or an arrival in the year 9999, would move a position
+past unread records, or hide that records were lost. So nothing of such an answer lands. The checks use Arrow
+on whole pages, and cost 0.05 us a record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from headrace.pipeline.core.shard import HashRange
 _LONGEST: Final = 129
 """The most digits of a sequence number, by Kinesis's API."""
 _AHEAD: Final = timedelta(hours=1)
-"""How far an arrival may be after the answer's Date. Arrivals are approximate, but both times are by Kinesis's clocks."""
+"""How far an arrival may be after the answer's Date. Arrivals are approximate, but both times are by
+Kinesis's clocks."""
 _OLDEST: Final = timedelta(days=3660)
 """Ten times Kinesis's longest retention (365 days)."""
 
@@ -61,7 +62,8 @@ def check_arrivals(arrivals: Any, answered: datetime) -> None:
     right = (arrivals >= 0) & (arrivals <= (answered + _AHEAD).timestamp())
     if not right.all():
         raise Absurd(
-            f"record {int(right.argmin()) + 1} of {len(arrivals)} arrived before 1970 or more than an hour after the answer itself"
+            f"record {int(right.argmin()) + 1} of {len(arrivals)} arrived before 1970 or more than an hour "
+            "after the answer itself"
         )
 
 

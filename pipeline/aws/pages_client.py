@@ -3,9 +3,10 @@
     get_records ──> quick_records ──────────────────────────────────────────────────┐
                          └──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
 
-botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
-empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
-because `headrace.pipeline.aws.pages` retries with regard to the shard's limits.
+botocore emits an event before it parses an answer. For a successful GetRecords a function of this module
+keeps the body, and gives an empty one to botocore's parser, which would take 15 us a record. botocore parses
+errors as always. Its retries are off, because `headrace.pipeline.aws.pages` retries with regard to the
+shard's limits.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ _making = Lock()
 
 @dataclass(frozen=True, slots=True)
 class KinesisAccess:
-    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading process doesn't count."""
+    """Where Kinesis is, and who asks it. All of it comes from the driver: the environment of the reading
+    process doesn't count."""
 
     region: str
     endpoint: str | None = None
-    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint in its AWS files."""
+    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint
+    in its AWS files."""
     identity: TaskIdentity = ROLE_OF_THE_HOST
     fips: bool = False
     dualstack: bool = False
@@ -70,8 +73,9 @@ def _client(access: KinesisAccess) -> QuickRecords:
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
-        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is tried again
-        # (`KinesisPages.patience`), so that a call that is stuck is made once more, on another connection.
+        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is
+        # tried again (`KinesisPages.patience`), so that a call that is stuck is made once more, on another
+        # connection.
         read_timeout=10,
         # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
@@ -84,8 +88,8 @@ def _client(access: KinesisAccess) -> QuickRecords:
 
 
 def forget_clients() -> None:
-    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many runs, and a client keeps the
-    keys of a file as they were."""
+    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many
+    runs, and a client keeps the keys of a file as they were."""
     _client.cache_clear()
 
 

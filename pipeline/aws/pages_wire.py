@@ -1,6 +1,8 @@
-"""In which format GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and not as base64.
+"""In which format GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and
+not as base64.
 
-botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into the other format:
+botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into
+the other format:
 
     get_records(HeadraceWire=...) ──> the argument is taken out ──> body and Content-Type in CBOR ──> sign, send
                                                               error in CBOR ──> the same in JSON ──> botocore's parser
@@ -45,7 +47,8 @@ class WireChoice:
             self._cbor = False
 
     def softened(self, refusal: Exception) -> Exception:
-        """With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON only: JSON is tried then."""
+        """With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON only:
+        JSON is tried then."""
         if self._cbor and not self._fixed and type(refusal) is Terminal:
             return Unreachable(f"{refusal}. The request was in CBOR, and is sent again in JSON")
         return refusal

@@ -1,8 +1,8 @@
 """Rows of DynamoDB parsed by `json` alone, without botocore's conversion of every attribute.
 
-botocore converts each value to the type in the service's model. For DynamoDB's rows that only turns base64 text of binary
-values into bytes, so an answer that holds no binary value is parsed here. The conversion was half of the CPU of a tick that
-reads a few hundred rows.
+botocore converts each value to the type in the service's model. For DynamoDB's rows that only turns base64
+text of binary values into bytes, so an answer that holds no binary value is parsed here. The conversion was
+half of the CPU of a tick that reads a few hundred rows.
 
     answer ──► before-parse: keep the body aside ──► botocore parses an empty body ──► after-call: add the body, by json
 """

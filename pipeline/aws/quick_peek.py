@@ -1,9 +1,10 @@
 """GetRecords of one record, cheaply, to see whether an idle shard has new records.
 
-The request is signed here (AWS's Signature Version 4) and sent on the connections of boto3's client, without botocore's other layers
-(validation, endpoint rules, events, retries, parsing), which cost four times as much as the rest. With 200 idle shards there are 600 such
-requests a minute, which were most of the CPU of a deployment without traffic. Only a plain answer with status 200 is used. In all other
-cases the caller repeats the request with boto3's ordinary client, which retries and reports errors.
+The request is signed here (AWS's Signature Version 4) and sent on the connections of boto3's client, without
+botocore's other layers (validation, endpoint rules, events, retries, parsing), which cost four times as much
+as the rest. With 200 idle shards there are 600 such requests a minute, which were most of the CPU of a
+deployment without traffic. Only a plain answer with status 200 is used. In all other cases the caller repeats
+the request with boto3's ordinary client, which retries and reports errors.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class QuickPeek:
     def __init__(self, client: KinesisClient) -> None:
         self._url = client.meta.endpoint_url
         self._region = client.meta.region_name
-        # botocore has no public names for either. Credentials refresh themselves when they are read; the session has the
-        # client's timeouts, proxies and certificates.
+        # botocore has no public names for either. Credentials refresh themselves when they are read; the
+        # session has the client's timeouts, proxies and certificates.
         self._credentials: Any = client._request_signer._credentials  # type: ignore[attr-defined] # noqa: SLF001
         self._http: Any = client._endpoint.http_session  # type: ignore[attr-defined] # noqa: SLF001
         self._open = OpenConnections(self._http, self._url)

@@ -1,4 +1,5 @@
-"""Reads and conditional writes of one DynamoDB table. A condition that fails is a result (`ConditionFailed`), not an exception."""
+"""Reads and conditional writes of one DynamoDB table. A condition that fails is a result (`ConditionFailed`),
+not an exception."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _WRITES: Final = frozenset(get_args(Write))
 
 _NO_TABLE: Final = "ResourceNotFoundException"
 NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
-"""Codes for a missing index: AWS uses the first, local replacements of DynamoDB the second, which may also mean that the whole
-table is missing. The caller then scans the table, and learns which it was.
+"""Codes for a missing index: AWS uses the first, local replacements of DynamoDB the second, which may also
+mean that the whole table is missing. The caller then scans the table, and learns which it was.
 """
 _REFUSED: Final = frozenset({"ConditionalCheckFailedException"})
 _BATCH: Final = 100
@@ -56,7 +57,8 @@ class ConditionFailed:
 
 
 class Rows:
-    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to another table."""
+    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to
+    another table."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
@@ -83,8 +85,9 @@ class Rows:
         return found
 
     def get_many(self, keys: Sequence[str]) -> list[Item]:
-        """Read rows by their keys, consistently. Rows that don't exist are left out. More than a hundred take several requests, which
-        are sent side by side: a run reads all rows that it keeps twice in each wave."""
+        """Read rows by their keys, consistently. Rows that don't exist are left out. More than a hundred take
+        several requests, which are sent side by side: a run reads all rows that it keeps twice in each
+        wave."""
         parts = [keys[first : first + _BATCH] for first in range(0, len(keys), _BATCH)]
         if len(parts) < 2:
             # One request isn't worth a thread.
@@ -105,13 +108,15 @@ class Rows:
             return [item for items in found for item in items]
 
     def query(self, index: str, **condition: Any) -> Iterator[Item]:
-        """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's rollback tool does."""
+        """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's
+        rollback tool does."""
         return self._pages("query", passing=NO_INDEX, IndexName=index, **condition)
 
     def write(self, operation: Write, **request: Any) -> WrittenRow | ConditionFailed:
         """Write a row. With a ConditionExpression in the request, the answer may be `ConditionFailed`."""
         wanted = "ALL_NEW" if operation == "update_item" else "ALL_OLD"
-        # With this, a refusal brings the row that didn't meet the condition: no second read, and no race between the two.
+        # With this, a refusal brings the row that didn't meet the condition: no second read, and no race
+        # between the two.
         if "ConditionExpression" in request:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         try:
@@ -140,7 +145,8 @@ class Rows:
             asked = answer.get("UnprocessedKeys") or {}
             if asked and idle >= _PATIENCE:
                 raise Throttled(
-                    f"table {self.table}: {_PATIENCE} answers in a row held none of the rows. Nothing was written; the next tick tries again"
+                    f"table {self.table}: {_PATIENCE} answers in a row held none of the rows. "
+                    "Nothing was written; the next tick tries again"
                 )
         return found
 
@@ -175,7 +181,7 @@ def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissin
         else f"the tables {', '.join(names)} don't exist"
     )
     return TablesMissing(
-        f"{tables} in {place_of(client)}. Nothing was written and no record is lost: positions are in the lake table. "
-        "With coordination.create: auto, the default, the leader's next tick creates missing tables; with never, create them by "
-        "`headrace tables create`"
+        f"{tables} in {place_of(client)}. Nothing was written and no record is lost: "
+        "positions are in the lake table. With coordination.create: auto, the default, "
+        "the leader's next tick creates missing tables; with never, create them by `headrace tables create`"
     )

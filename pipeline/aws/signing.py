@@ -1,6 +1,7 @@
 """The signature of a GetRecords request (AWS's Signature Version 4).
 
-botocore's signer gives the same signature, but it is made for requests of any kind, and takes most of the time of such a short one.
+botocore's signer gives the same signature, but it is made for requests of any kind, and takes most of the
+time of such a short one.
 """
 
 from __future__ import annotations

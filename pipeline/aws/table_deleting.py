@@ -39,7 +39,8 @@ Beats = dict[tuple[str, str], str]
 
 
 class TableDeletion:
-    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits between looks."""
+    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits
+    between looks."""
 
     def __init__(
         self,
@@ -62,8 +63,9 @@ class TableDeletion:
         protected = [name for name, table in existing.items() if is_protected(table)]
         if protected:
             raise BadSetting(
-                f"protected from deletion: {', '.join(protected)} in {place_of(self._client)}. Nothing was deleted; switch "
-                "the protection off first (aws dynamodb update-table --no-deletion-protection-enabled --table-name ...)"
+                f"protected from deletion: {', '.join(protected)} in {place_of(self._client)}. "
+                "Nothing was deleted; switch the protection off first (aws dynamodb update-table "
+                "--no-deletion-protection-enabled --table-name ...)"
             )
         return tuple(existing)
 

@@ -54,8 +54,9 @@ def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     if keys != [(key, "HASH")] or types.get(key) != "S":
         shown = ", ".join(f"{each} ({kind}, {types.get(each)})" for each, kind in keys)
         raise WrongShape(
-            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S), so it is a different table. Nothing was "
-            "written; name another table in the section `coordination` of the settings"
+            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S), "
+            "so it is a different table. Nothing was written; "
+            "name another table in the section `coordination` of the settings"
         )
     return found
 

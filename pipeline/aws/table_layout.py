@@ -1,7 +1,8 @@
-"""Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up again once a minute.
+"""Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up
+again once a minute.
 
-A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock shows the layout,
-which is the case for the first seconds of an application.
+A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock
+shows the layout, which is the case for the first seconds of an application.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def gather(client: DynamoDBClient, settings: Settings) -> LayoutEvidence:
     state = _rows_of(client, settings.state_table, key=lock_item.KEY)
     decisive = {LOCK, CLIENT_VERSION}
     seen = _Scanned()
-    # The rows of the state table show layout M only where a worker table exists as well: a lone state table may be a stray one.
+    # The rows of the state table show layout M only where a worker table exists as well: a lone state table
+    # may be a stray one.
     shows_three_tables = bool(decisive & (state or {}).keys()) and has_worker_table
     if leases is not None and not decisive & leases.keys() and not shows_three_tables:
         seen = _scan(Rows(client, settings.lease_table, key=lease_item.KEY))
@@ -122,7 +124,8 @@ class _Scanned:
 
 
 def _scan(rows: Rows) -> _Scanned:
-    """Scan the whole lease table. While no lock row exists yet, nothing else shows whether KCL 2.x or 3.5 made the table."""
+    """Scan the whole lease table. While no lock row exists yet, nothing else shows whether KCL 2.x or 3.5
+    made the table."""
     found = _Scanned()
     workers: set[str] = set()
     for item in rows.scan():
@@ -150,8 +153,9 @@ def _status(table: str, rows: Mapping[str, Item] | None) -> TableStatus | None:
         return None if item is None else migration_item.read_table_status(item)
     except WrongShape as error:
         raise WrongShape(
-            f"the row {TABLE_MIGRATION} of table {table}, which KCL writes, can't be understood: {error}. Nothing was written; "
-            "check which version of KCL wrote the row, and set kcl.layout to the layout of that version"
+            f"the row {TABLE_MIGRATION} of table {table}, which KCL writes, can't be understood: {error}. "
+            "Nothing was written; check which version of KCL wrote the row, and set kcl.layout to the "
+            "layout of that version"
         ) from error
 
 

@@ -44,7 +44,8 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
 
 
 def make_index(client: DynamoDBClient, name: str) -> None:
-    """Ask DynamoDB to build the owner index, and don't wait for it: until it is ACTIVE, workers find their leases by scans."""
+    """Ask DynamoDB to build the owner index, and don't wait for it: until it is ACTIVE, workers find their
+    leases by scans."""
     table = describe(client, name, key=lease_item.KEY)
     if table is None or index_of(table) is not None:
         return
@@ -59,12 +60,12 @@ def make_index(client: DynamoDBClient, name: str) -> None:
                 GlobalSecondaryIndexUpdates=[{"Create": _definition(table)}],
             )
     except ClientError as error:
-        # _BUSY: another process is changing the table, and the next tick tries again. ValidationException: another process has
-        # created the index, or DynamoDB refuses it.
+        # _BUSY: another process is changing the table, and the next tick tries again. ValidationException:
+        # another process has created the index, or DynamoDB refuses it.
         if code_of(error) not in _BUSY and index_of(describe(client, name, key=lease_item.KEY)) is None:
             raise WrongShape(
-                f"the owner index of table {name} was refused ({error}). Nothing is lost: workers find their leases by scans meanwhile, "
-                "which read more of the table"
+                f"the owner index of table {name} was refused ({error}). Nothing is lost: "
+                "workers find their leases by scans meanwhile, which read more of the table"
             ) from error
 
 
@@ -76,7 +77,8 @@ def has_backups(client: DynamoDBClient, name: str) -> bool:
 
 
 def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
-    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new table; else None."""
+    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new
+    table; else None."""
     try:
         with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(

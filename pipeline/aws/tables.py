@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 PATIENCE: Final = timedelta(minutes=10)
-"""How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time, because the next
-tick goes on waiting.
+"""How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time,
+because the next tick goes on waiting.
 """
 _LOOK: Final = timedelta(seconds=1)
 """The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start."""
 
 
 class DynamoTables:
-    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at each look; `pause`
-    waits between looks.
+    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at
+    each look; `pause` waits between looks.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class DynamoTables:
         self._places = places or KnownPlaces(client, settings, SystemClock())
 
     def ensure(self) -> bool:
-        """Create missing tables and the owner index. With `coordination.create: never`, missing tables raise TablesMissing instead,
-        and a missing index is accepted.
+        """Create missing tables and the owner index. With `coordination.create: never`, missing tables raise
+        TablesMissing instead, and a missing index is accepted.
         """
         keys = self._places().keys
         found = self._look_at(keys)
@@ -74,8 +74,8 @@ class DynamoTables:
         return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
-        """For `headrace tables create`: create missing tables whatever coordination.create says, and switch backups on for existing
-        tables, too, if the settings ask for backups.
+        """For `headrace tables create`: create missing tables whatever coordination.create says, and switch
+        backups on for existing tables, too, if the settings ask for backups.
         """
         keys = look(self._client, self._settings)[0].keys
         made = self._complete(keys, self._look_at(keys))
@@ -95,7 +95,8 @@ class DynamoTables:
         return look(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], found: Found) -> bool:
-        """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further request."""
+        """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further
+        request."""
         leases = self._settings.lease_table
         if all(is_ready(table) for table in found.values()) and index_of(found[leases]):
             return False
@@ -124,8 +125,8 @@ class DynamoTables:
             status = _status_of(found)
             if waited >= self._patience:
                 raise Unreachable(
-                    f"table {name} in {place_of(self._client)} is {status} after {waited.total_seconds():.0f} s. Nothing else was done; "
-                    "the next start goes on waiting"
+                    f"table {name} in {place_of(self._client)} is {status} after "
+                    f"{waited.total_seconds():.0f} s. Nothing else was done; the next start goes on waiting"
                 )
             self._progress(f"table {name}: {status}, waited {waited.total_seconds():.0f} s")
             waited += self._wait()

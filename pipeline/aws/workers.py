@@ -29,8 +29,8 @@ _DEFAULTS: Final[Mapping[str, Item]] = {
     wire.MEASURED_BY: av.text_value(THROUGHPUT),
     wire.RUN_BEATS: _NONE,
 }
-"""Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the maps it would find
-the row broken.
+"""Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the
+maps it would find the row broken.
 """
 _DEFAULTS_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
 
@@ -43,8 +43,8 @@ _ONLY_WORKERS: Final[Mapping[str, Any]] = {
 
 
 class DynamoWorkerStore:
-    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in the lease table
-    always have both.
+    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in
+    the lease table always have both.
 
     `also`: another table, from or to which KCL is moving the rows. It is read, too, and never written.
     """
@@ -108,8 +108,8 @@ class DynamoWorkerStore:
             self._beat_run(worker_id, run_claim)
 
     def _beat_run(self, worker_id: str, run_claim: str) -> WrittenRow | ConditionFailed:
-        """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a path into a missing
-        map as an error, so the condition comes first.
+        """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a
+        path into a missing map as an error, so the condition comes first.
         """
         beats = f"{wire.RUN_BEATS}.#claim"
         return self._upsert(
@@ -230,7 +230,8 @@ class DynamoWorkerStore:
         )
 
     def _tables(self) -> tuple[Rows, ...]:
-        """The tables to read. The table that is written comes first: if a worker has a row in both, the row in that table is current."""
+        """The tables to read. The table that is written comes first: if a worker has a row in both, the row
+        in that table is current."""
         also = self._also()
         return (
             (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))

@@ -1,16 +1,16 @@
 """How `headrace adopt` turns the checkpoints of a KCL application into positions of the lake table, in one commit.
 
-    checkpoint in the row      position in the lake table
-    a sequence number          that number; if its record can still be read, nothing was lost after it
-    SHARD_END                  END, with the children that the row or the listing names
-    TRIM_HORIZON               none: the origin of an adopted stream is TRIM_HORIZON. If a descendant has a position, the
+    checkpoint in the row      position in the lake table a sequence number          that number; if its
+    record can still be read, nothing was lost after it SHARD_END                  END, with the children that
+    the row or the listing names TRIM_HORIZON               none: the origin of an adopted stream is
+    TRIM_HORIZON. If a descendant has a position, the
                                position says TRIM_HORIZON, because the shard would count as ended otherwise
     LATEST                     a start at the moment of adoption, by Kinesis's clock
     AT_TIMESTAMP               a start at the timestamp that the user names: only KCL's configuration has it
     (no row)                   END if a descendant has a row; otherwise none, and the shard is read from its start
 
-A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the children before it
-writes SHARD_END into the parent's row (D13).
+A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the
+children before it writes SHARD_END into the parent's row (D13).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headrace.pipeline.core.position import TRIM, Position, Positions, Start, is
 from headrace.pipeline.core.stream import ShardKey, StreamId
 
 _UNKNOWN_ARRIVAL = datetime.fromtimestamp(0, UTC)
-"""The arrival of a record that can't be read any more. It is older than any retention, so that the first wave reports that
-records may be lost."""
+"""The arrival of a record that can't be read any more. It is older than any retention, so that the first wave
+reports that records may be lost."""
 
 _REMOVED_ATTRIBUTES = frozenset(
     {"owner", "checkpoint_owner", "run_claim", "wanted_by", "pending", "pending_state", "failure"}
@@ -101,8 +101,8 @@ def _ancestors(family: Family, shards: Iterable[str]) -> frozenset[str]:
 
 
 def _with_own_start(family: Family, shards: list[AdoptedShard]) -> list[AdoptedShard]:
-    """Gives a position to each shard that has a row, but no position yet, and a descendant with a position. A shard without
-    a position counts as ended once a descendant has one."""
+    """Gives a position to each shard that has a row, but no position yet, and a descendant with a position. A
+    shard without a position counts as ended once a descendant has one."""
     placed = _ancestors(family, (each.key.shard_id for each in shards if each.position is not None))
     return [
         replace(each, position=Position(start=TRIM))
@@ -139,8 +139,8 @@ def is_adopted(shards: Iterable[AdoptedShard], positions: Positions) -> bool:
 
 
 def not_continued(shards: Iterable[AdoptedShard], family: Family, positions: Positions) -> list[ShardKey]:
-    """Shards of an adopted stream whose rows don't continue the table's position. Rows that are ahead of the table do: KCL's
-    workers have read on, and those ranges become foreign ranges."""
+    """Shards of an adopted stream whose rows don't continue the table's position. Rows that are ahead of the
+    table do: KCL's workers have read on, and those ranges become foreign ranges."""
     by_key = {each.key: each for each in shards}
     passed = family.passed(positions)
     moved = [
@@ -207,8 +207,9 @@ def stamp(row: Lease, epoch: int) -> Change:
 def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> list[Change]:
     """The writes that give the leases back: each row gets the lake table's position, and no owner or claim.
 
-    If no record of a shard has landed, the table has no sequence number for its row. LATEST would then mean the moment at
-    which KCL starts, so a row at LATEST gets AT_TIMESTAMP: KCL starts at the timestamp in its configuration.
+    If no record of a shard has landed, the table has no sequence number for its row. LATEST would then mean
+    the moment at which KCL starts, so a row at LATEST gets AT_TIMESTAMP: KCL starts at the timestamp in its
+    configuration.
 
     A claim that is still in a row was left behind: its worker no longer holds the row, or the shard has ended.
     """
@@ -240,8 +241,8 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
 
 
 def start_for_kcl(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> datetime | None:
-    """The timestamp for KCL's configuration: the earliest start of all rows that are, or will be, at AT_TIMESTAMP. None if
-    there is no such row."""
+    """The timestamp for KCL's configuration: the earliest start of all rows that are, or will be, at
+    AT_TIMESTAMP. None if there is no such row."""
     origin = positions.origins.get(stream)
     starts = []
     for row in rows:

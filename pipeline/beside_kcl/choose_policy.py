@@ -10,7 +10,8 @@
 Runs keep claims from wave to wave only with the first of these four, and then with `kcl.heartbeat: worker` and without
 `kcl.allow_foreign_checkpoints`.
 
-Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them at each tick.
+Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them
+at each tick.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _life(settings: Settings) -> SignsOfLife:
 
 
 def _keeping(settings: Settings, ports: PolicyPorts) -> Keeping:
-    """With settings that are meant for tables with KCL workers, runs keep no claim, also while no KCL worker is there."""
+    """With settings that are meant for tables with KCL workers, runs keep no claim, also while no KCL worker
+    is there."""
     kcl = settings.kcl
     expects_kcl = settings.is_shared or kcl.allow_foreign_checkpoints or kcl.mode is Mode.KCL_2
     if expects_kcl or kcl.heartbeat is Heartbeat.LEASE:

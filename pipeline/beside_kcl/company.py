@@ -1,4 +1,5 @@
-"""How a deployment treats KCL workers in its tables: as part of its fleet, or, if the settings don't join them, as a reason to stop."""
+"""How a deployment treats KCL workers in its tables: as part of its fleet, or, if the settings don't join
+them, as a reason to stop."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def silence_allowed(worker: Worker, times: TimeSettings) -> timedelta:
 
 
 def silent_kcl_workers(view: AssignmentView) -> frozenset[str]:
-    """KCL workers with a lease that stood still for the lease duration. They are dead, even if their rows are recent enough."""
+    """KCL workers with a lease that stood still for the lease duration. They are dead, even if their rows are
+    recent enough."""
     holders = {row.holder for row in view.rows if row.key in view.lost and row.holder is not None}
     return frozenset(holders) - view.fleet.ours
 
@@ -57,7 +59,8 @@ class KclNotJoined:
         return MayAssign(view.fleet.ready, silent_kcl_workers(view))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions then wait."""
+        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions
+        then wait."""
         if self.worker_rows is None:
             return bool(strangers)
         holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
@@ -66,13 +69,14 @@ class KclNotJoined:
         return bool(not_ours(asked, known))
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops assigning leases to it,
-        and leases that it assigned before expire and go to other workers."""
+        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops
+        assigning leases to it, and leases that it assigned before expire and go to other workers."""
         if not watch.is_led_by_another(within=KCL_SILENT):
             return Presence()
         return Presence(
-            f"worker {me} does nothing, because a KCL worker leads this application and kcl.failover isn't set. Stop KCL's "
-            "workers and adopt their application (`headrace adopt`), or set kcl.failover to work beside them"
+            f"worker {me} does nothing, because a KCL worker leads this application and kcl.failover isn't "
+            "set. Stop KCL's workers and adopt their application (`headrace adopt`), "
+            "or set kcl.failover to work beside them"
         )
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -100,9 +104,9 @@ def why_kcl_not_joined(strangers: Collection[str]) -> str:
     if not strangers:
         return ""
     return (
-        f"KCL workers ({', '.join(sorted(strangers))}) renew leases of this application and kcl.failover isn't set, so no lease "
-        "is assigned or taken. Stop KCL's workers and adopt their application (`headrace adopt`), or set kcl.failover to work "
-        "beside them"
+        f"KCL workers ({', '.join(sorted(strangers))}) renew leases of this application and kcl.failover "
+        "isn't set, so no lease is assigned or taken. Stop KCL's workers and adopt their application "
+        "(`headrace adopt`), or set kcl.failover to work beside them"
     )
 
 
@@ -132,33 +136,38 @@ class JoinedFleet:
         return False
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must have no such
-        row, or no worker would read the shards that it is assigned."""
+        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must
+        have no such row, or no worker would read the shards that it is assigned."""
         why, known = self.adopted.look(AdoptionMemory.of(memory), now)
         why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
         return Presence(why_not, known)
 
     def why_not_hold(self, row: Lease) -> str | None:
-        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't show whether the
-        worker is reading."""
+        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't
+        show whether the worker is reading."""
         if row.holder is None:
             return None
         found = self.workers.get(row.holder)
         if found is not None and found.is_ours:
             return None
-        return f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace worker holds the lease"
+        return (
+            f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace "
+            "worker holds the lease"
+        )
 
 
 def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
-    """Why this worker must not assign or take leases: the row Migration3.0 says that KCL's workers share leases in the other
-    mode. In modes 2.x and 3.x at once, leaders would assign leases while workers steal them."""
+    """Why this worker must not assign or take leases: the row Migration3.0 says that KCL's workers share
+    leases in the other mode. In modes 2.x and 3.x at once, leaders would assign leases while workers steal
+    them."""
     version = tables.client_version()
     if version is None or (version in ACTS_AS_2X) is (settings.kcl.mode is Mode.KCL_2):
         return None
     mode = Mode.KCL_2 if version in ACTS_AS_2X else Mode.OWN
     return (
-        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, but kcl.mode is {settings.kcl.mode}. Until "
-        "that is changed, Headrace neither assigns nor takes leases; it goes on reading those that it has"
+        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, "
+        f"but kcl.mode is {settings.kcl.mode}. Until that is changed, Headrace neither assigns nor takes "
+        "leases; it goes on reading those that it has"
     )
 
 
@@ -167,14 +176,15 @@ def why_not_rekey(settings: Settings) -> str | None:
     if not settings.is_shared:
         return None
     return (
-        "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read all shards anew where these change. Nothing was "
-        "changed. Stop KCL's workers, take the block `kcl` out of the settings, and run the command again"
+        "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read all shards anew "
+        "where these change. Nothing was changed. Stop KCL's workers, take the block `kcl` out of the "
+        "settings, and run the command again"
     )
 
 
 def kcl_workers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
-    """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be a Headrace
-    worker, which must not keep the others from working."""
+    """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be
+    a Headrace worker, which must not keep the others from working."""
     asked = sorted(names)
     found = workers.get_many(asked)
     return not_ours(asked, found.workers) - {row.key for row in found.skipped}

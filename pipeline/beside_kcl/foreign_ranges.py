@@ -1,4 +1,5 @@
-"""Foreign ranges: what KCL workers have read in shared tables is entered into the ledger, without rows in the lake table.
+"""Foreign ranges: what KCL workers have read in shared tables is entered into the ledger, without rows in the
+lake table.
 
     a shard's lease row compared with the lake table       what is committed
     -------------------------------------------------------+--------------------------------------------------------
@@ -6,9 +7,9 @@
     the table is ahead of the checkpoint                   | nothing; the run brings the row forward, as always
     `landedCheckpoint` is ahead of the table               | nothing: the table lost rows of Headrace, a person decides
 
-A parent that KCL read to its end gets a foreign END, so that its children may begin. It has ended if its row says SHARD_END,
-or if its row is gone while a child's row is past its start, because KCL deletes the parent's row only then. Records of other
-ranges still land exactly once.
+A parent that KCL read to its end gets a foreign END, so that its children may begin. It has ended if its row
+says SHARD_END, or if its row is gone while a child's row is past its start, because KCL deletes the parent's
+row only then. Records of other ranges still land exactly once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def unfinished_parents(
     for row in rows:
         for parent in sorted(row.parents):
             at = positions.of(ShardKey(stream, parent))
-            # A parent without a position counts as ended once its child has one: its END was removed from the positions.
+            # A parent without a position counts as ended once its child has one: its END was removed from the
+            # positions.
             is_dropped = at is None and positions.of(ShardKey(stream, row.shard_id)) is not None
             if not is_dropped and not (at is not None and at.ended):
                 key = row.key.removesuffix(row.shard_id) + parent
@@ -51,8 +53,8 @@ def plan_ends(
     run: str,
     claim: str,
 ) -> tuple[Range, ...]:
-    """Foreign ENDs of the parents that KCL has read to their ends. `asked`: the answer of `unfinished_parents`. `rows`: the
-    rows of these parents that exist."""
+    """Foreign ENDs of the parents that KCL has read to their ends. `asked`: the answer of
+    `unfinished_parents`. `rows`: the rows of these parents that exist."""
     there = {row.key: row for row in rows}
     ranges = []
     for lease_key, children in sorted(asked.items()):
@@ -70,8 +72,9 @@ def _has_ended(row: Lease | None, children: Iterable[Lease]) -> bool:
     """Whether KCL has read the parent to its end. `row`: the parent's row, None if it was deleted."""
     if row is not None:
         return row.has_ended
-    # KCL deletes a parent's row once its children have begun. If Headrace began the child (its row has `landed`), the table
-    # had an END of the parent, and a rollback removed it: KCL didn't read that parent (D14).
+    # KCL deletes a parent's row once its children have begun. If Headrace began the child (its row has
+    # `landed`), the table had an END of the parent, and a rollback removed it: KCL didn't read that parent
+    # (D14).
     return any((child.checkpoint.is_digits or child.has_ended) and child.landed is None for child in children)
 
 
@@ -102,11 +105,11 @@ def plan_foreign(
     run: str,
     claim: str,
 ) -> tuple[Range, ...]:
-    """The foreign ranges up to the rows' checkpoints. `arrivals`: when the records at these checkpoints arrived, where that
-    can still be read.
+    """The foreign ranges up to the rows' checkpoints. `arrivals`: when the records at these checkpoints
+    arrived, where that can still be read.
 
-    The first range of a shard names its parents as ended: KCL begins a child only after its parents. If a parent hasn't ended
-    in the lake table, the commit refuses the range (I3).
+    The first range of a shard names its parents as ended: KCL begins a child only after its parents. If a
+    parent hasn't ended in the lake table, the commit refuses the range (I3).
     """
     ranges = []
     for key, at in sorted(ahead_of_table(held, positions).items()):

@@ -1,4 +1,5 @@
-"""Parts of the policy for tables that running KCL 3.x workers share: KCL's own shard sync, and a watch over KCL's leader."""
+"""Parts of the policy for tables that running KCL 3.x workers share: KCL's own shard sync, and a watch over
+KCL's leader."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Watches whether a KCL worker that leads really assigns leases.
 
-A KCL 3.5.1 worker that lost the race for creating the index when it started has no assignment job, but can still get the
-leader's lock. Then the lock beats, but no leases are assigned. A KCL leader doesn't count its assignment passes in its row, so
-this watch looks at the leases: a lease that stands still for too long isn't assigned to a living worker.
+A KCL 3.5.1 worker that lost the race for creating the index when it started has no assignment job, but can
+still get the leader's lock. Then the lock beats, but no leases are assigned. A KCL leader doesn't count its
+assignment passes in its row, so this watch looks at the leases: a lease that stands still for too long isn't
+assigned to a living worker.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from headrace.pipeline.ports import LeaderLock, LeaseStore, WorkerStore
 from headrace.pipeline.settings.model import TimeSettings
 
 _PERIODS = 3
-"""How many assignment periods lie between two looks, and how many may pass before a lease that stands still is reported."""
+"""How many assignment periods lie between two looks, and how many may pass before a lease that stands still
+is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ class KclLeaderWatch:
     times: TimeSettings
 
     def look(self, before: KclLeaderMemory, now: datetime) -> tuple[KclLeaderMemory, str | None]:
-        """What to remember, and an alarm if leases aren't assigned. Looks every third assignment period, and scans the leases
-        only while a KCL worker holds the lock."""
+        """What to remember, and an alarm if leases aren't assigned. Looks every third assignment period, and
+        scans the leases only while a KCL worker holds the lock."""
         every = _PERIODS * self.times.assignment
         if not is_time(before.last, now, every=every):
             return before, self._alarm(before)
@@ -81,7 +83,8 @@ class KclLeaderWatch:
         if found is None or found.released or self._is_ours(found.owner):
             return KclLeaderMemory(now), None
         known = before.leases if before.leader == found.owner else {}
-        # Time counts against the leases only while the lock beats: after the leader died, others have to take the lock first.
+        # Time counts against the leases only while the lock beats: after the leader died, others have to take
+        # the lock first.
         beats = before.last is not None and before.lock != found.version
         open_rows = [row for row in self.leases.scan().leases if not row.has_ended]
         # `renewal_periods` takes these tokens apart again: the counter comes last.
@@ -95,16 +98,17 @@ class KclLeaderWatch:
         return after, self._alarm(after)
 
     def _renewal_period(self, rows: Sequence[Lease], periods: Mapping[str, timedelta]) -> timedelta | None:
-        """The median over the leases of KCL workers. Headrace's workers beat at each tick, and so tell nothing about KCL's
-        settings."""
+        """The median over the leases of KCL workers. Headrace's workers beat at each tick, and so tell
+        nothing about KCL's settings."""
         owners = sorted({row.owner for row in rows if row.owner is not None and row.key in periods})
         kcl_workers = not_ours(owners, self.workers.get_many(owners).workers) if owners else ()
         found = [periods[row.key] for row in rows if row.owner in kcl_workers and row.key in periods]
         return median_low(found) if found else None
 
     def _is_ours(self, worker_id: str) -> bool:
-        """Whether the leader is a Headrace worker: such a worker has a row in which it beats, while a KCL leader without an
-        assignment job has no row. A row that isn't understood counts as Headrace's, so that there is no false alarm."""
+        """Whether the leader is a Headrace worker: such a worker has a row in which it beats, while a KCL
+        leader without an assignment job has no row. A row that isn't understood counts as Headrace's, so that
+        there is no false alarm."""
         try:
             row = self.workers.get(worker_id)
         except WrongShape:
@@ -113,8 +117,8 @@ class KclLeaderWatch:
 
     @property
     def _patience(self) -> timedelta:
-        """How long a lease may stand still: until its worker counts as dead, and then for three assignments. KCL assigns
-        every two failover times."""
+        """How long a lease may stand still: until its worker counts as dead, and then for three assignments.
+        KCL assigns every two failover times."""
         duration = self.times.lease_duration
         return duration + _PERIODS * max(self.times.assignment, 2 * duration)
 
@@ -123,7 +127,8 @@ class KclLeaderWatch:
         if not still:
             return None
         return (
-            f"the KCL worker {seen.leader} holds the leader's lock and beats, but {counted(len(still), 'lease')} "
-            f"({min(still)}{', ...' if len(still) > 1 else ''}) stood still for more than {self._patience}: no worker reads these "
-            "shards. No record is lost yet. Restart that KCL worker, so that another worker leads"
+            f"the KCL worker {seen.leader} holds the leader's lock and beats, but "
+            f"{counted(len(still), 'lease')} ({min(still)}{', ...' if len(still) > 1 else ''}) stood still "
+            f"for more than {self._patience}: no worker reads these shards. No record is lost yet. "
+            "Restart that KCL worker, so that another worker leads"
         )

@@ -22,7 +22,8 @@ class KeepsNothing:
 class KeepsUntilKclIsSeen:
     """The settings expect no KCL workers, but a person can start some at any time.
 
-    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker shows itself to a run by taking one of its leases.
+    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker shows itself to a run by taking one
+    of its leases.
     """
 
     lock: LeaderLock

@@ -22,7 +22,8 @@ from headrace.pipeline.lake_ports import TableState
 from headrace.pipeline.ports import LeaseStore
 
 _GENERATIONS = 20
-"""The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""
+"""The most generations of parents that are looked up. A stream isn't expected to be resharded more often
+between two waves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class TakeInForeign:
         return committed.state, _sentences([*taken, *committed.landing.page.ranges])
 
     def _ended_parents(self, shards: ClaimedShards) -> list[tuple[Range, ...]]:
-        """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors come first, because
-        a shard may not land before its parents have ended (I3)."""
+        """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors
+        come first, because a shard may not land before its parents have ended (I3)."""
         stream, positions = shards.stream, shards.state.positions
         found: list[tuple[Range, ...]] = []
         rows: tuple[Lease, ...] = tuple(shards.rows.values())
@@ -69,7 +70,7 @@ class TakeInForeign:
 
 def _sentences(taken: Iterable[Range]) -> list[str]:
     return [
-        f"{each.key}: KCL read this shard from {each.after or 'its start'} to {each.upto}. These records aren't in the lake "
-        "table, and Headrace reads on after them"
+        f"{each.key}: KCL read this shard from {each.after or 'its start'} to {each.upto}. "
+        "These records aren't in the lake table, and Headrace reads on after them"
         for each in taken
     ]

@@ -1,11 +1,13 @@
-"""How a worker takes leases in `kcl.mode: 2.x`. No leader assigns leases: each worker takes them for itself, as in KCL 2.x.
+"""How a worker takes leases in `kcl.mode: 2.x`. No leader assigns leases: each worker takes them for itself,
+as in KCL 2.x.
 
     at each tick                    the worker's tick counts up its own leases (`heartbeat: lease`)
     every two lease durations       the worker scans all leases. It takes leases whose counters stood still, or
                                     else steals from the worker with the most leases
 
-The lease duration takes the place of KCL's failoverTimeMillis. KCL renews every third of it, and a tick is shorter than that.
-KCL takes leases every two of it, as here. As in KCL, a counter is compared between two scans.
+The lease duration takes the place of KCL's failoverTimeMillis. KCL renews every third of it, and a tick is
+shorter than that. KCL takes leases every two of it, as here. As in KCL, a counter is compared between two
+scans.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ from headrace.pipeline.settings.model import Settings
 _DURATIONS = 2
 """Lease durations between two scans. KCL's workers look for leases to take at the same interval."""
 _SCAN_AT_NS = 2**62
-"""The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0 is very old."""
+"""The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0
+is very old."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakingMemory:
-    """What a tick remembers for the next one. If it is lost, the counters of all owned leases count as just changed, and
-    leases are taken later."""
+    """What a tick remembers for the next one. If it is lost, the counters of all owned leases count as just
+    changed, and leases are taken later."""
 
     last: datetime | None = None
     last_mono: float = 0.0
@@ -57,8 +60,8 @@ class TakingMemory:
     """Why no lease was taken."""
 
     def as_json(self, *, whole: bool) -> Any:
-        """The part that fits into a cursor: the leases that stood still for the longest time. The others start anew, which
-        only delays taking them."""
+        """The part that fits into a cursor: the leases that stood still for the longest time. The others
+        start anew, which only delays taking them."""
         if self.last is None or not whole:
             # Not whole: the cursor has no room for the keys of the leases that this worker holds. A process that starts
             # without this memory scans at its first tick, and finds them.
@@ -99,8 +102,8 @@ class LeaseTaking:
     workers: WorkerStore
 
     def tick(self, memory: TakingMemory) -> TakingReport:
-        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases, and not while the
-        worker is stopping."""
+        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases,
+        and not while the worker is stopping."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory, memory.why_not)
@@ -133,8 +136,8 @@ class LeaseTaking:
         return frozenset(owners) - kcl_workers_among(owners - known, self.workers)
 
     def _why_not(self, rows: Iterable[Lease], seen: Sightings, headrace_workers: frozenset[str]) -> str:
-        """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be running though the
-        settings join none."""
+        """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be
+        running though the settings join none."""
         if self.settings.is_shared:
             return why_mode_differs(self.settings, self.tables) or ""
         still = expired(seen, self.settings.times.lease_duration)
@@ -172,8 +175,8 @@ class LeaseTaking:
 
 
 def _since_last_scan(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:
-    """The time since the last scan, the smaller one of two clocks: the wall clock may have been set, and the monotonic clock
-    starts again with each host."""
+    """The time since the last scan, the smaller one of two clocks: the wall clock may have been set, and the
+    monotonic clock starts again with each host."""
     if memory.last is None:
         return None
     return min(now - memory.last, timedelta(seconds=mono - memory.last_mono))

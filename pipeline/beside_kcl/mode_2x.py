@@ -1,4 +1,5 @@
-"""Parts of the policy for `kcl.mode: 2.x`: each worker takes leases for itself, and a shuffle elects who syncs the shards."""
+"""Parts of the policy for `kcl.mode: 2.x`: each worker takes leases for itself, and a shuffle elects who
+syncs the shards."""
 
 from __future__ import annotations
 
@@ -69,10 +70,11 @@ class TakesLeases:
         return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked, so all rows are read."""
+        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked, so all
+        rows are read."""
         own = held_of(self.leases, me, held)
-        # At a shard's end this worker's run makes the children's rows. They must be counted up from the next tick on: the
-        # next scan comes after two lease durations, when they would have expired.
+        # At a shard's end this worker's run makes the children's rows. They must be counted up from the next
+        # tick on: the next scan comes after two lease durations, when they would have expired.
         children = {key for row in own for key in row.child_keys} - held
         return (*own, *held_of(self.leases, me, children))
 

@@ -19,7 +19,8 @@ def renewal_periods(before: Sightings, now: Mapping[str, str], since: timedelta)
     """Lease key -> time between two renewals. Only leases whose owner and checkpoint stayed the same count, because a
     checkpoint and a change of owner change the counter too.
 
-    `before` and `now`: owner, checkpoint and counter of each lease, joined by colons. `since`: the time between the looks.
+    `before` and `now`: owner, checkpoint and counter of each lease, joined by colons. `since`: the time
+    between the looks.
     """
     found = {}
     for key, token in now.items():
@@ -32,15 +33,15 @@ def renewal_periods(before: Sightings, now: Mapping[str, str], since: timedelta)
 
 
 def failover_warning(period: timedelta | None, failover: timedelta | None) -> str:
-    """A warning if `kcl.failover` isn't the failoverTimeMillis of KCL's workers; otherwise empty. `period`: the time between
-    two renewals."""
+    """A warning if `kcl.failover` isn't the failoverTimeMillis of KCL's workers; otherwise empty. `period`:
+    the time between two renewals."""
     if period is None or failover is None:
         return ""
     estimate = period * _RENEWALS
     if failover / _SLACK <= estimate <= failover * _SLACK:
         return ""
     return (
-        f"KCL's workers renew leases about every {period.total_seconds():.1f} s, as with a failoverTimeMillis of about "
-        f"{estimate.total_seconds():.0f} s, but kcl.failover is {failover.total_seconds():.0f} s: set kcl.failover to the "
-        "failoverTimeMillis of KCL's workers"
+        f"KCL's workers renew leases about every {period.total_seconds():.1f} s, as with a "
+        f"failoverTimeMillis of about {estimate.total_seconds():.0f} s, but kcl.failover is "
+        f"{failover.total_seconds():.0f} s: set kcl.failover to the failoverTimeMillis of KCL's workers"
     )

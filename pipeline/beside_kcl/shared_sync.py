@@ -1,12 +1,12 @@
 """Shard sync in tables that KCL workers share: KCL's own rules decide which lease rows are made.
 
-Two different rules on one table would undo each other's work, so Headrace's own rules aren't used there. The lake table still
-decides what lands: if KCL's rules make a row for a shard that has ended in the lake table, the next run writes SHARD_END into
-it and makes the rows of its children.
+Two different rules on one table would undo each other's work, so Headrace's own rules aren't used there. The
+lake table still decides what lands: if KCL's rules make a row for a shard that has ended in the lake table,
+the next run writes SHARD_END into it and makes the rows of its children.
 
-KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two kinds of missing
-rows: that of a child that no listing showed yet when its parent ended, and one that was deleted. Headrace makes them, because
-the lake table says that these shards are still to be read.
+KCL's rules take the row of an ended parent for proof that its children have rows. So they never make two
+kinds of missing rows: that of a child that no listing showed yet when its parent ended, and one that was
+deleted. Headrace makes them, because the lake table says that these shards are still to be read.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def plan_sync_kcl(
 ) -> list[Change]:
     """The lease rows to make and to retire.
 
-    `in_scope`: while the lease table is empty, the shards from the origin on; later, all shards of the unfiltered listing.
-    `leases`: the rows of all streams, because KCL's rules ask whether the whole table is empty.
-    `pass_over_inconsistent`: KCL's ignoreUnexpectedChildShards. Without it, no row is made from a listing that Kinesis
-    answered in the middle of a reshard.
+    `in_scope`: while the lease table is empty, the shards from the origin on; later, all shards of the
+    unfiltered listing. `leases`: the rows of all streams, because KCL's rules ask whether the whole table is
+    empty. `pass_over_inconsistent`: KCL's ignoreUnexpectedChildShards. Without it, no row is made from a
+    listing that Kinesis answered in the middle of a reshard.
     """
     every = tuple(leases)
     retired = plan_retire(family.stream, every)
@@ -87,16 +87,16 @@ def _missed_by_kcl(
         key = ShardKey(stream, shard.shard_id)
         if shard.shard_id in there or shard.shard_id in over or counts_as_end(key, positions, passed):
             continue
-        # The unfiltered listing also shows shards from before the origin. A parent's END in the lake table shows that the
-        # shard comes after the origin.
+        # The unfiltered listing also shows shards from before the origin. A parent's END in the lake table
+        # shows that the shard comes after the origin.
         follows = any(positions.has_ended(ShardKey(stream, parent)) for parent in shard.parents)
         if follows or positions.of(key) is not None:
             yield shard
 
 
 def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:
-    """The shards, parents before children, numbered in this order. KCL orders by the first sequence number; all that matters
-    of that order is that parents come first."""
+    """The shards, parents before children, numbered in this order. KCL orders by the first sequence number;
+    all that matters of that order is that parents come first."""
     by_id = {shard.shard_id: shard for shard in shards}
     return [
         Listed(by_id[shard_id], place) for place, shard_id in enumerate(parents_first(by_id, family.parents))
@@ -104,11 +104,11 @@ def _in_order(shards: Iterable[Shard], family: Family) -> list[Listed]:
 
 
 def _open_at_start(listing: Sequence[Listed]) -> list[Listed]:
-    """The shards that were open at the start: those whose parents aren't listed. KCL gets them by a filter of ListShards.
-    Empty if they don't cover all hash keys; the next sync tries again.
+    """The shards that were open at the start: those whose parents aren't listed. KCL gets them by a filter of
+    ListShards. Empty if they don't cover all hash keys; the next sync tries again.
 
-    At LATEST the start is the moment that the lake table has as the origin. Children of a reshard since then aren't among
-    these shards: their rows are made when their parents have ended.
+    At LATEST the start is the moment that the lake table has as the origin. Children of a reshard since then
+    aren't among these shards: their rows are made when their parents have ended.
     """
     shown = {each.shard.shard_id for each in listing}
     layer = [each for each in listing if shown.isdisjoint(each.shard.parents)]
@@ -117,7 +117,8 @@ def _open_at_start(listing: Sequence[Listed]) -> list[Listed]:
 
 
 def _as_our_row(lease: Lease, family: Family, positions: Positions, *, multi: bool) -> Lease:
-    """The row that Headrace makes of KCL's lease. If the lake table has a position of the shard, the row has it too (I9)."""
+    """The row that Headrace makes of KCL's lease. If the lake table has a position of the shard, the row has
+    it too (I9)."""
     key = ShardKey(family.stream, lease.key)
     position = positions.of(key)
     stands = position.checkpoint if position is not None and not position.ended else None

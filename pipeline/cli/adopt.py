@@ -26,8 +26,9 @@ _SHOWN = 10
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "adopt",
-        description="Take over a stopped KCL application: the checkpoints in its lease rows become the positions of the lake table, "
-        "in the table's first commit. Set `application` (and the table names) to those of the KCL application first.",
+        description="Take over a stopped KCL application: the checkpoints in its lease rows become the positions "
+        "of the lake table, in the table's first commit. "
+        "Set `application` (and the table names) to those of the KCL application first.",
     )
     add_config(parser)
     parser.add_argument(
@@ -79,7 +80,8 @@ def adopt(
     # Where KCL's workers stay (kcl.failover is set), whatever they read meanwhile becomes foreign ranges of the table.
     if beating and not settings.is_shared:
         raise BadSetting(
-            f"the KCL workers {', '.join(beating)} still renew their leases: stop that application first; nothing was changed"
+            f"the KCL workers {', '.join(beating)} still renew their leases: stop that application first; "
+            "nothing was changed"
         )
     for each in adoptions:
         tell(*_lines(each))
@@ -89,14 +91,18 @@ def adopt(
         adoption = adopting.survey(each.facts.stream.arn, timestamp=args.timestamp)
         landed = adopting.land(adoption, run="headrace adopt")
         tell(
-            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, whose workers then take the leases"
+            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, "
+            "whose workers then take the leases"
         )
     return 0
 
 
 def _why_passed_over(adoption: "Adoption") -> str:
     if adoption.kcl_read_on:
-        return "the lake table adopted this stream before; what KCL's workers have read since then becomes foreign ranges"
+        return (
+            "the lake table adopted this stream before; what KCL's workers have read since then becomes "
+            "foreign ranges"
+        )
     return "the lake table already has the positions of its lease rows"
 
 
@@ -150,8 +156,9 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
         )
     if adoption.inside_aggregates:
         yield (
-            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key}, ...) stopped "
-            "inside an aggregate: the runs go on with the next user record, if `landing.aggregates` lets them take aggregates apart"
+            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key}, "
+            "...) stopped inside an aggregate: the runs go on with the next user record, "
+            "if `landing.aggregates` lets them take aggregates apart"
         )
 
 

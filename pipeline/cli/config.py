@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "config",
-        description="Print the value of each setting, and whether it comes from the file (with its line), the environment or the "
-        "defaults.",
+        description="Print the value of each setting, and whether it comes from the file (with its line), "
+        "the environment or the defaults.",
     )
     add_config(parser)
     form = parser.add_mutually_exclusive_group()
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_schemas(loaded: "Loaded") -> None:
-    """Of formats whose schema needs a library of its own. Raises BadSetting. One in DDL was judged when the settings were read."""
+    """Of formats whose schema needs a library of its own. Raises BadSetting. One in DDL was judged when the
+    settings were read."""
     from headrace.pipeline.settings.schema_rules import DDL_FORMATS
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]

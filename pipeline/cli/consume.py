@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "consume",
-        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, the command waits for "
-        "the end of that run's wave.",
+        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, "
+        "the command waits for the end of that run's wave.",
     )
     add_config(parser)
     parser.add_argument(
@@ -36,7 +36,8 @@ def add(subparsers: "Subparsers") -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, or their whole names in Dagster, or lease keys",
+        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, "
+        "or their whole names in Dagster, or lease keys",
     )
     parser.add_argument(
         "--worker",
@@ -106,7 +107,8 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
         row = leases.get(key)
         if row is not None and row.holder not in {None, worker_id}:
             raise Unknown(
-                f"{partition_of(key)} is read by worker {row.holder}, not by {worker_id}: leave --worker out; nothing was read"
+                f"{partition_of(key)} is read by worker {row.holder}, not by {worker_id}: "
+                "leave --worker out; nothing was read"
             )
 
 

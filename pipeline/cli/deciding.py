@@ -1,4 +1,5 @@
-"""The steps that `skip`, `reposition` and `repair` share: show the plan, ask the person, claim the shard, carry it out."""
+"""The steps that `skip`, `reposition` and `repair` share: show the plan, ask the person, claim the shard,
+carry it out."""
 
 import argparse
 import json
@@ -69,7 +70,8 @@ def decide(
     keys: Iterable[str],
     plan: "Callable[[Lease], Decision | Stop]",
 ) -> int:
-    """Show the plan of all shards, then carry it out shard by shard, each while this command holds the shard's claim."""
+    """Show the plan of all shards, then carry it out shard by shard, each while this command holds the
+    shard's claim."""
     found = [recovery.find(key) for key in keys]
     shown = {key: _planned(recovery, key, plan) for key in found}
     sentences = [line for decision in shown.values() for line in decision.sentences]
@@ -114,7 +116,8 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
         while isinstance(answer := recovery.hold(key), Busy):
             if recovery.clock.monotonic() > until:
                 raise Transient(
-                    f"{answer.why}, and didn't release the shard within {patience}; nothing was changed. Stop the worker of that run, or try again"
+                    f"{answer.why}, and didn't release the shard within {patience}; nothing was changed. "
+                    "Stop the worker of that run, or try again"
                 )
             if answer.why != last_why:
                 tell_aside(f"{answer.why}: waiting for the end of that run's wave")
@@ -162,6 +165,6 @@ def _require_same(key: str, shown: "Decision", now: "Decision") -> None:
     was, is_ = (d.range.after if d.range else None for d in (shown, now))
     if was != is_ or shown.row != now.row:
         raise PositionsDisagree(
-            f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); nothing was changed. Run "
-            "the command again to see the plan as it is now"
+            f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); "
+            "nothing was changed. Run the command again to see the plan as it is now"
         )

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "demo",
-        description="Make a stream on this machine, land its records while the stream is resharded, check every record of the "
-        "table, parse some of them again into the typed table, and let `headrace prove` prove all tables. The exit code is 0 only if everything matched. The demo then keeps Dagster's UI open until Ctrl-C, and exits at "
-        "once with DEMO_EXIT=1 in the environment or without a terminal.",
+        description="Make a stream on this machine, land its records while the stream is resharded, "
+        "check every record of the table, parse some of them again into the typed table, "
+        "and let `headrace prove` prove all tables. The exit code is 0 only if everything matched. "
+        "The demo then keeps Dagster's UI open until Ctrl-C, and exits at once with DEMO_EXIT=1 in the "
+        "environment or without a terminal.",
     )
     parser.add_argument("--records", type=_count, default=50_000, help="number of records (default: 50000)")
     parser.add_argument(

@@ -28,9 +28,9 @@ _LOOK_EVERY = 0.5
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "dev",
-        description="Run Dagster's UI and daemon on this machine with these settings, until Ctrl-C or SIGTERM (exit code 0). "
-        "When one of Dagster's processes dies, the command stops the others and exits with 75, so that a supervisor can start it "
-        "again.",
+        description="Run Dagster's UI and daemon on this machine with these settings, until Ctrl-C or SIGTERM "
+        "(exit code 0). When one of Dagster's processes dies, the command stops the others and exits "
+        "with 75, so that a supervisor can start it again.",
     )
     add_config(parser)
     parser.add_argument(
@@ -111,7 +111,8 @@ def _stop_former(hold: "Hold", home: Path) -> None:
     if former and former.dagster and stop_orphans(former.dagster, home):
         forget_beats(home)
         _say(
-            f"an earlier `{former.command}` (process {former.pid}) was killed; the Dagster that it left running was stopped"
+            f"an earlier `{former.command}` (process {former.pid}) was killed; "
+            "the Dagster that it left running was stopped"
         )
 
 
@@ -152,7 +153,8 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
 
 
 def _let_runs_end(home: Path, until: float) -> None:
-    """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events to Dagster."""
+    """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events
+    to Dagster."""
     from headrace.resources.runs import all_runs_in
 
     with all_runs_in(home) as runs:
@@ -161,14 +163,16 @@ def _let_runs_end(home: Path, until: float) -> None:
 
 
 def _cancel_runs(home: Path) -> None:
-    """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as their failure."""
+    """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as
+    their failure."""
     from headrace.resources.runs import all_runs_in
 
     with all_runs_in(home) as runs:
         canceled = runs.cancel_all("headrace dev is stopping")
     if canceled:
         _say(
-            f"{counted(len(canceled), 'run')} still at work: canceled; records that hadn't landed are read again after the next start"
+            f"{counted(len(canceled), 'run')} still at work: canceled; "
+            "records that hadn't landed are read again after the next start"
         )
 
 

@@ -1,9 +1,9 @@
 """One `headrace dev` or `headrace demo` at a time on each DAGSTER_HOME.
 
-Two Dagster daemons on one DAGSTER_HOME run each sensor twice, and the command that stops first cancels the runs of the
-other. The lock is the operating system's (flock) on a file: when the process that holds the lock ends, even by SIGKILL,
-the lock is free. The file's text describes that process. The refusal of a second command quotes it, and the next command
-finds by it a Dagster that outlived its killed `headrace dev`.
+Two Dagster daemons on one DAGSTER_HOME run each sensor twice, and the command that stops first cancels the
+runs of the other. The lock is the operating system's (flock) on a file: when the process that holds the lock
+ends, even by SIGKILL, the lock is free. The file's text describes that process. The refusal of a second
+command quotes it, and the next command finds by it a Dagster that outlived its killed `headrace dev`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Hold:
     file: TextIO
     holder: Holder
     former: Holder | None
-    """The process that held the lock before and was killed, so that it couldn't empty the file; None after a clean end."""
+    """The process that held the lock before and was killed, so that it couldn't empty the file; None after a
+    clean end."""
 
     def has_dagster(self, pid: int) -> None:
         self.holder = replace(self.holder, dagster=pid)
@@ -85,15 +86,16 @@ def _opened(lock: Path) -> TextIO:
         return lock.open("a+", encoding="utf-8")
     except OSError as error:
         raise BadSetting(
-            f"DAGSTER_HOME: {lock} can't be written ({error.strerror}); allowed: a folder in which this user may write. Nothing was started"
+            f"DAGSTER_HOME: {lock} can't be written ({error.strerror}); allowed: "
+            "a folder in which this user may write. Nothing was started"
         ) from error
 
 
 def refusal(who: str, home: Path, to_do: str) -> str:
     """Why no second Dagster starts on this DAGSTER_HOME, in a sentence. `who` is at work there; `to_do` ends that."""
     return (
-        f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's runs. Nothing was started or changed; "
-        f"{to_do}, or set another DAGSTER_HOME"
+        f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's "
+        f"runs. Nothing was started or changed; {to_do}, or set another DAGSTER_HOME"
     )
 
 

@@ -1,7 +1,8 @@
 """Answers as JSON, for scripts: each is one object with the number of its format.
 
-Names are never changed or removed, only added. A number that may have more digits than a script's numbers hold, such as a sequence number or
-the id of a snapshot, is text; a time is in ISO 8601; null says that something isn't known or isn't there.
+Names are never changed or removed, only added. A number that may have more digits than a script's numbers
+hold, such as a sequence number or the id of a snapshot, is text; a time is in ISO 8601; null says that
+something isn't known or isn't there.
 """
 
 from __future__ import annotations

@@ -27,26 +27,29 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "lineage",
-        description="Show which records of which shard went into which snapshot, from the lineage table and the lake table's newest snapshots.",
+        description="Show which records of which shard went into which snapshot, from the lineage table and the "
+        "lake table's newest snapshots.",
     )
     add_config(parser)
     parser.add_argument(
         "--shard",
         metavar="NAME",
-        help="only this shard, such as shardId-000000000000; of one of several streams orders/0, or its whole name in Dagster",
+        help="only this shard, such as shardId-000000000000; of one of several streams orders/0, "
+        "or its whole name in Dagster",
     )
     add_window(parser)
     add_limit(parser, "print only the newest N ranges")
     parser.add_argument(
         "--window",
         metavar="ID",
-        help="show the ledgers of this window (`headrace window`) instead of the lake table's: of its own table, or of the typed table in which "
-        "it replaced rows",
+        help="show the ledgers of this window (`headrace window`) instead of the lake table's: "
+        "of its own table, or of the typed table in which it replaced rows",
     )
     parser.add_argument(
         "--target",
         metavar="NAME",
-        help="show the ledgers of this target of `parse`: what became of the rows of each range, and which code and schema decided it",
+        help="show the ledgers of this target of `parse`: what became of the rows of each range, "
+        "and which code and schema decided it",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print all columns, as CSV")
@@ -56,8 +59,9 @@ def add(subparsers: "Subparsers") -> None:
         "--sequence",
         type=sequence_number,
         metavar="N",
-        help="show the range that has the record with this sequence number: which run brought it, which file and snapshot have the record now, and "
-        "what became of it in the typed tables or their quarantine tables. The exit code is 1 if no range has the number",
+        help="show the range that has the record with this sequence number: which run brought it, "
+        "which file and snapshot have the record now, and what became of it in the typed tables or "
+        "their quarantine tables. The exit code is 1 if no range has the number",
     )
     views.add_argument("--gaps", action="store_true", help="show what isn't in the table, and why")
     views.add_argument(
@@ -68,7 +72,8 @@ def add(subparsers: "Subparsers") -> None:
     views.add_argument(
         "--rebuild",
         action="store_true",
-        help="write the lineage table anew from all that still tells of the lake table's history, and show nothing else",
+        help="write the lineage table anew from all that still tells of the lake table's history, "
+        "and show nothing else",
     )
 
 
@@ -101,7 +106,8 @@ def _refuse_unused(args: argparse.Namespace) -> None:
         raise BadSetting("--target and --window are two tables' ledgers: give one of them; nothing was read")
     if (args.window is not None or args.target is not None) and (is_view or args.sequence is not None):
         raise BadSetting(
-            f"{'--target' if args.window is None else '--window'} goes with --shard, --from, --to, --limit, --csv and --json only; nothing was read"
+            f"{'--target' if args.window is None else '--window'} goes with --shard, --from, --to, --limit, "
+            "--csv and --json only; nothing was read"
         )
     if args.sequence is not None and (args.csv or by_time or args.limit is not None):
         raise BadSetting(
@@ -109,8 +115,8 @@ def _refuse_unused(args: argparse.Namespace) -> None:
         )
     if is_view and (args.csv or args.json or by_time or args.limit is not None or args.shard is not None):
         raise BadSetting(
-            "--gaps, --family and --rebuild are about all shards, as text: --shard, --from, --to, --limit, --csv and --json can't go with them; "
-            "nothing was read"
+            "--gaps, --family and --rebuild are about all shards, as text: --shard, --from, --to, --limit, "
+            "--csv and --json can't go with them; nothing was read"
         )
 
 
@@ -132,8 +138,8 @@ def _rebuild(adapters: "Adapters") -> int:
     lineage = adapters.lineage("headrace lineage --rebuild")
     now = rebuild(lineage)
     tell(
-        f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, up to snapshot "
-        f"{now.snapshot or 'none'}"
+        f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, "
+        f"up to snapshot {now.snapshot or 'none'}"
     )
     for lost in lineage.entries(RangeFilter(kinds=frozenset())) if now.gaps else ():
         if isinstance(lost, Lost):

@@ -1,4 +1,5 @@
-"""The ranges that `headrace lineage` shows: of the lake table, of a typed table or of a window, as text, CSV or JSON."""
+"""The ranges that `headrace lineage` shows: of the lake table, of a typed table or of a window, as text, CSV
+or JSON."""
 
 from __future__ import annotations
 

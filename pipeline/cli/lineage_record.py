@@ -1,4 +1,5 @@
-"""`headrace lineage --sequence`: the range that has a record, where the record is now, and what typed tables made of it."""
+"""`headrace lineage --sequence`: the range that has a record, where the record is now, and what typed tables
+made of it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """A range that has the number, or may have it, and the files of the lake table with rows of that number in the range."""
+    """A range that has the number, or may have it, and the files of the lake table with rows of that number
+    in the range."""
 
     step: Step
     files: tuple[FoundRecord, ...]
@@ -62,9 +64,11 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
 
 
 def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
-    """The ranges that have the number, of those that span it: each shard's numbers may lie between those of any other shard.
+    """The ranges that have the number, of those that span it: each shard's numbers may lie between those of
+    any other shard.
 
-    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is the answer.
+    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is
+    the answer.
     """
     with_rows = {place.step.range.key for place in spanning if place.files}
     if with_rows:
@@ -77,12 +81,16 @@ def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
 def _nowhere(args: argparse.Namespace, spanning: Sequence[RecordPlace]) -> str:
     of = f" of {args.shard}" if args.shard else ""
     if not spanning:
-        return f"no range{of} has the sequence number {args.sequence}: such a record has not landed, and no gap names it"
+        return (
+            f"no range{of} has the sequence number {args.sequence}: such a record has not landed, "
+            "and no gap names it"
+        )
     keys = sorted({str(place.step.range.key) for place in spanning})
     named = ", ".join(keys[:_MOST_NAMED]) + (", ..." if len(keys) > _MOST_NAMED else "")
     return (
-        f"no range{of} has the sequence number {args.sequence}: the ranges of {named} span it, and no row of the table has it. Kinesis may have "
-        "given it to no record, or the row was removed since (upkeep.retention, another engine); `headrace prove` tells whether one is missing"
+        f"no range{of} has the sequence number {args.sequence}: the ranges of {named} span it, "
+        "and no row of the table has it. Kinesis may have given it to no record, or the row was removed "
+        "since (upkeep.retention, another engine); `headrace prove` tells whether one is missing"
     )
 
 
@@ -118,7 +126,10 @@ def _where(place: RecordPlace, number: int) -> Iterator[str]:
     yield f"{step.range.kind}: {step}"
     if step.range.kind is Kind.UNPACKED:
         window = read_accounting(step.range.why).window
-        yield f"  aggregates of this range were taken apart for the window {window}; their rows are in the range by which they landed"
+        yield (
+            f"  aggregates of this range were taken apart for the window {window}; "
+            "their rows are in the range by which they landed"
+        )
         return
     if not step.range.rows:
         yield f"  the range has no records in the table: {step.range.why or 'its kind says why'}"
@@ -178,18 +189,24 @@ class ParsedRecord:
             )
             dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in account.dropped.items())
             yield f"{target.name}: {by}: {step}, version {account.version or 'none'}"
-            yield f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} were set aside{dropped}"
+            yield (
+                f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} "
+                f"were set aside{dropped}"
+            )
         for table, file in self.now:
             why = (
                 f"; set aside because {' / '.join(file.texts('reason'))}"
                 if table == target.quarantine
                 else ""
             )
-            yield f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot {file.snapshot} added{why}"
+            yield (
+                f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot "
+                f"{file.snapshot} added{why}"
+            )
         if self.steps and not self.now:
             yield (
-                f"  no row of {self.steps[0].range.key} in {target.table} or {target.quarantine} has the number: the record was dropped, or its row "
-                "was removed since"
+                f"  no row of {self.steps[0].range.key} in {target.table} or {target.quarantine} has the "
+                "number: the record was dropped, or its row was removed since"
             )
 
     def json(self) -> dict[str, Any]:

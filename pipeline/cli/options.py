@@ -90,7 +90,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
         dest="since",
         type=moment,
         metavar="TIME",
-        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
+        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or "
+        "2026-01-31T12:00; UTC)",
     )
     parser.add_argument(
         "--to",
@@ -102,7 +103,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 
 def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
-    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what hasn't been done then."""
+    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what
+    hasn't been done then."""
     from headrace.pipeline.core.proof import Window
     from headrace.pipeline.errors import BadSetting
 

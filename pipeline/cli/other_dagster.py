@@ -1,10 +1,11 @@
 """A Dagster that somebody else has started on this DAGSTER_HOME, such as by `dagster dev` or `dagster-daemon run`.
 
-Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.holding` knows only Headrace's own
-commands. So two things are looked at:
+Two daemons run each sensor twice, and each fails the runs of the other. The lock of
+`headrace.pipeline.cli.holding` knows only Headrace's own commands. So two things are looked at:
 
     the processes of this host (Linux)    a daemon whose environment names this DAGSTER_HOME: refused at once
-    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon that has just ended: only a second,
+    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon
+    that has just ended: only a second,
                                           newer one is of a living daemon, on another host or in another container
 """
 
@@ -71,8 +72,8 @@ def require_no_beat(
     if until <= now():
         return
     say(
-        f"a Dagster daemon was at work on DAGSTER_HOME {home} {max(0, now() - newest):.0f} s ago: waiting for {until - now():.0f} s at most to see "
-        "whether it still is"
+        f"a Dagster daemon was at work on DAGSTER_HOME {home} {max(0, now() - newest):.0f} s ago: "
+        f"waiting for {until - now():.0f} s at most to see whether it still is"
     )
     while now() < until:
         pause(_LOOK_EVERY)

@@ -37,9 +37,9 @@ _WORDS = {
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "plan",
-        description="Print what the leader would change now (leases created, deleted, assigned, moved), each with its reason. The "
-        "command writes nothing. It reads the tables several times, because a worker counts as alive only once it was seen to "
-        "beat.",
+        description="Print what the leader would change now (leases created, deleted, assigned, moved), "
+        "each with its reason. The command writes nothing. It reads the tables several times, "
+        "because a worker counts as alive only once it was seen to beat.",
     )
     add_config(parser)
     parser.add_argument(
@@ -47,8 +47,8 @@ def add(subparsers: "Subparsers") -> None:
         dest="period",
         metavar="TIME",
         type=duration,
-        help="how long to watch the workers first (default: two worker ticks and one leader tick; a time longer than the lease "
-        "duration also shows where the leases of dead workers would go)",
+        help="how long to watch the workers first (default: two worker ticks and one leader tick; "
+        "a time longer than the lease duration also shows where the leases of dead workers would go)",
     )
     add_json(parser)
 
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def default_period(settings: "Settings") -> timedelta:
-    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row at each tick."""
+    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row
+    at each tick."""
     return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 

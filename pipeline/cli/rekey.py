@@ -1,4 +1,5 @@
-"""`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of the other form."""
+"""`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of
+the other form."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "rekey",
-        description="After a change of streams_mode: give the lease rows the form that the settings ask for, and remove those that are left over "
-        "in the other form. The lake table isn't changed, and its positions stay. Without --yes the command shows what it would write. Stop "
-        "the workers first (`headrace stop`). A command that was killed goes on when it is run again; with the former streams_mode "
-        "in the settings it goes back, until records of a second stream have landed.",
+        description="After a change of streams_mode: give the lease rows the form that the settings ask for, "
+        "and remove those that are left over in the other form. The lake table isn't changed, "
+        "and its positions stay. Without --yes the command shows what it would write. "
+        "Stop the workers first (`headrace stop`). A command that was killed goes on when it is run "
+        "again; with the former streams_mode in the settings it goes back, until records of a second "
+        "stream have landed.",
     )
     add_config(parser)
     parser.add_argument(

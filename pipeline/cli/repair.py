@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "repair",
-        description="Rebuild the positions of a lake table after another tool has cut its history (expired snapshots, say). The "
-        "positions come from the table's rows and from every Headrace snapshot that can still be found, so the command reads the "
-        "sequence numbers of all rows. It shows which records would be read again, and asks before it writes.",
+        description="Rebuild the positions of a lake table after another tool has cut its history (expired "
+        "snapshots, say). The positions come from the table's rows and from every Headrace snapshot "
+        "that can still be found, so the command reads the sequence numbers of all rows. "
+        "It shows which records would be read again, and asks before it writes.",
     )
     add_config(parser)
     parser.add_argument(
         "--origin",
         metavar="START",
-        help="the start of the stream's first read, in case no snapshot says it any more: TRIM_HORIZON, or the moment that "
-        "LATEST or AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
+        help="the start of the stream's first read, in case no snapshot says it any more: TRIM_HORIZON, "
+        "or the moment that LATEST or AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
     )
     add_deciding(parser)
 
@@ -60,7 +61,7 @@ def _start(text: str) -> "Start":
         moment = None
     if moment is None or moment.tzinfo is None:
         raise BadSetting(
-            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, such as 2026-01-31T00:00:00Z; nothing "
-            "was changed"
+            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, "
+            "such as 2026-01-31T00:00:00Z; nothing was changed"
         )
     return Start(moment)

@@ -1,4 +1,5 @@
-"""The processes that `headrace dev` and `headrace demo` start. Each is stopped together with its own child processes."""
+"""The processes that `headrace dev` and `headrace demo` start. Each is stopped together with its own child
+processes."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ load_from:
 class Group:
     """A child process in a process group of its own.
 
-    A Ctrl-C at the terminal reaches the foreground group only, which is this process; it then stops its groups in order.
+    A Ctrl-C at the terminal reaches the foreground group only, which is this process; it then stops its
+    groups in order.
     """
 
     def __init__(
@@ -117,7 +119,8 @@ def stop_orphans(group: int, of: Path) -> bool:
 
 
 def commands_of(group: int) -> list[str]:
-    """Command lines of the living processes of a process group, without zombies (which ended and wait for their parent)."""
+    """Command lines of the living processes of a process group, without zombies (which ended and wait for
+    their parent)."""
     shown = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "command="],
         capture_output=True,
@@ -136,7 +139,8 @@ def commands_of(group: int) -> list[str]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt as Ctrl-C does, so that the block's `finally`s run."""
+    """SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt as Ctrl-C does, so that the block's
+    `finally`s run."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -187,7 +191,8 @@ def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> di
     env["DAGSTER_HOME"] = str(dagster_home)
     env["HEADRACE_CONFIG"] = str(config.resolve())
     env["DAGSTER_DISABLE_TELEMETRY"] = "yes"
-    # The code server imports our packages also where they aren't installed, and nothing from the folder it is started in.
+    # The code server imports our packages also where they aren't installed, and nothing from the folder it is
+    # started in.
     env["PYTHONSAFEPATH"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
     found = Path(sys.prefix, "java_home")  # `make setup` writes it
@@ -212,7 +217,8 @@ def prepare_dagster_home(home: Path, *, private: bool = True) -> Path:
         )
         if shipped is None:
             raise BadSetting(
-                f"{instance} is missing and this installation has no dagster.yaml to copy: put Headrace's dagster.yaml there"
+                f"{instance} is missing and this installation has no dagster.yaml to copy: "
+                "put Headrace's dagster.yaml there"
             )
         shutil.copyfile(shipped, instance)
     workspace = home / "workspace.yaml"
@@ -260,7 +266,8 @@ def _answers(port: int) -> bool:
 
 
 def join_spark(config: Path) -> None:
-    """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster dev` and other commands."""
+    """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster
+    dev` and other commands."""
     from headrace.pipeline.lake.session import DISCOVERY, own_folder
     from headrace.pipeline.lake.spark_server.server_process import ADDRESS
 

@@ -41,7 +41,8 @@ from headrace.pipeline.local.endpoint import READY, LocalAws
 
 _SHARDS = 4
 _PACE = 625.0
-"""Records a second: slow enough that producers still put records while others land, so that reshards happen in between."""
+"""Records a second: slow enough that producers still put records while others land, so that reshards happen
+in between."""
 _LEAST_SECONDS = 20.0
 _TELL_EVERY = 2.0
 _LOOK_EVERY = 1.0
@@ -72,7 +73,8 @@ class Show:
         Writes the list of put records and of shards into the home folder, from which the summary is made.
         """
         say(
-            f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; all files are in {self._home.folder}"
+            f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; "
+            f"all files are in {self._home.folder}"
         )
         aws = self._aws = self._stand_in()
         self._dagster(aws, port)
@@ -96,8 +98,8 @@ class Show:
         return trouble
 
     def parse(self) -> int:
-        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every 30 s. Where Dagster's run has
-        just committed the same records, the command is to be tried again.
+        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every
+        30 s. Where Dagster's run has just committed the same records, the command is to be tried again.
         """
         code, said = self._insist("parse")
         for line in said:
@@ -105,15 +107,17 @@ class Show:
         return code
 
     def replay(self) -> int:
-        """Give the typed table's schema one more column, and parse the records of one shard again, so that their rows have it: the work of
-        `headrace window create` and `headrace window run`. Returns an exit code.
+        """Give the typed table's schema one more column, and parse the records of one shard again, so that
+        their rows have it: the work of `headrace window create` and `headrace window run`. Returns an exit
+        code.
         """
         shard = replayed_shard(read_puts(self._home.puts))
         if shard is None:
             return 1
         self._home.write_settings(self._aws.endpoint, SECOND)
         say(
-            f"the schema of {TYPED} gets the column {NEW_COLUMN}; a window of the records of {shard} is parsed again, so that their rows have it"
+            f"the schema of {TYPED} gets the column {NEW_COLUMN}; "
+            f"a window of the records of {shard} is parsed again, so that their rows have it"
         )
         code, said = self._insist("window", "create", "--shard", shard, "--replace", TARGET)
         if code == 0:
@@ -146,7 +150,8 @@ class Show:
         return code, said
 
     def _command(self, name: str, *more: str) -> tuple[int, list[str]]:
-        """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its exit code and its lines."""
+        """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its
+        exit code and its lines."""
         env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
         with self._home.log(name).open("ab") as log:
             done = subprocess.run(

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "skip",
-        description="Give up records of a shard, and record the gap in the lake table. Without --to, --to-tip and --end, only the "
-        "records that have left the stream are given up: the next wave goes on with the oldest record that the stream still holds.",
+        description="Give up records of a shard, and record the gap in the lake table. Without --to, "
+        "--to-tip and --end, only the records that have left the stream are given up: "
+        "the next wave goes on with the oldest record that the stream still holds.",
     )
     add_config(parser)
     parser.add_argument(
@@ -78,6 +79,7 @@ def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", page
         raise
     except Terminal as error:
         raise BadSetting(
-            f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. Name the whole sequence number of "
-            f"one of its records (`headrace lineage` shows some), or use --to-tip. {error}"
+            f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. "
+            "Name the whole sequence number of one of its records (`headrace lineage` shows some), "
+            f"or use --to-tip. {error}"
         ) from error

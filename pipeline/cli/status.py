@@ -1,4 +1,5 @@
-"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL application."""
+"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL
+application."""
 
 import argparse
 from dataclasses import replace
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "status",
-        description="Show which worker reads which shard, from the coordination tables: those of the application in the settings or, "
-        "with --table, those of any KCL application (2.x to 3.5), for which no settings are needed. The command writes nothing.",
+        description="Show which worker reads which shard, from the coordination tables: "
+        "those of the application in the settings or, with --table, those of any KCL application (2.x "
+        "to 3.5), for which no settings are needed. The command writes nothing.",
     )
     add_config(parser)
     add_arguments(parser, table_is_required=False)
@@ -68,8 +70,9 @@ def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
         return
     yield Finding(
         "rows-left-over",
-        f"{counted(len(others), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form of another streams_mode than "
-        f"{settings.streams_mode}: nobody reads by them, and `{COMMAND}` removes them",
+        f"{counted(len(others), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form "
+        f"of another streams_mode than {settings.streams_mode}: nobody reads by them, "
+        f"and `{COMMAND}` removes them",
         needs_person=True,
         names=names,
     )

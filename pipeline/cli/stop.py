@@ -39,11 +39,15 @@ class Stopped:
     def __str__(self) -> str:
         names, seconds = ", ".join(self.workers), f"{self.after.total_seconds():.0f} s"
         if not self.left:
-            return f"stopped: {names} held no open lease any more after {seconds}; `headrace stop --cancel` lets these workers work again"
+            return (
+                f"stopped: {names} held no open lease any more after {seconds}; "
+                "`headrace stop --cancel` lets these workers work again"
+            )
         held = ", ".join(f"{name} {count}" for name, count in self.left.items())
         leases = counted(sum(self.left.values()), "open lease is", "open leases are")
         why = (
-            f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: other workers take its leases once they expire"
+            f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: "
+            "other workers take its leases once they expire"
             if self.silent
             else "; the runs of these workers may still be in a wave, and release each lease at the end of that wave"
         )
@@ -53,8 +57,9 @@ class Stopped:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "stop",
-        description="Stop workers cleanly: their runs end after the wave that they are in, the workers give up their leases, and a "
-        "worker that is the leader gives up the leader's lock. The workers stay stopped until --cancel or the next `headrace dev`.",
+        description="Stop workers cleanly: their runs end after the wave that they are in, the workers give up "
+        "their leases, and a worker that is the leader gives up the leader's lock. "
+        "The workers stay stopped until --cancel or the next `headrace dev`.",
     )
     add_config(parser)
     parser.add_argument(
@@ -145,7 +150,8 @@ def stop(
 def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
     found = {name: _held(leases.held_by(name).leases, name) for name in names}
     if not any(found.values()):
-        # The owner index lags behind the table and shows no worker that is only the old holder in a handover: a scan decides.
+        # The owner index lags behind the table and shows no worker that is only the old holder in a handover:
+        # a scan decides.
         every = leases.scan().leases
         found = {name: _held(every, name) for name in names}
     return {name: count for name, count in found.items() if count}

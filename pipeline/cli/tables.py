@@ -86,8 +86,8 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
         deletion.refuse_if_in_use()
     tell(f"deleted: {', '.join(deletion.delete())}")
     tell(
-        "the lake table and its positions are as they were: the next start creates the coordination tables again and goes on "
-        "at these positions"
+        "the lake table and its positions are as they were: "
+        "the next start creates the coordination tables again and goes on at these positions"
     )
 
 
@@ -102,11 +102,13 @@ def _require_name(application: str, given: str | None, names: tuple[str, ...]) -
             given = input().strip()
         except EOFError:
             raise BadSetting(
-                "there is no terminal to type the application's name on. Nothing was deleted; give the name with --application"
+                "there is no terminal to type the application's name on. Nothing was deleted; "
+                "give the name with --application"
             ) from None
     if given != application:
         raise BadSetting(
-            f"the application is {application!r}, not {given!r}. Nothing was deleted; give the name as it stands in the settings"
+            f"the application is {application!r}, not {given!r}. Nothing was deleted; "
+            "give the name as it stands in the settings"
         )
 
 

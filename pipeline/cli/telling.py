@@ -1,6 +1,7 @@
 """Text for people, printed line by line.
 
-`headrace.pipeline.core.words.clean` takes control characters out: names that come from tables could otherwise steer the terminal.
+`headrace.pipeline.core.words.clean` takes control characters out: names that come from tables could otherwise
+steer the terminal.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that nothing names any more."""
+"""`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that
+nothing names any more."""
 
 import argparse
 from pathlib import Path
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "upkeep",
-        description="Drop the days before upkeep.retention from the lake table, compact its data files, expire old snapshots, and delete the "
-        "files that nothing has named for longer than upkeep.orphans_after. Dagster's job does the same by its schedule.",
+        description="Drop the days before upkeep.retention from the lake table, compact its data files, "
+        "expire old snapshots, and delete the files that nothing has named for longer than "
+        "upkeep.orphans_after. Dagster's job does the same by its schedule.",
     )
     add_config(parser)
     parser.add_argument(

@@ -70,6 +70,6 @@ def require_alive(dagster: Group, watch: Watch) -> None:
         part = f"own process (`dagster dev`, exit code {dagster.code})"
     if part is not None:
         raise ProcessDied(
-            f"Dagster's {part} died. The other processes are stopped; no landed record is touched, and records that hadn't landed "
-            "are read again after the next start"
+            f"Dagster's {part} died. The other processes are stopped; no landed record is touched, "
+            "and records that hadn't landed are read again after the next start"
         )

@@ -1,5 +1,6 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, parse them again, or take
-their aggregates apart. What the lake table lacks can be read from the stream."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of
+their own, parse them again, or take their aggregates apart. What the lake table lacks can be read from the
+stream."""
 
 import argparse
 import json
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "window",
-        description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
-        "into a table of their own, or parse them again into a typed table in the place of their older rows, or take their aggregates apart in the "
-        "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
+        description="Choose records that have landed, as a window: a range of each shard that never changes. "
+        "Then copy them from the lake table into a table of their own, or parse them again into a "
+        "typed table in the place of their older rows, or take their aggregates apart in the lake "
+        "table; exactly once, beside everything else that is at work. "
+        "Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="create|list|show|run|cancel", dest="action", required=True)
     _add_create(actions)
@@ -54,8 +57,10 @@ def add(subparsers: "Subparsers") -> None:
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or take its aggregates apart",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made, or take its "
-        "aggregates apart in the lake table. A run that was killed is gone on with, and a window that was done as a whole gives nothing more.",
+        description="Copy the window into its own table, wave after wave; "
+        "or replace its rows in the table for which it was made, or take its aggregates apart in the "
+        "lake table. A run that was killed is gone on with, and a window that was done as a whole "
+        "gives nothing more.",
     )
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
@@ -66,8 +71,8 @@ def _add_create(actions: "Subparsers") -> None:
     create = actions.add_parser(
         "create",
         help="make a window, and tell what it costs",
-        description="Make a window, and tell what it costs and what is out of reach. By one of: --from and --to, --snapshot, --run, --shard. Nothing is "
-        "copied or replaced before `headrace window run`.",
+        description="Make a window, and tell what it costs and what is out of reach. By one of: --from and --to, "
+        "--snapshot, --run, --shard. Nothing is copied or replaced before `headrace window run`.",
     )
     add_config(create)
     create.add_argument(
@@ -99,20 +104,22 @@ def _add_create(actions: "Subparsers") -> None:
     create.add_argument(
         "--from-stream",
         action="store_true",
-        help="read from the stream what the lake table lacks (skipped and foreign ranges, days that the retention may have removed), as far as "
-        "Kinesis still has it; all else is copied from the lake table",
+        help="read from the stream what the lake table lacks (skipped and foreign ranges, "
+        "days that the retention may have removed), as far as Kinesis still has it; "
+        "all else is copied from the lake table",
     )
     create.add_argument(
         "--replace",
         metavar="TARGET",
-        help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
-        "the settings and the code of that time, and replaces their rows in the target's typed table and quarantine table",
+        help="make the window for this target (its name under `parse` in the settings): "
+        "`headrace window run` then parses these records again, by the settings and the code of that "
+        "time, and replaces their rows in the target's typed table and quarantine table",
     )
     create.add_argument(
         "--unpack",
         action="store_true",
-        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
-        "landed as one row each, into a row for each user record",
+        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the "
+        "Kinesis Producer Library apart that landed as one row each, into a row for each user record",
     )
     add_json(create)
 
@@ -150,20 +157,22 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
     stream = args.stream
     if args.from_stream and (args.unpack or args.replace is not None):
         raise BadSetting(
-            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, and --from-stream reads what the lake table lacks; nothing "
-            "was made. Choose one"
+            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, "
+            "and --from-stream reads what the lake table lacks; nothing was made. Choose one"
         )
     if args.unpack and args.replace is not None:
         raise BadSetting(
-            "a window is either for the lake table (--unpack) or for a typed table (--replace); nothing was made. Take the aggregates apart first, "
-            "then replace the rows of the typed table by a second window of the same records"
+            "a window is either for the lake table (--unpack) or for a typed table (--replace); "
+            "nothing was made. Take the aggregates apart first, then replace the rows of the typed table "
+            "by a second window of the same records"
         )
     if args.replace is not None:
         (target,) = targets_of(windows.settings, args.replace, nothing="Nothing was made")
         check_replaceable(target)
         if target.stream and stream not in (None, target.stream):
             raise BadSetting(
-                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
+                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; "
+                "nothing was made"
             )
         stream = stream or target.stream
     window = windows.windowing(person()).create(
@@ -185,15 +194,18 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
     tell(f"window {window.id}: {window.how}", *costs(window, windows))
     if from_stream and not any(each.stretches for each in window.ranges):
         tell(
-            "nothing of this window is read from the stream: the lake table lacks none of its records that Kinesis may still have"
+            "nothing of this window is read from the stream: "
+            "the lake table lacks none of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(
-            f"`headrace window run {window.id}` takes aggregates of these records apart in {table}; rows that are no whole aggregate stay as they are"
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {table}; "
+            "rows that are no whole aggregate stay as they are"
         )
     elif window.target:
         tell(
-            f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
+            f"`headrace window run {window.id}` parses these records again, and replaces their rows in "
+            f"{table} and {table}_quarantine"
         )
     else:
         tell(f"`headrace window run {window.id}` copies it into {table}")
@@ -231,8 +243,8 @@ def _cancel(window: str, windows: "WindowWiring") -> None:
         else "finds nothing left to do, unless that table was rolled back or dropped since"
     )
     tell(
-        f"window {window} was done before, and is cancelled: what it has brought into {table} stays there. `headrace window run {window} --resume` "
-        f"takes the cancelling back, and {again}"
+        f"window {window} was done before, and is cancelled: what it has brought into {table} stays there. "
+        f"`headrace window run {window} --resume` takes the cancelling back, and {again}"
     )
 
 

@@ -16,7 +16,10 @@ def listed(kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[s
         tail += ", takes aggregates apart" if each.window.unpack else ""
         tail += f", {each.told}" if each.told else ""
         tail += f", keeps days from {_first(each)} on" if _keeps_days(each, windows) else ""
-        yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
+        yield (
+            f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  "
+            f"({each.window.how})"
+        )
     if not kept:
         yield "there is no window"
 
@@ -30,12 +33,15 @@ def shown(found: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
     yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
     if _keeps_days(found, windows):
         yield (
-            f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace window run {window.id}`) or cancelled "
-            f"(`headrace window cancel {window.id}`)"
+            f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace "
+            f"window run {window.id}`) or cancelled (`headrace window cancel {window.id}`)"
         )
     for each in window.ranges:
         after = "the start" if each.after is None else each.after
-        yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
+        yield (
+            f"  {each.key} after {after} up to {each.upto}: "
+            f"{'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
+        )
         for stretch in each.stretches:
             begins = "the start" if stretch.after is None else stretch.after
             yield f"    after {begins} up to {stretch.upto}: from the stream"
@@ -110,7 +116,8 @@ def _range_json(each: "WindowRange") -> "dict[str, Any]":
 
 
 def done_of(window: "ReplayWindow", windows: "WindowWiring") -> int:
-    """How many rows of the window were copied or parsed again so far, or how many of its aggregates were taken apart."""
+    """How many rows of the window were copied or parsed again so far, or how many of its aggregates were
+    taken apart."""
     if window.unpack:
         return windows.unpacking(window.id, "headrace window show").unpacked()
     if window.target:

@@ -1,4 +1,5 @@
-"""The evidence for the demo's verdict: Kinesis's acknowledgements to producers, its list of shards, and the table's content."""
+"""The evidence for the demo's verdict: Kinesis's acknowledgements to producers, its list of shards, and the
+table's content."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class Home:
 
     @property
     def dagster(self) -> Path:
-        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other commands find it."""
+        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other
+        commands find it."""
         return self.folder / ".dagster"
 
     @property
@@ -99,8 +100,8 @@ def emptied(folder: Path) -> Iterator[Home]:
     marker = folder / _MARKER
     if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadSetting(
-            f"{folder} has files that aren't from the demo, and the demo empties its folder: name another one with --home; "
-            "nothing was touched"
+            f"{folder} has files that aren't from the demo, and the demo empties its folder: "
+            "name another one with --home; nothing was touched"
         )
     make_named_folder(folder, private=True, name="--home")
     with marker.open("a", encoding="utf-8") as held:

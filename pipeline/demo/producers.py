@@ -1,7 +1,7 @@
 """Producers that remember what they put: each record has an id, and each acknowledgement of Kinesis is kept.
 
-The last producer puts aggregates, as the Kinesis Producer Library does. One record has a value of a wrong type, which the typed table
-can't take.
+The last producer puts aggregates, as the Kinesis Producer Library does. One record has a value of a wrong
+type, which the typed table can't take.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Producers:
 
     @property
     def are_done(self) -> bool:
-        """Whether all records are put. Raises a producer's error: without its acknowledgements the demo can't judge anything."""
+        """Whether all records are put. Raises a producer's error: without its acknowledgements the demo can't
+        judge anything."""
         for job in self._jobs:
             if job.done():
                 job.result()
@@ -119,8 +120,8 @@ class Producers:
             return self._client.put_records(StreamName=self._stream, Records=entries)
         except (BotoCoreError, ClientError) as error:
             raise Unreachable(
-                f"a producer got no answer from the stand-in ({error}): which records it put isn't known, so landed records "
-                "can't be checked"
+                f"a producer got no answer from the stand-in ({error}): which records it put isn't known, "
+                "so landed records can't be checked"
             ) from error
 
 

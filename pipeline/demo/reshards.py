@@ -12,7 +12,8 @@ SPLIT_AT, MERGE_AT = 0.3, 0.5
 
 
 class Reshards:
-    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a finished one."""
+    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a
+    finished one."""
 
     def __init__(self, client: KinesisClient, stream: str) -> None:
         self._client = client
@@ -27,7 +28,8 @@ class Reshards:
         return not self._left and self._under_way is None
 
     def look(self, part: float) -> str | None:
-        """Begin or end a reshard. `part`: the fraction of records that is put. Returns a sentence when a reshard has finished."""
+        """Begin or end a reshard. `part`: the fraction of records that is put. Returns a sentence when a
+        reshard has finished."""
         if self._under_way is None:
             if self._left and part >= self._left[0][0]:
                 self._under_way = self._left.pop(0)[1]()

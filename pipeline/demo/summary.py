@@ -22,7 +22,10 @@ def summary(evidence: DemoEvidence, verdict: DemoVerdict) -> Iterator[str]:
     yield ""
     snapshots = sum(1 for page in evidence.pages if page.ranges)
     runs = len({r.run for page in evidence.pages for r in page.ranges})
-    yield f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} added {counted(len(evidence.files), 'data file')}"
+    yield (
+        f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} added "
+        f"{counted(len(evidence.files), 'data file')}"
+    )
     yield ""
     for finding in verdict.findings:
         yield from _finding(finding)

@@ -1,12 +1,12 @@
 """Does the table hold exactly the records that were put? A pure function of the evidence.
 
-put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis named
-order              sequence numbers only rise, within a file and from file to file of a shard
-chain              each range of a shard begins where the range before it ended, up to the shard's end
-ledger             the rows that a commit's ledger states are the rows in the commit's files
-families           no record of a child shard landed before its parents were read to their ends
-typed              each landed record is in the typed table or in its quarantine table, once
-replayed           each record of the window has one row of the second version of the schema, and no other record has one
+put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis
+named order              sequence numbers only rise, within a file and from file to file of a shard chain
+each range of a shard begins where the range before it ended, up to the shard's end ledger             the
+rows that a commit's ledger states are the rows in the commit's files families           no record of a child
+shard landed before its parents were read to their ends typed              each landed record is in the typed
+table or in its quarantine table, once replayed           each record of the window has one row of the second
+version of the schema, and no other record has one
 """
 
 from __future__ import annotations
@@ -172,7 +172,10 @@ def _breaks(evidence: DemoEvidence) -> Iterator[str]:
         at: Position | None = None
         for snapshot, each in ranges:
             if _token(each.after) != _token(at):
-                yield f"{name}: snapshot {snapshot} goes on from {_text(each.after)}, but the range before it ended at {_text(at)}"
+                yield (
+                    f"{name}: snapshot {snapshot} goes on from {_text(each.after)}, but the range before it "
+                    f"ended at {_text(at)}"
+                )
             at = each.upto
     for shard in evidence.shards:
         last = evidence.ranges.get(shard.shard_id)
@@ -200,7 +203,10 @@ def _ledger(evidence: DemoEvidence) -> Iterator[str]:
                 yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(landed)}"
     for (snapshot, shard), landed in stated.items():
         if landed.rows != (count := found[snapshot, shard]):
-            yield f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, its files have {count:,}"
+            yield (
+                f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, "
+                f"its files have {count:,}"
+            )
         elif landed.records != (count := len(records[snapshot, shard])):
             whole = counted(landed.records, "Kinesis record")
             yield f"{shard}: the ledger of snapshot {snapshot} says {whole}, the rows in its files are of {count:,}"
@@ -232,7 +238,10 @@ def _wrongly_parsed(evidence: DemoEvidence) -> Iterator[str]:
     for name in sorted((found | landed).keys(), key=str):
         if found[name] != landed[name]:
             times = counted(found[name], "time")
-            yield f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, and is {times} in the typed table and its quarantine"
+            yield (
+                f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, "
+                f"and is {times} in the typed table and its quarantine"
+            )
 
 
 def _typed_rows(evidence: DemoEvidence) -> str:
@@ -254,7 +263,10 @@ def _wrongly_replayed(evidence: DemoEvidence) -> Iterator[str]:
             place = (
                 f"in the window {counted(wanted[name], 'time')}" if wanted[name] else "outside of the window"
             )
-            yield f"{name or 'a record without id'} is {place}, and has {counted(found[name], 'row')} of the second version of the schema"
+            yield (
+                f"{name or 'a record without id'} is {place}, and has {counted(found[name], 'row')} of the "
+                "second version of the schema"
+            )
 
 
 def _replayed_rows(evidence: DemoEvidence) -> str:

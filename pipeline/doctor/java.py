@@ -14,7 +14,10 @@ from headrace.pipeline.errors import BadSetting
 _NAME = "java"
 _LEAST = 17
 _SECONDS = 30
-_ADVICE = "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew install openjdk@17), or set JAVA_HOME to one"
+_ADVICE = (
+    "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew install openjdk@17), "
+    "or set JAVA_HOME to one"
+)
 
 
 def java_is_found(case: Case) -> Iterator[Diagnosis]:

@@ -1,4 +1,5 @@
-"""The local Spark server of the project, and other Spark servers of this user on this host, which are named and left alone."""
+"""The local Spark server of the project, and other Spark servers of this user on this host, which are named
+and left alone."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def own_server(case: Case) -> Iterator[Diagnosis]:
             _OWN,
             Health.NOTE,
             f"{server}. It doesn't accept connections: it is starting, or it hangs",
-            f"If that lasts, end it with `kill {server.process.pid}`: the next run or command starts a new one, and no landed record is touched",
+            f"If that lasts, end it with `kill {server.process.pid}`: "
+            "the next run or command starts a new one, and no landed record is touched",
         )
     else:
         yield Diagnosis(_OWN, Health.WELL if server.is_watched else Health.NOTE, str(server))
@@ -48,7 +50,10 @@ def _whose(server: LocalServer, own: ServerKey) -> str:
     if key is None:
         return "a Spark server of no known project"
     if not server.is_of_project(own):
-        return f"of another project ({key.settings or 'no settings file'}, DAGSTER_HOME {key.dagster_home or 'not set'})"
+        return (
+            f"of another project ({key.settings or 'no settings file'}, DAGSTER_HOME "
+            f"{key.dagster_home or 'not set'})"
+        )
     return f"of this project in another environment ({', '.join(own.differences(key)) or 'nothing'} differs)"
 
 

@@ -17,8 +17,8 @@ STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m headrace.pipeline.inspect",
-        description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x to 3.5). The command "
-        "writes nothing.",
+        description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x "
+        "to 3.5). The command writes nothing.",
     )
     add_arguments(parser, table_is_required=True)
     args = parser.parse_args(argv)

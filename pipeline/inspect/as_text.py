@@ -13,7 +13,8 @@ from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
 from headrace.pipeline.inspect.observation import FailingShard, Observation, WorkerSeen
 
 _SHOWN: Final = 20
-"""At most this many of the busiest workers, of the idlest workers, and of failing shards are shown. --json shows all."""
+"""At most this many of the busiest workers, of the idlest workers, and of failing shards are shown. --json
+shows all."""
 
 Row = tuple[str, ...]
 
@@ -28,7 +29,10 @@ def _lines(seen: Observation, findings: Sequence[Finding]) -> Iterator[str]:
     if seen.balance.workers:
         yield ""
         yield from _aligned(_worker_rows(seen))
-        yield f"spread: {seen.balance.spread} (the most leases of any worker minus the fewest)   * by the clock of the worker's host"
+        yield (
+            f"spread: {seen.balance.spread} (the most leases of any worker minus the fewest)   * by the "
+            "clock of the worker's host"
+        )
     if 1 < len(seen.balance.clusters) < len(seen.balance.workers):
         yield ""
         yield from _aligned(_cluster_rows(seen.balance.clusters))

@@ -58,8 +58,8 @@ class Balance:
 
 
 def cluster_of(worker: str, rule: re.Pattern[str]) -> str:
-    """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match is a cluster of
-    its own.
+    """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match
+    is a cluster of its own.
     """
     found = rule.search(worker)
     if found is None:
@@ -116,7 +116,8 @@ def _clusters(workers: Iterable[Share], total: int) -> list[Share]:
 
 
 def imbalance_of(balance: Balance) -> str | None:
-    """A sentence where one cluster reads more per worker than another, though each worker's number of leases looks fair."""
+    """A sentence where one cluster reads more per worker than another, though each worker's number of leases
+    looks fair."""
     if not 1 < len(balance.clusters) < len(balance.workers):
         return None
     a_worker = sum(c.leases for c in balance.clusters) / len(balance.workers)
@@ -132,8 +133,9 @@ def imbalance_of(balance: Balance) -> str | None:
         else f"workers differ by up to {counted(balance.spread, 'lease')}, so it may still settle"
     )
     return (
-        f"cluster {most.name} reads {counted(most.leases, 'open lease')} with {counted(most.workers, 'worker')} "
-        f"({most.mean:.2f} each), cluster {least.name} {least.leases:,} with {least.workers:,} ({least.mean:.2f} each); {stays}"
+        f"cluster {most.name} reads {counted(most.leases, 'open lease')} with "
+        f"{counted(most.workers, 'worker')} ({most.mean:.2f} each), cluster {least.name} {least.leases:,} "
+        f"with {least.workers:,} ({least.mean:.2f} each); {stays}"
     )
 
 

@@ -54,15 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
         dest="period",
         metavar="TIME",
         type=_duration,
-        help="read the tables twice, this long apart (30s, 2m): only what changed in between shows which workers are alive",
+        help="read the tables twice, this long apart (30s, 2m): "
+        "only what changed in between shows which workers are alive",
     )
     parser.add_argument(
         "--cluster-by",
         metavar="REGEX",
         type=_pattern,
         default="^[^-]*",
-        help="regular expression whose first group, else whole match, is the name of a worker's cluster within its id (default: "
-        "the part before the first -)",
+        help="regular expression whose first group, else whole match, is the name of a worker's cluster "
+        "within its id (default: the part before the first -)",
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -93,8 +94,8 @@ def answer(
 ) -> int:
     """Read the tables, print what they show, and return the exit code.
 
-    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables, for people before the
-    conclusion, and in the JSON.
+    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables,
+    for people before the conclusion, and in the JSON.
     """
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv

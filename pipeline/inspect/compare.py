@@ -1,8 +1,9 @@
 """From one reading of the tables, or from two that are compared, to an `Observation`.
 
-One look shows which worker owns which leases. Whether a worker is alive shows only in what moved between two looks: each
-counter is compared with its own earlier value, and never the clock of one host with that of another. Two looks are enough, because a worker that
-assigns, renews or checkpoints a lease moves the lease's counter.
+One look shows which worker owns which leases. Whether a worker is alive shows only in what moved between two
+looks: each counter is compared with its own earlier value, and never the clock of one host with that of
+another. Two looks are enough, because a worker that assigns, renews or checkpoints a lease moves the lease's
+counter.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _workers(before: TablesRead | None, now: TablesRead, pairs: _Pairs) -> tuple
         name for name, row in rows.items() if before is not None and _moved(then.get(name), row)
     } | renewed
     names = sorted(rows.keys() | {lease.holder for lease in now.leases if lease.holder is not None})
-    # A worker that is new at the second look may be alive or not: the leader wrote its name into a lease, not the worker.
+    # A worker that is new at the second look may be alive or not: the leader wrote its name into a lease, not
+    # the worker.
     return tuple(
         _worker_seen(name, rows.get(name), now, moved=name in alive if name in known | alive else None)
         for name in names
@@ -127,7 +129,8 @@ def _is_lively(worker: WorkerSeen) -> bool:
 def _dropped(now: TablesRead, pairs: _Pairs, stood: frozenset[str]) -> tuple[str, ...]:
     """Leases that a living worker no longer renews, though it renews others.
 
-    Headrace's workers (their rows name an instance) are left out, because they may beat for all their leases in their own row.
+    Headrace's workers (their rows name an instance) are left out, because they may beat for all their leases
+    in their own row.
     """
     beats_for_all = {row.worker_id for row in now.workers if row.has_sensor}
     renewed: Mapping[str | None, int] = _count(
@@ -147,8 +150,8 @@ def _dropped(now: TablesRead, pairs: _Pairs, stood: frozenset[str]) -> tuple[str
 
 
 def _failing(now: TablesRead) -> tuple[FailingShard, ...]:
-    """Shards with a failure in their lease row. Rows of KCL's workers are left out: a KCL worker that takes a lease over keeps
-    the attribute that Headrace wrote before.
+    """Shards with a failure in their lease row. Rows of KCL's workers are left out: a KCL worker that takes a
+    lease over keeps the attribute that Headrace wrote before.
     """
     of_kcl = {row.worker_id for row in now.workers if not row.is_ours}
     found = [
@@ -184,7 +187,8 @@ def _leader(
 
 
 def _passes(before: TablesRead | None, now: TablesRead) -> bool:
-    """Whether a Headrace leader finished an assignment, which it counts in its worker row. KCL's leaders count nothing."""
+    """Whether a Headrace leader finished an assignment, which it counts in its worker row. KCL's leaders
+    count nothing."""
     then = {row.worker_id: row.assign_pass for row in before.workers} if before else {}
     return any(row.assign_pass > then.get(row.worker_id, row.assign_pass) for row in now.workers)
 

@@ -15,8 +15,8 @@ from headrace.pipeline.inspect.layout import LayoutKind
 from headrace.pipeline.inspect.observation import LeaderSeen, Observation, WorkerSeen
 
 DEAD_AFTER: Final = timedelta(seconds=20)
-"""Longer than any worker at default settings may be silent: a lease of a KCL worker expires 10 s after the last renewal (one
-each 3.3 s), a Headrace worker counts as dead 20 s after its last beat (one each 5 s).
+"""Longer than any worker at default settings may be silent: a lease of a KCL worker expires 10 s after the
+last renewal (one each 3.3 s), a Headrace worker counts as dead 20 s after its last beat (one each 5 s).
 """
 IDLE_AFTER: Final = timedelta(seconds=60)
 """KCL's leader and Headrace's both assign leases every 20 s, so this gives a leader three chances."""
@@ -43,9 +43,15 @@ def conclusion(seen: Observation, findings: Sequence[Finding]) -> str:
     if not seen.last.leases:
         return f"{table}: the table holds no lease"
     if seen.watched is None:
-        return f"{table}: this look shows nothing that needs a person; which workers are alive shows only between two looks (--for 30s)"
+        return (
+            f"{table}: this look shows nothing that needs a person; "
+            "which workers are alive shows only between two looks (--for 30s)"
+        )
     moved = sum(worker.moved is True for worker in seen.workers)
-    return f"{table}: in {in_words(seen.watched)} {counted(moved, 'worker')} moved, and nothing was seen that needs a person"
+    return (
+        f"{table}: in {in_words(seen.watched)} {counted(moved, 'worker')} moved, and nothing was seen that "
+        "needs a person"
+    )
 
 
 # --- tables and rows ----------------------------------------------------------------------------------------
@@ -101,13 +107,14 @@ def _notice(seen: Observation) -> Iterator[Finding]:
 
 
 def _nobody_leads(seen: Observation) -> Finding:
-    """KCL 2.x workers take leases by themselves and have no leader, so only leases that wait for a worker need a person."""
+    """KCL 2.x workers take leases by themselves and have no leader, so only leases that wait for a worker
+    need a person."""
     waiting = _waiting(seen)
     wait = f"; {counted(len(waiting), 'open lease')} waited ({_some(waiting)})" if waiting else ""
     return Finding(
         "nobody-leads",
-        "no worker holds the leader's lock: KCL 2.x workers need no leader, because they take leases by themselves; for all other "
-        f"workers no lease is assigned meanwhile{wait}",
+        "no worker holds the leader's lock: KCL 2.x workers need no leader, because they take leases by "
+        f"themselves; for all other workers no lease is assigned meanwhile{wait}",
         needs_person=bool(waiting) and _watched(seen, IDLE_AFTER),
         names=waiting,
     )
@@ -115,8 +122,8 @@ def _nobody_leads(seen: Observation) -> Finding:
 
 def _stands_still(leader: LeaderSeen) -> str:
     return (
-        f"the leader's lock of {leader.worker_id} didn't move for longer than the {in_words(leader.promised)} for which it "
-        "is valid, and no other worker has taken it"
+        f"the leader's lock of {leader.worker_id} didn't move for longer than the "
+        f"{in_words(leader.promised)} for which it is valid, and no other worker has taken it"
     )
 
 
@@ -158,15 +165,16 @@ def _leases(seen: Observation) -> Iterator[Finding]:
         of_streams = f" of {_some(streams)}" if streams else ""
         yield Finding(
             "hash-keys-uncovered",
-            f"{counted(len(gaps), 'range')} of hash keys{of_streams} without an open lease ({_some(gaps)}): no worker reads "
-            "records with these hash keys until a shard sync makes the lease",
+            f"{counted(len(gaps), 'range')} of hash keys{of_streams} without an open lease ({_some(gaps)}): "
+            "no worker reads records with these hash keys until a shard sync makes the lease",
             needs_person=True,
             names=tuple(gaps),
         )
     if seen.unranged:
         yield Finding(
             "hash-keys-unknown",
-            f"{counted(seen.unranged, 'open lease')} without a hash range, so whether all hash keys are covered can't be told",
+            f"{counted(seen.unranged, 'open lease')} without a hash range, so whether all hash keys are "
+            "covered can't be told",
         )
     if seen.early:
         pairs = [f"{partition_of(each.child)} before {partition_of(each.parent)}" for each in seen.early]
@@ -246,8 +254,8 @@ def _workers(seen: Observation) -> Iterator[Finding]:
     if seen.dropped and seen.watched is not None:
         yield Finding(
             "leases-dropped",
-            f"{counted(len(seen.dropped), 'open lease')} not renewed for {in_words(seen.watched)} while their workers renewed "
-            f"other leases ({_some(seen.dropped)})",
+            f"{counted(len(seen.dropped), 'open lease')} not renewed for {in_words(seen.watched)} while "
+            f"their workers renewed other leases ({_some(seen.dropped)})",
             needs_person=_watched(seen, DEAD_AFTER),
             names=seen.dropped,
         )
@@ -260,7 +268,8 @@ def _workers(seen: Observation) -> Iterator[Finding]:
 
 
 def _quiet(seen: Observation) -> Iterator[Finding]:
-    """A hint at most, because clocks of two hosts are compared. `headrace stop` sets a worker's stamp back, so that isn't used."""
+    """A hint at most, because clocks of two hosts are compared. `headrace stop` sets a worker's stamp back,
+    so that isn't used."""
     quiet = [w for w in seen.workers if w.age is not None and w.age > QUIET and not w.stopping]
     late = [worker for worker in quiet if worker.moved]
     gone = [worker for worker in quiet if not worker.moved]
@@ -276,8 +285,9 @@ def _quiet(seen: Observation) -> Iterator[Finding]:
     if late:
         yield Finding(
             "workers-passed-over",
-            f"the rows of {_some([f'{w.worker_id} ({in_words(_age(w))} old)' for w in late])} look old though these workers are alive: "
-            "their clocks are behind, or they write no metrics; a KCL leader assigns no lease to them",
+            f"the rows of {_some([f'{w.worker_id} ({in_words(_age(w))} old)' for w in late])} look old "
+            "though these workers are alive: their clocks are behind, or they write no metrics; "
+            "a KCL leader assigns no lease to them",
             needs_person=True,
             names=tuple(w.worker_id for w in late),
         )

@@ -102,7 +102,8 @@ def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
     if tables.typed_leases:
         return LayoutSeen(
             LayoutKind.LEASES_ONLY,
-            "only leases, written by KCL 3.5 or newer: it runs beside KCL 2.x workers, or no worker has been leader yet",
+            "only leases, written by KCL 3.5 or newer: it runs beside KCL 2.x workers, "
+            "or no worker has been leader yet",
         )
     return LayoutSeen(LayoutKind.LEASES_ONLY, "only leases, as KCL 2.x")
 
@@ -123,8 +124,8 @@ def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:
     way_out = "" if state.coordinates else f"; or delete the empty table {stray} while no worker runs"
     return LayoutSeen(
         LayoutKind.TRAPPED,
-        f"one table, but the leftover table {stray} makes each KCL 3.5 worker that starts expect three tables: the worker "
-        "can't write its metrics, and no lease is assigned any more",
+        f"one table, but the leftover table {stray} makes each KCL 3.5 worker that starts expect three "
+        "tables: the worker can't write its metrics, and no lease is assigned any more",
         f"put a row TableMigration3.5 with tm = {_COMPLETE} into table {stray} (such a row in the lease table "
         f"has no effect); running workers see it within seconds{way_out}",
     )

@@ -31,7 +31,8 @@ COLUMNS: Final = {
     "failingSince": "string",
     "failure": "string",
 }
-"""Name of a column -> its type in pandas. Sequence numbers and hash keys are text: they have more digits than an Int64."""
+"""Name of a column -> its type in pandas. Sequence numbers and hash keys are text: they have more digits than
+an Int64."""
 
 Plain = tuple[str | int | float | bool | None, ...]
 

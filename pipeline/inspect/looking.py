@@ -28,7 +28,8 @@ def look(
     progress: Callable[[str], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> Observation:
-    """What the tables of an application show. `table`: its lease table, or the names of all three where they aren't KCL's.
+    """What the tables of an application show. `table`: its lease table, or the names of all three where they
+    aren't KCL's.
 
     `watch`: read the tables a second time after so long. Only what moved between two readings shows which workers are
     alive. `cluster_by`: the regular expression that finds a cluster's name in a worker's id.

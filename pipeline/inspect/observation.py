@@ -66,7 +66,8 @@ class FailingShard:
 class WorkerSeen:
     worker_id: str
     age: timedelta | None
-    """Age of the worker's row: this host's time minus the stamp, which is by the worker's clock. None without a row or a stamp."""
+    """Age of the worker's row: this host's time minus the stamp, which is by the worker's clock. None without
+    a row or a stamp."""
     moved: bool | None
     """Whether the worker's row or one of its leases moved between the looks; None after one look."""
     stopping: bool = False

@@ -30,8 +30,8 @@ _KINDS: Final[Mapping[str, str]] = {
 }
 """Key of a row -> its type, for rows that KCL before 3.5 writes without the attribute entityType."""
 _PAGE: Final = 1_000
-"""Rows of one answer. Larger answers of a slow endpoint could take longer than the client's read timeout, which is short
-because Dagster's ticks use the same client settings.
+"""Rows of one answer. Larger answers of a slow endpoint could take longer than the client's read timeout,
+which is short because Dagster's ticks use the same client settings.
 """
 _TELL_EVERY: Final = 2_000
 """Rows between two progress lines."""
@@ -88,7 +88,8 @@ class _TableRows:
 
 
 class TableReader:
-    """Reads the tables of one application. While it reads a large table, it calls `progress` with a sentence now and then."""
+    """Reads the tables of one application. While it reads a large table, it calls `progress` with a sentence
+    now and then."""
 
     def __init__(
         self,
@@ -104,12 +105,14 @@ class TableReader:
         self._progress = progress
 
     def read(self) -> TablesRead:
-        """Read all tables. Raises TablesMissing without a lease table; other missing tables and odd rows are part of the answer."""
+        """Read all tables. Raises TablesMissing without a lease table; other missing tables and odd rows are
+        part of the answer."""
         leases = self._read(self._names.lease_table, lease_item.KEY)
         if leases is None:
             raise TablesMissing(
-                f"there is no table {self._names.lease_table} in {place_of(self._client)}. Nothing was written; name the lease "
-                "table (in KCL it has the application's name), and check region and account"
+                f"there is no table {self._names.lease_table} in {place_of(self._client)}. "
+                "Nothing was written; name the lease table (in KCL it has the application's name), "
+                "and check region and account"
             )
         workers = self._read_beside(self._names.worker_table, worker_item.KEY)
         state = self._read_beside(self._names.state_table, lock_item.KEY)
@@ -161,8 +164,9 @@ class TableReader:
         keys = [part["AttributeName"] for part in described["KeySchema"]]
         if keys != [key]:
             raise WrongShape(
-                f"table {table} in {place_of(self._client)} has the key {', '.join(keys)}, not {key}: it isn't a coordination table. "
-                "Nothing was written; name the application's lease table with --table, and the tables beside it with "
+                f"table {table} in {place_of(self._client)} has the key {', '.join(keys)}, not {key}: "
+                "it isn't a coordination table. Nothing was written; "
+                "name the application's lease table with --table, and the tables beside it with "
                 "--worker-table and --state-table"
             )
 
@@ -178,7 +182,8 @@ def _sort(item: Item, key: str, found: _TableRows) -> None:
 
 
 def _kind_by(key: str, name: str) -> str:
-    """The type of a row without the attribute entityType, as KCL before 3.5 writes rows: found by its key, else its table."""
+    """The type of a row without the attribute entityType, as KCL before 3.5 writes rows: found by its key,
+    else its table."""
     if key == worker_item.KEY:
         return "WORKER_METRIC_STATS"
     return _KINDS.get(name) or ("LEASE" if key == lease_item.KEY else "unknown")

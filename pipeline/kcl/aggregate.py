@@ -22,7 +22,8 @@ _MAX_DEPTH = 100
 
 
 MOST_USER_RECORDS = 200_000
-"""A message with more user records is refused. The largest aggregate that KPL makes (1 MiB) has room for 174,000 empty ones."""
+"""A message with more user records is refused. The largest aggregate that KPL makes (1 MiB) has room for
+174,000 empty ones."""
 
 
 class Malformed(ValueError):

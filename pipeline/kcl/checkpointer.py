@@ -7,8 +7,9 @@
     at the last record of a shard that has ended                  | written as SHARD_END
     anywhere else                                                 | refused
 
-A sequence number alone means the first user record of that Kinesis record (sub-sequence number 0). If a later user record
-of the same Kinesis record was checkpointed already, KCL refuses the bare number, because the checkpoint would go back.
+A sequence number alone means the first user record of that Kinesis record (sub-sequence number 0). If a later
+user record of the same Kinesis record was checkpointed already, KCL refuses the bare number, because the
+checkpoint would go back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class CheckpointProgress:
     largest: Checkpoint | None = None
     """The last user record that was delivered to the application. A checkpoint after it is refused."""
     at_end: Checkpoint | None = None
-    """Set once the shard has been read to its end: its last record. A checkpoint at this record is written as SHARD_END."""
+    """Set once the shard has been read to its end: its last record. A checkpoint at this record is written as
+    SHARD_END."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,9 @@ def plan_checkpoint(
 ) -> CheckpointAnswer:
     """Answers an application that asks for a checkpoint at `at`, or, without `at`, at the last delivered record.
 
-    KCL 3.5.1 has a defect at the end of a shard: it compares the asked checkpoint with the last one before it replaces the
-    shard's last record by SHARD_END. An application that had checkpointed that record before can never end the shard by
-    checkpointing it again. With `mended`, the comparison comes after the replacement.
+    KCL 3.5.1 has a defect at the end of a shard: it compares the asked checkpoint with the last one before it
+    replaces the shard's last record by SHARD_END. An application that had checkpointed that record before can
+    never end the shard by checkpointing it again. With `mended`, the comparison comes after the replacement.
     """
     if at is None:
         if progress.largest is None:
@@ -91,8 +93,8 @@ def plan_checkpoint(
 
 
 def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> CheckpointAnswer:
-    """Answers an application that prepares a checkpoint: the first of two steps. The second step is `plan_checkpoint` at
-    the prepared checkpoint.
+    """Answers an application that prepares a checkpoint: the first of two steps. The second step is
+    `plan_checkpoint` at the prepared checkpoint.
 
     Without `at`, the last delivered record is prepared. Where the application also passes a state, KCL uses
     sub-sequence number 0 of that record: the caller passes `at=Checkpoint(largest.sequence)` to do the same.
@@ -112,7 +114,8 @@ def _refusal(progress: CheckpointProgress, at: Checkpoint) -> OutOfBounds | None
         return OutOfBounds(f"the sub-sequence number {at.sub} is negative")
     if progress.largest is None:
         return OutOfBounds("no record was delivered yet, so nothing can be checkpointed")
-    # After the shard's end `largest` is SHARD_END, which is greater than all sequence numbers, so SHARD_END itself is allowed.
+    # After the shard's end `largest` is SHARD_END, which is greater than all sequence numbers, so SHARD_END
+    # itself is allowed.
     if (progress.last is not None and at < progress.last) or at > progress.largest:
         return OutOfBounds(
             f"the checkpoint {at} isn't between the last checkpoint ({progress.last or 'none yet'}) and the last "

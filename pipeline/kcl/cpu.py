@@ -78,8 +78,8 @@ def cgroup_limit(cpu_max: str, cpuset: str) -> float:
 
 
 def cgroup_limit_v1(quota: int, period: int, cpuset: str) -> float:
-    """The cores of a cgroup of version 1: cpu.cfs_quota_us divided by cpu.cfs_period_us. A quota of -1 means no limit: all
-    CPUs of the set count."""
+    """The cores of a cgroup of version 1: cpu.cfs_quota_us divided by cpu.cfs_period_us. A quota of -1 means
+    no limit: all CPUs of the set count."""
     return float(cpus_in(cpuset)) if quota == -1 else quota / period
 
 
@@ -97,9 +97,11 @@ class Usage:
 
 
 def ecs_limit(mine: int | None, shares: Iterable[int], *, task: float | None, online: float) -> float:
-    """The cores that a container may use: its share of the task's cores, or of all `online` cores if the task has no limit.
+    """The cores that a container may use: its share of the task's cores, or of all `online` cores if the task
+    has no limit.
 
-    `mine`: the CPU shares of this container; None if the task document doesn't list it. `shares`: those of all containers.
+    `mine`: the CPU shares of this container; None if the task document doesn't list it. `shares`: those of
+    all containers.
     """
     weight = _SHARES_IF_UNLISTED if mine is None else mine
     return _java_divide(weight, sum(shares)) * (online if task is None else task)

@@ -2,8 +2,9 @@
 
     F3 89 9A C2 | protobuf (see aggregate.py) | MD5 of the protobuf, 16 bytes
 
-A record whose bytes don't have exactly this form is a plain record, and is delivered as it came. Unlike KCL, `unpack` also tells
-where a record begins as an aggregate and KCL doesn't deliver all of its user records, so that a caller can keep the record whole.
+A record whose bytes don't have exactly this form is a plain record, and is delivered as it came. Unlike KCL,
+`unpack` also tells where a record begins as an aggregate and KCL doesn't deliver all of its user records, so
+that a caller can keep the record whole.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ MAGIC = bytes.fromhex("f3899ac2")
 DIGEST = 16
 """Bytes of an MD5."""
 MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes that keys and data of one aggregate's user records may have together. Each of 170,000 user records may name the same
-key of half a megabyte, so that 1 MiB would become 80 GiB.
+"""The most bytes that keys and data of one aggregate's user records may have together. Each of 170,000 user
+records may name the same key of half a megabyte, so that 1 MiB would become 80 GiB.
 """
 NOT_AN_AGGREGATE = (
     "it begins as an aggregate, but isn't one: its digest or its message isn't right. KCL hands it on whole"
@@ -54,13 +55,15 @@ class Unpacked:
     records: tuple[UserRecord, ...]
     """The user records that KCL delivers."""
     broken: str | None = None
-    """Why `records` isn't each user record of a record that begins as an aggregate. KCL delivers it whole or loses user records of
-    it, and at most logs that; a caller that must not lose records keeps the whole Kinesis record with this reason."""
+    """Why `records` isn't each user record of a record that begins as an aggregate. KCL delivers it whole or
+    loses user records of it, and at most logs that; a caller that must not lose records keeps the whole
+    Kinesis record with this reason."""
 
 
 def unpack(data: bytes, partition_key: str, shard: HashRange = EVERYTHING) -> Unpacked:
-    """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one of its user
-    records lies outside of `shard`, the hash range of the shard that was read. Unlike KCL, one that is too large delivers nothing."""
+    """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one
+    of its user records lies outside of `shard`, the hash range of the shard that was read. Unlike KCL, one
+    that is too large delivers nothing."""
     whole = (UserRecord(partition_key, None, data),)
     if not data.startswith(MAGIC):
         return Unpacked(whole)

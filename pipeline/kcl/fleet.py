@@ -56,8 +56,8 @@ class SeenLease:
     free: bool = False
     """The lease is expired or has no owner."""
     pinned: bool = False
-    """Balancing doesn't move this lease in this run. KCL itself pins no lease: it also chooses leases that are being handed
-    over, and skips them when it writes."""
+    """Balancing doesn't move this lease in this run. KCL itself pins no lease: it also chooses leases that
+    are being handed over, and skips them when it writes."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,8 @@ class FleetLoads:
 
     def has_room(self, worker: str) -> bool:
         count = self.count(worker)
-        # As in KCL, a worker without leases may get one even if `max_leases` is 0, and exactly `max_kbps` is still allowed.
+        # As in KCL, a worker without leases may get one even if `max_leases` is 0, and exactly `max_kbps` is
+        # still allowed.
         below = self.total.get(worker, 0.0) <= self.rules.max_kbps
         return below and (count == 0 or count < self.rules.max_leases)
 
@@ -112,8 +113,8 @@ class FleetLoads:
 def build_fleet(
     seen: Iterable[SeenLease], workers: Iterable[Worker], now: datetime, *, rules: KclRules
 ) -> FleetLoads:
-    """The loads before the run assigns anything. Leases and workers are sorted by name, so that the same rows give the same
-    plan in whatever order they were read."""
+    """The loads before the run assigns anything. Leases and workers are sorted by name, so that the same rows
+    give the same plan in whatever order they were read."""
     fleet = FleetLoads({each.lease.key: each for each in sorted(seen, key=lambda s: s.lease.key)}, rules)
     active = sorted((w for w in workers if _is_target(w, now)), key=lambda w: w.worker_id)
     leases = [each.lease for each in fleet.seen.values()]
@@ -145,7 +146,8 @@ def _is_target(worker: Worker, now: datetime) -> bool:
 def _add_load(fleet: FleetLoads, worker: Worker) -> None:
     me = worker.worker_id
     if measures_nothing(worker.stats, worker.ranges):
-        # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others. Here it is 0.
+        # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others.
+        # Here it is 0.
         share = fleet.total.get(me, 0.0) / fleet.fair_kbps if fleet.fair_kbps else 0.0
         # KCL makes up two equal samples; 100 % is the fair share.
         fleet.load[me] = {_BY_THROUGHPUT: ema((share * 100, share * 100), fleet.rules.alpha)}

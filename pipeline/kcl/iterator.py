@@ -32,8 +32,8 @@ def plan_start(
     if at.sequence == AT_TIMESTAMP.sequence:
         if configured is None:
             raise WrongShape(
-                "the checkpoint of the lease is AT_TIMESTAMP, but no initial timestamp is configured for the stream: the "
-                "shard isn't read until one is configured again"
+                "the checkpoint of the lease is AT_TIMESTAMP, but no initial timestamp is configured for "
+                "the stream: the shard isn't read until one is configured again"
             )
         return IteratorStart("AT_TIMESTAMP", timestamp=configured)
     if at.sequence in {TRIM_HORIZON.sequence, LATEST.sequence}:

@@ -10,9 +10,9 @@
     COMPLETE             (S)    | lease table            | lease table              | lease table
     no row, no state table (S)  | lease table            | lease table              | lease table
 
-KCL 3.5 asks only whether the state table exists. If an empty state table exists beside a lease table that holds all rows,
-each KCL worker that starts uses three tables, and no lease is assigned any more. Headrace looks at the rows in both
-tables, and refuses to start where they contradict each other.
+KCL 3.5 asks only whether the state table exists. If an empty state table exists beside a lease table that
+holds all rows, each KCL worker that starts uses three tables, and no lease is assigned any more. Headrace
+looks at the rows in both tables, and refuses to start where they contradict each other.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class LayoutEvidence:
     """The keys LOCK and CLIENT_VERSION, and the ids of workers, where the lease table has such a row."""
     has_leases: bool = False
     has_older_leases: bool = False
-    """Leases without an entityType exist. KCL workers older than 3.5 may be running; one row in the lease table that isn't
-    a lease would stop them."""
+    """Leases without an entityType exist. KCL workers older than 3.5 may be running; one row in the lease
+    table that isn't a lease would stop them."""
     has_own_leases: bool = False
     """Leases that Headrace has written exist."""
 
@@ -85,7 +85,8 @@ class Arrangement:
 
 
 def plan_layout(found: LayoutEvidence, wanted: Layout) -> Arrangement:
-    """Decides the layout. Raises where no layout is safe: writing would stop KCL workers, or the rows are of two layouts."""
+    """Decides the layout. Raises where no layout is safe: writing would stop KCL workers, or the rows are of
+    two layouts."""
     _refuse_mixed_layouts(found)
     effective = _status_in_effect(found)
     # Only KCL 3.5 and later write a status, and its migration leaves old leases without an entityType.
@@ -139,14 +140,14 @@ def _refuse_mixed_layouts(found: LayoutEvidence) -> None:
     if found.in_state_table:
         raise WrongShape(
             f"both table {found.lease_table} ({here}) and table {found.state_table} "
-            f"({', '.join(sorted(found.in_state_table))}) hold coordination rows, and it can't be told which of them the "
-            f"workers use. Nothing was written and no record is lost. Find out which layout the workers use; if it is one "
-            f"table: {repair}"
+            f"({', '.join(sorted(found.in_state_table))}) hold coordination rows, and it can't be told "
+            "which of them the workers use. Nothing was written and no record is lost. "
+            f"Find out which layout the workers use; if it is one table: {repair}"
         )
     raise WrongShape(
         f"table {found.lease_table} holds the rows of layout S ({here}), but there is also the stray table "
-        f"{found.state_table}: each KCL 3.5 worker that starts looks for the leader's lock there, and no lease is assigned "
-        f"any more. Nothing was written and no record is lost. {repair}"
+        f"{found.state_table}: each KCL 3.5 worker that starts looks for the leader's lock there, "
+        f"and no lease is assigned any more. Nothing was written and no record is lost. {repair}"
     )
 
 

@@ -1,4 +1,5 @@
-"""How KCL 2.x elects the leader of shard sync: each worker shuffles all lease owners with the same seed, and the first leads.
+"""How KCL 2.x elects the leader of shard sync: each worker shuffles all lease owners with the same seed, and
+the first leads.
 
 KCL shuffles by java.util.Random, a linear congruential generator of 48 bits, which is computed here digit for digit.
 """

@@ -5,8 +5,8 @@ If the table is empty, each shard of the filtered listing gets a lease, at the i
 If the table has leases, KCL looks at the ancestors of each open shard without a lease:
 
 - If no ancestor has a lease or is given one, the shard itself gets a lease, at the initial position.
-- If an ancestor has a lease or is given one, the shard gets none, because its lease is created when its parent ends. Missing
-  leases of the shards between that ancestor and the shard are created now.
+- If an ancestor has a lease or is given one, the shard gets none, because its lease is created when its
+  parent ends. Missing leases of the shards between that ancestor and the shard are created now.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Listed:
 
 
 def tiles(ranges: Iterable[HashRange]) -> bool:
-    """Whether the ranges cover all hash keys exactly once. If a filtered listing doesn't, KCL lists again, three times in
-    all."""
+    """Whether the ranges cover all hash keys exactly once. If a filtered listing doesn't, KCL lists again,
+    three times in all."""
     expected = 0
     for each in sorted(ranges):
         if each.start != expected:
@@ -41,7 +41,8 @@ def tiles(ranges: Iterable[HashRange]) -> bool:
 def inconsistent(shards: Iterable[Shard]) -> frozenset[str]:
     """The children of shards that the listing still shows as open. Kinesis answers so in the middle of a reshard.
 
-    KCL creates no lease from such a listing; with ignoreUnexpectedChildShards it creates all but those of these children.
+    KCL creates no lease from such a listing; with ignoreUnexpectedChildShards it creates all but those of
+    these children.
     """
     every = tuple(shards)
     still_open = {shard.shard_id for shard in every if not shard.closed}
@@ -113,8 +114,8 @@ class _AncestorWalk:
         return self._known[shard_id]
 
     def _ancestors_first(self, shard_id: str) -> Iterator[str]:
-        """The shard and all its ancestors, ancestors first. A loop, not a recursion: after many reshards a shard can have
-        more ancestors than Python's recursion limit allows."""
+        """The shard and all its ancestors, ancestors first. A loop, not a recursion: after many reshards a
+        shard can have more ancestors than Python's recursion limit allows."""
         todo, entered = [shard_id], set[str]()
         while todo:
             each = todo[-1]

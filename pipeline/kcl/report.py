@@ -1,11 +1,13 @@
-"""The metrics in a worker's row, in KCL's form: a list of averages, from what the Spark tasks of the worker's runs measured.
+"""The metrics in a worker's row, in KCL's form: a list of averages, from what the Spark tasks of the worker's
+runs measured.
 
     tasks -> loads of their hosts -> the run -> every 30 s at most, one more average in the row; the row keeps ten
 
-A KCL worker measures as long as it runs. A Headrace worker measures only during a run, because only then it is known which
-hosts work for it. Time without runs adds no average. If no average was added for three minutes, the metrics are removed from
-the row, and each leader judges the worker by the throughput of its leases. If old averages stayed, an idle worker
-would look as busy as it was in its last run; -1, which KCL writes where measuring failed, would keep leases away from it.
+A KCL worker measures as long as it runs. A Headrace worker measures only during a run, because only then it
+is known which hosts work for it. Time without runs adds no average. If no average was added for three
+minutes, the metrics are removed from the row, and each leader judges the worker by the throughput of its
+leases. If old averages stayed, an idle worker would look as busy as it was in its last run; -1, which KCL
+writes where measuring failed, would keep leases away from it.
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ _OUTDATED_AFTER = timedelta(minutes=3)
 
 
 def is_due(row: Worker | None, now: datetime) -> bool:
-    """Whether an average may be added to the row. It may also if the newest average is from the future, because the clock
-    went back."""
+    """Whether an average may be added to the row. It may also if the newest average is from the future,
+    because the clock went back."""
     if row is None or row.measured_at is None:
         return True
     return not timedelta(0) <= now - row.measured_at < REPORT_PERIOD
 
 
 def is_outdated(row: Worker, now: datetime) -> bool:
-    """Whether the metrics in the row are too old. Metrics without `measured_at` are of a KCL worker that had this id before:
-    they count as too old at once."""
+    """Whether the metrics in the row are too old. Metrics without `measured_at` are of a KCL worker that had
+    this id before: they count as too old at once."""
     if row.measured_at is None:
         return bool(row.stats or row.ranges)
     return now - row.measured_at > _OUTDATED_AFTER
@@ -56,8 +58,9 @@ def cpu_of(rows: Iterable[Worker], now: datetime) -> dict[str, float]:
 
 
 def _is_fresh(row: Worker, now: datetime) -> bool:
-    """Whether the metrics in the row are recent. KCL's rows have no time of measuring, but KCL sets `last_update` with each
-    average. A Headrace row (it has `instance`) without `measured_at` has no metrics of its own."""
+    """Whether the metrics in the row are recent. KCL's rows have no time of measuring, but KCL sets
+    `last_update` with each average. A Headrace row (it has `instance`) without `measured_at` has no metrics
+    of its own."""
     if row.measured_at is not None:
         return not is_outdated(row, now)
     return row.instance is None and row.last_update is not None and is_active(row.last_update, now)
@@ -66,8 +69,8 @@ def _is_fresh(row: Worker, now: datetime) -> bool:
 def plan_report(
     row: Worker | None, loads: Iterable[HostLoad], now: datetime, *, most: int, network: float | None = None
 ) -> Metrics:
-    """The row's metrics with one more average over all hosts. `most`: the highest utilisation that is wanted, in percent.
-    `network`: the MiB/s that count as 100 %."""
+    """The row's metrics with one more average over all hosts. `most`: the highest utilisation that is wanted,
+    in percent. `network`: the MiB/s that count as 100 %."""
     loads = tuple(loads)
     newest = {CPU: _average([(load.host, load.span, load.cpu) for load in loads])}
     if network is not None:

@@ -1,14 +1,17 @@
 """KCL 3.x's two strategies of lease assignment, for a Headrace leader.
 
-A Headrace leader knows already which workers are alive and which leases are lost, so these strategies need none of the
-bookkeeping that KCL keeps between its runs. They differ from KCL (KCL's own way is in tests/vectors/rules/assignment.py):
+A Headrace leader knows already which workers are alive and which leases are lost, so these strategies need
+none of the bookkeeping that KCL keeps between its runs. They differ from KCL (KCL's own way is in
+tests/vectors/rules/assignment.py):
 
 - A lease that is being handed over counts for its next owner, and goes to that owner if the holder dies.
 - A lease that is being handed over, or was moved a short time ago, is not moved again.
 - Ended leases don't count.
-- The strategy by number of leases gives each free lease to the worker with the fewest; KCL fills up one worker after another.
+- The strategy by number of leases gives each free lease to the worker with the fewest; KCL fills up one
+  worker after another.
 - A worker for which one lease would be too much may be given another lease in the same run; KCL gives it no more.
-- If no worker has metrics to rely on, all workers are judged by the throughput of their leases; KCL would assign nothing.
+- If no worker has metrics to rely on, all workers are judged by the throughput of their leases; KCL would
+  assign nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ _Why: TypeAlias = Callable[[str | None, str], str]
 def plan_variance(
     scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, kcl_rules: KclRules, balance: bool
 ) -> list[Change]:
-    """KCL's strategy WORKER_UTILIZATION_AWARE. `balance`: whether this run also moves leases between living workers; without
-    it the run only assigns free leases."""
+    """KCL's strategy WORKER_UTILIZATION_AWARE. `balance`: whether this run also moves leases between living
+    workers; without it the run only assigns free leases."""
     fleet = _build_fleet(scene, workers, rules, kcl_rules=kcl_rules)
     before = {worker: dict(load) for worker, load in fleet.load.items()}
     run = variance.begin(fleet)

@@ -78,7 +78,8 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
         if is_available(each.lease.owner, each.moved_ns, duration_ns=rules.duration_ns, at_ns=at_ns)
     )
     free = set(available)
-    # As in KCL, the workers are counted by the leases that they renew: another worker without such a lease isn't counted.
+    # As in KCL, the workers are counted by the leases that they renew: another worker without such a lease
+    # isn't counted.
     counts = Counter(each.lease.owner for key, each in seen.items() if key not in free)
     counts.setdefault(me, 0)
     mine = counts[me]

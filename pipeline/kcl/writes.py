@@ -1,14 +1,12 @@
-"""KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in `kcl.mode: 2.x` takes
-leases by KCL's own write. (`pipeline/core/change.py` has the writes of Headrace.)
+"""KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in
+`kcl.mode: 2.x` takes leases by KCL's own write. (`pipeline/core/change.py` has the writes of Headrace.)
 
     write                  | must still be true
-    -----------------------+--------------------------------------------------------------
-    take (2.x)             | the counter
-    renew                  | the counter; no handover, unless the holder has seen that there is one
-    checkpoint, prepare    | the counter
-    assign, evict          | owner and checkpoint owner. Not the counter: the holder's renewals change it all the time
-    begin a handover       | owner, no handover yet. The write leaves the counter alone, so the holder's next renewal holds
-    children, hash range   | the row exists
+    -----------------------+-------------------------------------------------------------- take (2.x)
+    | the counter renew                  | the counter; no handover, unless the holder has seen that there is
+    one checkpoint, prepare    | the counter assign, evict          | owner and checkpoint owner. Not the
+    counter: the holder's renewals change it all the time begin a handover       | owner, no handover yet. The
+    write leaves the counter alone, so the holder's next renewal holds children, hash range   | the row exists
 """
 
 from __future__ import annotations
@@ -36,7 +34,8 @@ def assign(read: Lease, to: str, why: str) -> Change:
 
 
 def begin_handover(read: Lease, to: str, why: str) -> Change:
-    """Names the next owner, and lets the present owner finish. The counter stays, so that the owner can go on renewing."""
+    """Names the next owner, and lets the present owner finish. The counter stays, so that the owner can go on
+    renewing."""
     return Change(
         read.key,
         why,
@@ -60,8 +59,8 @@ def evict(read: Lease, why: str) -> Change:
 
 
 def take(read: Lease, me: str, why: str = "") -> Change:
-    """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace run is removed,
-    so that this run's next write on the row is refused (I2)."""
+    """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace
+    run is removed, so that this run's next write on the row is refused (I2)."""
     return Change(
         read.key,
         why or f"{me} takes the lease",

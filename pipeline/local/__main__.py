@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         asyncio.run(run_until_signal(server, ready))
     except OSError as error:
         sys.stderr.write(
-            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): name a free port with --port; nothing "
-            "was started\n"
+            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): "
+            "name a free port with --port; nothing was started\n"
         )
         return _STOPPED
     return 0

@@ -29,13 +29,15 @@ class LocalAws:
         """Use a stand-in that is running."""
         self.endpoint = endpoint
         self.region = region
-        # The session is kept, since each new session reads the service models anew. Clients are made under a lock, since making them isn't thread-safe.
+        # The session is kept, since each new session reads the service models anew. Clients are made under a
+        # lock, since making them isn't thread-safe.
         self._session: Session | None = None
         self._lock = Lock()
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables that point any AWS SDK to the stand-in: put them into os.environ or a child's environment."""
+        """Environment variables that point any AWS SDK to the stand-in: put them into os.environ or a child's
+        environment."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": self.region,

@@ -68,7 +68,8 @@ class Fault:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Fault:
-        """Read a fault from JSON. An unknown field is refused, because a misspelled field would silently have no effect."""
+        """Read a fault from JSON. An unknown field is refused, because a misspelled field would silently have
+        no effect."""
         unknown = set(given) - {item.name for item in fields(cls)}
         if unknown or "kind" not in given:
             problem = f"unknown fields {sorted(unknown)}" if unknown else "the field 'kind' is missing"

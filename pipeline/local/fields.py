@@ -1,4 +1,5 @@
-"""Read fields out of a request: the wrong type is a SerializationException, a broken constraint a ValidationException."""
+"""Read fields out of a request: the wrong type is a SerializationException, a broken constraint a
+ValidationException."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
     client.create_stream(StreamName="orders", ShardCount=2)
     aws.clock.advance(301)          # every shard iterator has expired
 
-botocore emits the event `before-send` with each request, and sends nothing if a handler returns an answer. So botocore's own
-code builds requests, parses errors and retries, and only the network is replaced.
+botocore emits the event `before-send` with each request, and sends nothing if a handler returns an answer. So
+botocore's own code builds requests, parses errors and retries, and only the network is replaced.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class InProcessKinesis:
 
 @cache
 def _session(region: str) -> Session:
-    # Imported here because it takes a second, and pytest loads this module in every session. The session is kept, because each
-    # new one reads the service models anew.
+    # Imported here because it takes a second, and pytest loads this module in every session. The session is
+    # kept, because each new one reads the service models anew.
     import boto3
 
     return boto3.session.Session(

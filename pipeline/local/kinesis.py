@@ -1,5 +1,5 @@
-"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and random numbers are
-given to it."""
+"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and
+random numbers are given to it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Kinesis:
     def answer(
         self, operation: str, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
     ) -> bytes:
-        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer with an error."""
+        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer
+        with an error."""
         do = OPERATIONS.get(operation)
         if do is None:
             raise AwsError("UnknownOperationException", f"Unknown operation {operation}")

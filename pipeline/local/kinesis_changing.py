@@ -214,9 +214,9 @@ def check_shard_limit(region: Region, more: int, now: float) -> None:
     count, limit = region.open_shard_count(now), region.options.shard_limit
     if count + more > limit:
         raise over_limit(
-            f"This request would exceed the shard limit for the account {ACCOUNT} in {region.name}. Current shard count "
-            f"for the account: {count}. Limit: {limit}. Number of additional shards that would have resulted from this "
-            f"request: {more}."
+            f"This request would exceed the shard limit for the account {ACCOUNT} in {region.name}. "
+            f"Current shard count for the account: {count}. Limit: {limit}. "
+            f"Number of additional shards that would have resulted from this request: {more}."
         )
 
 

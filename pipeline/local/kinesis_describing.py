@@ -1,4 +1,5 @@
-"""Operations that describe streams: DescribeStream, DescribeStreamSummary, DescribeLimits, ListStreams, ListTagsForStream."""
+"""Operations that describe streams: DescribeStream, DescribeStreamSummary, DescribeLimits, ListStreams,
+ListTagsForStream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Kinesis's limits on requests and bytes a second. They are enforced with `--throttle` only, so that other tests don't meet
-them."""
+"""Kinesis's limits on requests and bytes a second. They are enforced with `--throttle` only, so that other
+tests don't meet them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ WRITE_BYTES = MIB
 WRITE_RECORDS = 1000
 READ_CALLS = 5
 
-# Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows with the number of shards.
+# Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows
+# with the number of shards.
 _PER_SHARD = {"GetShardIterator": 5}
 _PER_STREAM = {"ListShards": 1000}
 _PER_ACCOUNT = {
@@ -36,7 +37,8 @@ MOST_CREATING = 5
 
 @dataclass(slots=True)
 class _Bucket:
-    """A token bucket that refills up to one second's amount. One call may take more than is left; later calls are then refused for a while."""
+    """A token bucket that refills up to one second's amount. One call may take more than is left; later calls
+    are then refused for a while."""
 
     rate: float
     at: float

@@ -35,7 +35,8 @@ _TYPES = _BY_NUMBER | {"AT_TIMESTAMP", "LATEST", "TRIM_HORIZON"}
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """The content of a shard iterator. It has the stream's id, so that it is refused by a recreated stream of the same name."""
+    """The content of a shard iterator. It has the stream's id, so that it is refused by a recreated stream of
+    the same name."""
 
     stream_id: str
     stream_name: str

@@ -114,7 +114,8 @@ class Region:
         if STREAM_NAME.fullmatch(name) is None or not arn.startswith("arn:") or ":stream/" not in arn:
             raise invalid_argument(f"StreamARN {arn[:200]} is not a stream's ARN")
         if arn.split(":")[4] != ACCOUNT:
-            # As IAM answers for a stream of another account that has no policy for the caller, whether it exists or not.
+            # As IAM answers for a stream of another account that has no policy for the caller, whether it
+            # exists or not.
             raise not_allowed(arn[:200])
         if arn != self.arn(name):
             raise not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")

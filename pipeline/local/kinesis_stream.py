@@ -61,7 +61,8 @@ class Stream:
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Do everything that is due by the clock: end a state, and delete shards that were closed before the retention."""
+        """Do everything that is due by the clock: end a state, and delete shards that were closed before the
+        retention."""
         if self._then is not None and now >= self._due:
             then, self._then = self._then, None
             self.state = State.ACTIVE

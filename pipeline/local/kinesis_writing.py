@@ -54,7 +54,8 @@ def put_record(region: Region, request: Request) -> dict[str, Any]:
 
 
 def put_records(region: Region, request: Request) -> dict[str, Any]:
-    """Take up to 500 records. A record above its shard's write limit is refused alone; any other mistake refuses the request."""
+    """Take up to 500 records. A record above its shard's write limit is refused alone; any other mistake
+    refuses the request."""
     now = region.clock()
     given = sequence_of(request, "Records", most=MOST_RECORDS)
     stream = region.made_stream(request, now)

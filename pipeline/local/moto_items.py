@@ -1,8 +1,9 @@
 """DynamoDB's items in moto's answers, written in one step.
 
-moto writes every part of an answer by botocore's model, and looks for each of the ten types that a value may have under several names.
-That is more than half a millisecond for an item of ten attributes, and nine tenths of a BatchGetItem. An item in moto's hands has the form
-of the answer already, except that bytes aren't base64 yet.
+moto writes every part of an answer by botocore's model, and looks for each of the ten types that a value may
+have under several names. That is more than half a millisecond for an item of ten attributes, and nine tenths
+of a BatchGetItem. An item in moto's hands has the form of the answer already, except that bytes aren't base64
+yet.
 """
 
 from __future__ import annotations

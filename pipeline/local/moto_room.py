@@ -61,7 +61,8 @@ class MotoRoom:
         return self._application
 
     def _application_for(self, request: HttpRequest, environ: dict[str, Any]) -> _Application:
-        """The application of moto for a request. moto lists its own folder to find it, and lease tables make thousands of requests."""
+        """The application of moto for a request. moto lists its own folder to find it, and lease tables make
+        thousands of requests."""
         every: Any = self._load()
         if not request.headers.get("x-amz-target", "").startswith(TARGET):
             return cast("_Application", every)

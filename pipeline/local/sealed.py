@@ -1,4 +1,5 @@
-"""Opaque tokens (shard iterators, NextTokens): base64 of text with a checksum, so that made-up tokens are recognized."""
+"""Opaque tokens (shard iterators, NextTokens): base64 of text with a checksum, so that made-up tokens are
+recognized."""
 
 from __future__ import annotations
 

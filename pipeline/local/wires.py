@@ -18,7 +18,8 @@ from headrace.pipeline.local.errors import unreadable
 from headrace.pipeline.local.fields import Request
 
 _EPOCH = 1  # the tag of timestamps
-# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are prepared once.
+# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are
+# prepared once.
 _SEQUENCE = b"\xa4" + encoded("SequenceNumber")  # a map of four begins
 _ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"  # tag 1 and eight bytes follow
 _DATA, _KEY = encoded("Data"), encoded("PartitionKey")

@@ -2,7 +2,8 @@
 
     id BIGINT NOT NULL, items ARRAY<STRUCT<sku: STRING NOT NULL COMMENT 'as sold', n: INT>>
 
-It takes what Spark's own parser takes, and makes the same types of it, except that each type has a counterpart in an Iceberg table.
+It takes what Spark's own parser takes, and makes the same types of it, except that each type has a
+counterpart in an Iceberg table.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _DECIMALS = ("decimal", "dec", "numeric")
 _MOST_DIGITS = 38
 _TEXTS = ("varchar", "char", "character")
 _ALLOWED = (
-    "allowed: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10,2), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, "
-    "ARRAY<...>, MAP<..., ...>, STRUCT<name: ...>"
+    "allowed: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10,2), STRING, BINARY, DATE, "
+    "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<...>, MAP<..., ...>, STRUCT<name: ...>"
 )
 _TOKEN = re.compile(
     r"(?P<space>\s+|--[^\r\n]*|/\*.*?\*/)"

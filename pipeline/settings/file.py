@@ -41,14 +41,15 @@ class Loaded:
 
 
 def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
-    """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else ./headrace.yaml."""
+    """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else
+    ./headrace.yaml."""
     file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise BadSetting(
-            f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, or create this one; "
-            f"the smallest is: {MINIMAL}"
+            f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, "
+            f"or create this one; the smallest is: {MINIMAL}"
         ) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -108,8 +109,8 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
         text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): write the {setting} there, or into the "
-            "setting itself"
+            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): "
+            f"write the {setting} there, or into the setting itself"
         ) from None
     if not content.strip():
         what = (
@@ -118,7 +119,8 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
             else "no record could be judged"
         )
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: write the {setting} there, or into the setting itself"
+            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: "
+            f"write the {setting} there, or into the setting itself"
         )
     return content, text
 
@@ -165,7 +167,8 @@ def _places(reader: Reader, section: str) -> Mapping[str, str]:
 
 
 def _is_known(variable: str, text: str, problems: Problems) -> bool:
-    """Whether a variable stands for a setting. A message about another variable never repeats its value, which may be a secret."""
+    """Whether a variable stands for a setting. A message about another variable never repeats its value,
+    which may be a secret."""
     if holds_secret(variable):
         problems.variable(variable, f"the name of a variable that begins with {PREFIX} {NO_SECRETS}")
     elif names_secret(variable.lower().replace("__", ".")):

@@ -1,4 +1,5 @@
-"""The names of a setting in the file, in the environment and in KCL; and the name that a mistyped one probably means."""
+"""The names of a setting in the file, in the environment and in KCL; and the name that a mistyped one
+probably means."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,8 @@ from headrace.pipeline.settings.values import is_mapping, knobs
 
 PREFIX = "HEADRACE__"
 _ENTRY = re.compile(r"__([0-9]{1,6})(?:__|$)")
-"""The number of a list entry. Python refuses to convert a text of thousands of digits, so a longer number is no entry."""
+"""The number of a list entry. Python refuses to convert a text of thousands of digits, so a longer number is
+no entry."""
 
 
 def variable_for(key: str) -> str:
@@ -31,7 +33,10 @@ def complain_of_variable(variable: str) -> str | None:
         return None
     for name, hint in known.items():
         if is_mapping(hint) and variable.startswith(f"{name}__"):
-            return f"{variable}: give the whole mapping as {name}='{{name: value}}', which replaces the mapping in the file"
+            return (
+                f"{variable}: give the whole mapping as {name}='{{name: "
+                "value}', which replaces the mapping in the file"
+            )
     inside = [name for name in known if name.startswith(f"{variable}__")]
     near = inside or get_close_matches(variable, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "`headrace config --doc` lists all settings"

@@ -18,7 +18,8 @@ def compose(text: str, name: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
-        # The parser's message may quote the text, which may be a secret: quotes longer than one character are taken out.
+        # The parser's message may quote the text, which may be a secret: quotes longer than one character are
+        # taken out.
         problem = re.sub(r"'[^'<\\][^']+'", "'...'", error.problem or error.context or "a mistake")
         hint = " (indent with spaces, not with tabs)" if r"'\t'" in problem else ""
         raise BadSetting(f"{place}: this isn't YAML: {problem}{hint}") from None
@@ -44,7 +45,8 @@ def line_of(node: yaml.Node) -> int:
 
 
 def line_within(node: yaml.Node, offset: int) -> int:
-    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't space is counted."""
+    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't
+    space is counted."""
     mark = node.start_mark
     if not isinstance(node, yaml.ScalarNode) or mark is None or mark.buffer is None:
         return line_of(node)

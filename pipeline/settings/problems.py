@@ -37,7 +37,8 @@ class Problems:
         self._unread.add(key)
 
     def broken(self, at: ValueSource, key: str, why: str) -> None:
-        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence after the key."""
+        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence
+        after the key."""
         self._found.append((at, f"{at}: {key} {why}"))
         self._broken.add(key)
 

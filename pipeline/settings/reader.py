@@ -1,7 +1,8 @@
-"""Read settings: one walk over the dataclasses of `headrace.pipeline.settings.model`, with the file's nodes and the variables.
+"""Read settings: one walk over the dataclasses of `headrace.pipeline.settings.model`, with the file's nodes
+and the variables.
 
-A setting that is added to the dataclasses needs no line here. A value that can't be read becomes a mistake in `Problems`,
-and the walk goes on with the default value, so that it finds the other mistakes, too.
+A setting that is added to the dataclasses needs no line here. A value that can't be read becomes a mistake in
+`Problems`, and the walk goes on with the default value, so that it finds the other mistakes, too.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,8 @@ class Reader:
     variables: Mapping[str, str]
     problems: Problems
     origins: dict[str, ValueSource] = field(default_factory=dict)
-    """Key -> place of its value. Sections and lists have places, too, so that a rule about a whole list can name a line."""
+    """Key -> place of its value. Sections and lists have places, too, so that a rule about a whole list can
+    name a line."""
 
     _nodes: dict[str, yaml.Node] = field(default_factory=dict)
     """Key -> the node of its text, where a line of the file has it."""
@@ -59,7 +61,8 @@ class Reader:
         return place if node is None else ValueSource(place.name, line_within(node, offset))
 
     def _section(self, kind: type[Any], node: yaml.Node | None, key: str, *, base: Any = None) -> Any:
-        """Make an instance of a dataclass. Values that neither file nor environment give come from `base`, else are defaults."""
+        """Make an instance of a dataclass. Values that neither file nor environment give come from `base`,
+        else are defaults."""
         specs = {spec.name: spec for spec in settings_of(kind)}
         entries = self._entries(node, key)
         for name, entry in entries.items():
@@ -155,7 +158,8 @@ class Reader:
         return str(node.value)
 
     def _items(self, kind: type[Any], node: yaml.Node | None, key: str) -> Any:
-        """Read a list: the entries of the file, else of the default. Variables change single entries, or append some."""
+        """Read a list: the entries of the file, else of the default. Variables change single entries, or
+        append some."""
         given = node is not None and not is_null(node)
         if node is not None and given and not isinstance(node, yaml.SequenceNode):
             self._wrong_kind(node, key, at=self.place_of(key), rule="a list (- one entry a line)")

@@ -12,8 +12,8 @@ from headrace.pipeline.settings.choices import (
     InitialPosition,
     Mode,
 )
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import (
-    DiscoverySettings,
     LandingSettings,
     Settings,
     StreamSettings,
@@ -224,14 +224,15 @@ def _mode(settings: Settings) -> Iterator[Broken]:
     if kcl.mode is Mode.KCL_2 and kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: lease, else workers believe each other dead and take each other's leases",
+            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: "
+            "lease, else workers believe each other dead and take each other's leases",
             also=("kcl.mode",),
         )
 
 
 _LEAST_SHARE = 0.1
-"""With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is over. A run counts as hung at the
-earliest a minute after that time."""
+"""With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is
+over. A run counts as hung at the earliest a minute after that time."""
 
 
 def _fractions(settings: Settings) -> Iterator[Broken]:
@@ -247,8 +248,8 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
     if 0 < share < _LEAST_SHARE:
         yield Broken(
             "wave.shard_share",
-            f"is {share}; allowed: {_LEAST_SHARE} to 1. After a page of 10 MiB, the largest, a run with a smaller share would pause for so long "
-            "that it counts as hung",
+            f"is {share}; allowed: {_LEAST_SHARE} to 1. After a page of 10 MiB, the largest, "
+            "a run with a smaller share would pause for so long that it counts as hung",
         )
     most = settings.kcl.max_throughput_kbps
     if most is not None and most <= 0:
@@ -269,8 +270,8 @@ def _shared(settings: Settings) -> Iterator[Broken]:
         if kcl.allow_foreign_checkpoints:
             yield Broken(
                 "kcl.allow_foreign_checkpoints",
-                "is true, but kcl.failover is missing; allowed with kcl.failover only, which says how long the KCL fleet waits for "
-                "the counter of a lease to move",
+                "is true, but kcl.failover is missing; allowed with kcl.failover only, "
+                "which says how long the KCL fleet waits for the counter of a lease to move",
                 also=shared,
             )
         return
@@ -283,19 +284,20 @@ def _shared(settings: Settings) -> Iterator[Broken]:
     if kcl.failover > _MOST_FAILOVER:
         yield Broken(
             "kcl.failover",
-            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. KCL's failoverTimeMillis is in milliseconds: "
-            "write 30s for its 30000",
+            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. "
+            "KCL's failoverTimeMillis is in milliseconds: write 30s for its 30000",
         )
     if kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed beside KCL's workers: lease, else KCL's workers believe our workers dead and take their leases",
+            f"is {kcl.heartbeat}; allowed beside KCL's workers: "
+            "lease, else KCL's workers believe our workers dead and take their leases",
         )
     if not kcl.allow_foreign_checkpoints:
         yield Broken(
             "kcl.allow_foreign_checkpoints",
-            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the lake table, and the "
-            "table's ledger records these ranges as foreign",
+            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the "
+            "lake table, and the table's ledger records these ranges as foreign",
         )
     if 2 * times.worker_tick > kcl.failover:
         yield Broken(
@@ -306,8 +308,8 @@ def _shared(settings: Settings) -> Iterator[Broken]:
     if times.lease_duration < kcl.failover:
         yield Broken(
             "times.lease_duration",
-            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, else living workers of "
-            "KCL count as dead",
+            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, "
+            "else living workers of KCL count as dead",
             also=shared,
         )
 
@@ -338,7 +340,8 @@ def _landing(settings: Settings) -> Iterator[Broken]:
 
 
 def _table_locations(landing: LandingSettings) -> Iterator[str]:
-    """The folders in a warehouse in which catalogs put a table: <namespace>/<table>, or Hive's <namespace>.db/<table>."""
+    """The folders in a warehouse in which catalogs put a table: <namespace>/<table>, or Hive's
+    <namespace>.db/<table>."""
     warehouse = landing.catalog.get("warehouse") if landing.catalog else f"{landing.home}/warehouse"
     if warehouse:
         *spaces, name = landing.table.split(".")
@@ -364,7 +367,8 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
     if after < _LEAST_ORPHANS_AFTER:
         yield Broken(
             "upkeep.orphans_after",
-            f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that a running query reads",
+            f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that "
+            "a running query reads",
         )
     keep_runs = settings.upkeep.keep_runs
     if keep_runs < timedelta(hours=1):

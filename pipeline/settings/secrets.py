@@ -73,20 +73,22 @@ _MOST_SLASHES = 4
 One of three thousand random keys has more; most file paths of forty characters have more.
 """
 _TOKEN_LENGTH, _TOKEN_PART = 100, 32
-"""Characters. A text of at least the first length is a token if a part of it between slashes is random, and at least as long
-as the second length.
+"""Characters. A text of at least the first length is a token if a part of it between slashes is random, and
+at least as long as the second length.
 """
 _LEAST_DISTINCT = 0.5
 """Different characters as a fraction of forty. Random texts have 30 on average, and hardly ever fewer than 22."""
 _LEAST_CHANGES = 0.33
-"""The fraction of neighbouring characters of which one is a small letter, capital or digit and the other is of another kind.
+"""The fraction of neighbouring characters of which one is a small letter, capital or digit and the other is
+of another kind.
 
 Random text has 0.6. Paths made of words, even of CamelCased and numbered words, are mostly below 0.3.
 """
 
 
 def names_secret(name: str) -> bool:
-    """Whether a setting with this name would hold a secret: password, s3.secret-access-key, fs.s3a.access.key, oauthToken."""
+    """Whether a setting with this name would hold a secret: password, s3.secret-access-key,
+    fs.s3a.access.key, oauthToken."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _ABOUT_SECRETS:
         return False

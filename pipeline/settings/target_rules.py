@@ -33,7 +33,8 @@ def target_rules(settings: Settings) -> Iterator[Broken]:
         if taken := sorted(own & tables):
             yield Broken(
                 f"{key}.table",
-                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: a table of its own for each target",
+                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: "
+                "a table of its own for each target",
                 also=("landing.table",),
             )
         if not is_table_name(target.table):
@@ -102,7 +103,8 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
     if target.columns is not ColumnsFrom.GIVEN and target.format is not ParseFormat.JSON:
         yield Broken(
             f"{key}.columns",
-            f"is {target.columns}, and format is {target.format}; allowed: given. Only JSON payloads tell their columns",
+            f"is {target.columns}, and format is {target.format}; allowed: given. "
+            "Only JSON payloads tell their columns",
             also=(f"{key}.format",),
         )
     if not 0 < target.most_columns <= _MOST_COLUMNS:

@@ -8,7 +8,8 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 def targets_of(
     settings: Settings, name: str | None, *, nothing: str = "Nothing was parsed"
 ) -> tuple[ParseSettings, ...]:
-    """The target of this name, or all. `nothing`: what hasn't been done where there is no such target. Raises Unknown."""
+    """The target of this name, or all. `nothing`: what hasn't been done where there is no such target. Raises
+    Unknown."""
     targets = tuple(target for target in settings.parse if name in (None, target.name))
     if not targets:
         known = ", ".join(target.name for target in settings.parse) or "none"

@@ -73,7 +73,8 @@ def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Kn
 
 
 def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Every single setting below a section, with its value: dotted key, value, unit. Each entry of a mapping counts as one."""
+    """Every single setting below a section, with its value: dotted key, value, unit. Each entry of a mapping
+    counts as one."""
     inner: Iterator[tuple[str, Any, str]]
     if is_dataclass(value):
         inner = (

@@ -9,8 +9,8 @@ from headrace.pipeline.core.change import Applied, Change, Refused, assign
 from headrace.pipeline.core.worker import THROUGHPUT, Worker
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.kcl_block import KclSettings
-from headrace.pipeline.settings.model import AssignmentSettings
 from tests.duties.measured import MeasuringStage, a_load
 from tests.duties.world import World
 

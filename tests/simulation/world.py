@@ -16,11 +16,11 @@ from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
 from headrace.pipeline.memory.lineage import MemoryLineage
 from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
 from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
-    AssignmentSettings,
-    DiscoverySettings,
     Settings,
     StreamSettings,
     TimeSettings,
