@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
         if not faults:
             self._perform(request, self._answer)
             return
+        # Only a plan with faults needs to know what a request names: the body is parsed once more for it.
         call = call_of(request, self._site.kinesis)
         fault = faults.draw(AROUND, call)
         self._perform_with(request, fault, call)
@@ -137,6 +138,7 @@ class Connection(asyncio.Protocol):
 
         def answered(future: Future[HttpAnswer]) -> None:
             if not future.cancelled():
+                # moto's worker thread calls this, and only the loop's own thread may write to a transport.
                 loop.call_soon_threadsafe(done, future.result())
 
         self._site.moto.submit(request).add_done_callback(answered)
@@ -161,6 +163,7 @@ class Connection(asyncio.Protocol):
         answer = control(request, self._site.kinesis, self._site.clock)
         if request.method == "POST" and request.target == f"{PREFIX}reset":
             loop = asyncio.get_running_loop()
+            # The answer waits for moto, so that whoever has it meets no table of before.
             forgotten = self._site.moto.reset()
             forgotten.add_done_callback(lambda _: loop.call_soon_threadsafe(self._answer, answer))
         else:
@@ -168,6 +171,7 @@ class Connection(asyncio.Protocol):
 
     def _lose(self, _answer: HttpAnswer) -> None:
         if self._transport is not None:
+            # Without the bytes that are waiting: the client can't know whether its request was carried out.
             self._transport.abort()
 
     def _answer(self, answer: HttpAnswer) -> None:

@@ -14,7 +14,8 @@ Request = Mapping[str, Any]
 STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SEQUENCE_NUMBER = re.compile(r"0|[1-9][0-9]{0,128}")
-_LATEST = 253_402_300_800  # the year 10000: Python has no dates after it
+# The year 10000: Python has no dates after it.
+_LATEST = 253_402_300_800
 HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
 
 
@@ -62,14 +63,15 @@ def maybe_number(
     value = request.get(field)
     if value is None:
         return None
+    # A bool is an int in Python, but true is no number in JSON.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise unreadable(f"{field}: {type(value).__name__} can not be converted to an Integer")
-    whole = int(value)
-    if least is not None and whole < least:
-        raise broken(field, whole, f"Member must have value greater than or equal to {least}")
-    if most is not None and whole > most:
-        raise broken(field, whole, f"Member must have value less than or equal to {most}")
-    return whole
+    integer = int(value)
+    if least is not None and integer < least:
+        raise broken(field, integer, f"Member must have value greater than or equal to {least}")
+    if most is not None and integer > most:
+        raise broken(field, integer, f"Member must have value less than or equal to {most}")
+    return integer
 
 
 def number(request: Request, field: str, *, least: int | None = None, most: int | None = None) -> int:

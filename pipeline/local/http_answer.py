@@ -61,8 +61,8 @@ def encoded(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterab
 
 def _xml(error: AwsError, request_id: str, service: str) -> bytes:
     inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
-    asked = f"<RequestId>{request_id}</RequestId>"
-    text = f"<Error>{inner}{asked}</Error>" if service == "s3" else (
-        f"<ErrorResponse><Error>{inner}</Error>{asked}</ErrorResponse>"
+    request_line = f"<RequestId>{request_id}</RequestId>"
+    text = f"<Error>{inner}{request_line}</Error>" if service == "s3" else (
+        f"<ErrorResponse><Error>{inner}</Error>{request_line}</ErrorResponse>"
     )  # fmt: skip
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()

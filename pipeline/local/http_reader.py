@@ -40,7 +40,8 @@ class HttpReader:
         self._head: tuple[str, str, dict[str, str]] | None = None
         self._chunks: list[bytes] = []
         self.wants_continue = (
-            False  # the client waits for "100 Continue"; the connection sets this back when it has sent it
+            # The client waits for "100 Continue". The connection sets this to False once it has sent that line.
+            False
         )
 
     def feed(self, data: bytes) -> None:
@@ -89,6 +90,7 @@ class HttpReader:
         length = int(given)
         if len(self._buffer) < length:
             return None
+        # By a memoryview, because a slice of a bytearray is a copy, and the body would be copied twice.
         body = bytes(memoryview(self._buffer)[:length])
         del self._buffer[:length]
         return body

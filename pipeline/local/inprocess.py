@@ -58,9 +58,8 @@ class InProcessKinesis:
             config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}),
         )
 
-        def send(
-            request: AWSPreparedRequest, **_: Any
-        ) -> Any:  # botocore accepts an answer here, though the type stubs don't say so
+        # botocore accepts an answer here, though the type stubs don't say so.
+        def send(request: AWSPreparedRequest, **_: Any) -> Any:
             return self._send(request, region)
 
         client.meta.events.register("before-send.kinesis.*", send)
@@ -101,11 +100,11 @@ class InProcessKinesis:
             raise ConnectionClosedError(endpoint_url=url)
         return answer
 
-    def _fault(self, asked: _Call) -> Fault | None:
+    def _fault(self, sent: _Call) -> Fault | None:
         faults = self.kinesis.faults
         if not faults:
             return None
-        call = self.kinesis.call_of(asked.operation, asked.body, asked.wire)
+        call = self.kinesis.call_of(sent.operation, sent.body, sent.wire)
         fault = faults.draw(AROUND, call)
         if fault is None:
             return None

@@ -200,8 +200,8 @@ def _retention(region: Region, request: Request, operation: str) -> tuple[Stream
 
 def _not_than(stream: Stream, than: str) -> str:
     have = f"existing retention period ({stream.retention_hours} hours)"
-    other = {"shorter": "Decrease", "longer": "Increase"}[than]
-    return f"for stream {stream.name} can not be {than} than {have}. Use {other}RetentionPeriod API."
+    opposite = {"shorter": "Decrease", "longer": "Increase"}[than]
+    return f"for stream {stream.name} can not be {than} than {have}. Use {opposite}RetentionPeriod API."
 
 
 def _check_mode(details: Request) -> None:

@@ -26,7 +26,8 @@ from headrace.pipeline.local.kinesis_shard import LocalShard
 from headrace.pipeline.local.kinesis_stream import Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
-ITERATOR_MS = 300_000  # AWS: an iterator expires 5 minutes after it was returned
+# AWS: an iterator expires 5 minutes after it was returned.
+ITERATOR_MS = 300_000
 MOST_RECORDS = 10_000
 _EMPTY = frozenset({"empty"})
 _BY_NUMBER = frozenset({"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"})
@@ -42,7 +43,8 @@ class Iterator:
     stream_name: str
     shard: int
     position: int
-    created: int  # ms
+    # Milliseconds since 1970.
+    created: int
 
     def sealed(self) -> str:
         """Write the iterator as opaque text."""
@@ -95,6 +97,7 @@ def _page(stream: Stream, shard: LocalShard, records: bytes, position: int, *, n
     behind = max(0, int(now * 1000) - log.arrival(position)) if position < log.end else 0
     answer: dict[str, Any] = {"Records": orjson.Fragment(records), "MillisBehindLatest": behind}
     if position >= log.end and shard.closed_at is not None:
+        # AWS: the last page of a closed shard names its children, and has no next iterator.
         answer["ChildShards"] = [child.described_as_child() for child in shard.children]
     else:
         answer["NextShardIterator"] = _iterator(stream, shard, position, now)
@@ -118,6 +121,7 @@ def _start(request: Request, kind: str, shard: LocalShard, now: float) -> int:
             raise invalid_argument(f"StartingSequenceNumber {given} {problem}")
         return position
     if kind == "AT_TIMESTAMP":
+        # Rounded up: a record of the millisecond in which the instant lies may have arrived before it.
         return shard.log.position_from(math.ceil(_past_instant(request, now) * 1000))
     return shard.log.end if kind == "LATEST" else shard.log.first
 
@@ -139,6 +143,7 @@ def _iterator(stream: Stream, shard: LocalShard, position: int, now: float) -> s
 
 
 def _trim(stream: Stream, shard: LocalShard, now: float) -> None:
+    # At each read, as tests move the clock in leaps, and no timer would see them.
     shard.log.trim(int((now - stream.retention_hours * 3600) * 1000))
 
 

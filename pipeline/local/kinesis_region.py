@@ -20,9 +20,12 @@ _ID_LETTERS = string.ascii_lowercase + string.digits
 class Options:
     """Options of the simulator."""
 
-    transition: float = 0.5  # seconds that CREATING, UPDATING and DELETING last
-    throttle: bool = False  # enforce the limits on requests and bytes a second
-    shard_limit: int = 20_000  # open shards a region; AWS's own default is 500 or less
+    # Seconds that CREATING, UPDATING and DELETING last.
+    transition: float = 0.5
+    # Whether the limits on requests and bytes a second are enforced.
+    throttle: bool = False
+    # Open shards a region; AWS's own default is 500 or less.
+    shard_limit: int = 20_000
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +60,7 @@ class Region:
 
     def names(self, now: float) -> list[str]:
         """Give every stream's name in order."""
+        # Over a copy of the names, because `find` removes streams that are gone.
         return sorted(name for name in list(self._streams) if self.find(name, now) is not None)
 
     def find(self, name: str, now: float) -> Stream | None:

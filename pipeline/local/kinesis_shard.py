@@ -34,9 +34,9 @@ class LocalShard:
         self.created = max(int(self.opened_at), *(parent.created + 1 for parent in self.parents), 0)
         self.base = base_of(self.created, self.index)
 
-    def close(self, at: float) -> None:
+    def close(self, moment: float) -> None:
         """Close the shard: it takes no more records."""
-        self.closed_at = at
+        self.closed_at = moment
 
     def append(self, data: bytes, key: bytes, *, size: int, now: int) -> str:
         """Take a record (base64 data, partition key as JSON) and give its sequence number."""
@@ -64,8 +64,8 @@ class LocalShard:
         position = ordinal - 1
         if position < self.log.first:
             return self.log.first
-        here = number_at(self.base, ordinal, self.log.arrival(position) // 1000)
-        return ordinal if sequence > here or (after and sequence == here) else position
+        stored = number_at(self.base, ordinal, self.log.arrival(position) // 1000)
+        return ordinal if sequence > stored or (after and sequence == stored) else position
 
     @property
     def starting_number(self) -> int:

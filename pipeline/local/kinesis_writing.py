@@ -29,15 +29,18 @@ MOST_RECORDS = 500
 MOST_BYTES = 10 * 1024 * 1024
 _KEY_LETTERS = 256
 _PARTIAL = frozenset({"partial"})
-_SEQUENCE_FLOOR, _SEQUENCE_CEILING = 1 << 185, 3 << 184  # the range of numbers of today's layout
+# Sequence numbers of today's layout lie between these two.
+_SEQUENCE_FLOOR, _SEQUENCE_CEILING = 1 << 185, 3 << 184
 
 
 class _Entry(NamedTuple):
     """One checked record of a request. It is a tuple because a frozen dataclass takes three times as long to make."""
 
-    data: bytes  # base64, as in the request and in later answers
+    # As base64, in which requests bring it and answers give it: no record is decoded and encoded again.
+    data: bytes
     key: str
-    size: int  # data and partition key together, which every limit counts
+    # Data and partition key together, which every limit counts.
+    size: int
     hash_key: int
 
 
@@ -114,7 +117,8 @@ def _blob(record: Request) -> tuple[bytes, int]:
     data = text(record, "Data")
     try:
         return data.encode("ascii"), len(binascii.a2b_base64(data, strict_mode=True))
-    except (binascii.Error, ValueError) as error:  # ValueError: letters beyond ASCII
+    # ValueError comes from letters beyond ASCII.
+    except (binascii.Error, ValueError) as error:
         raise unreadable(f"Data can not be converted to a Blob: {error}") from error
 
 

@@ -91,6 +91,7 @@ class MotoRoom:
         environ = environment(request)
         chunks = self._application_for(request, environ)(environ, start)
         body = b"".join(chunks)
+        # WSGI asks the server for this call after each answer, so that the application can free what it holds.
         close = getattr(chunks, "close", None)
         if close is not None:
             close()

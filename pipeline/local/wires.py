@@ -17,11 +17,14 @@ from headrace.pipeline.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged,
 from headrace.pipeline.local.errors import unreadable
 from headrace.pipeline.local.fields import Request
 
-_EPOCH = 1  # the tag of timestamps
+# CBOR's tag of timestamps.
+_EPOCH = 1
 # The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are
 # prepared once.
-_SEQUENCE = b"\xa4" + encoded("SequenceNumber")  # a map of four begins
-_ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"  # tag 1 and eight bytes follow
+# A map of four begins with the byte a4.
+_SEQUENCE = b"\xa4" + encoded("SequenceNumber")
+# c1 is tag 1, and after 1b follow the eight bytes of a number.
+_ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"
 _DATA, _KEY = encoded("Data"), encoded("PartitionKey")
 
 
