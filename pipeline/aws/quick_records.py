@@ -1,13 +1,12 @@
 """The Kinesis client of a reading task: GetRecords without most of botocore's layers.
 
-    a stream's first request ──> botocore's client, which opens a connection and knows the URL later requests
-    ──> signed here, sent on a connection that is open ──> 200, or Kinesis can't answer now: this answer
-    counts
-                                                                             └──> anything else: botocore's
-                                                                             client sends the request again
+    a stream's first request ──> botocore's client, which opens a connection and knows the URL
+    later requests           ──> signed here, and sent on a connection that is open
+                                   ├──> 200, or Kinesis can't answer now: this answer counts
+                                   └──> anything else: botocore's client sends the request again
 
-botocore needs more than a millisecond of CPU for a request. At 1.6 MiB a second and shard, a page has about
-that many bytes, and these layers took as much as reading and writing 200 of its records of 1 KB.
+botocore needs more than a millisecond of CPU for a request. At 1.6 MiB a second and shard, a page has about that
+many bytes, and these layers took as much as reading and writing 200 of its records of 1 KB.
 """
 
 from __future__ import annotations

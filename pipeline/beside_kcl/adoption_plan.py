@@ -1,16 +1,16 @@
 """How `headrace adopt` turns the checkpoints of a KCL application into positions of the lake table, in one commit.
 
-    checkpoint in the row      position in the lake table a sequence number          that number; if its
-    record can still be read, nothing was lost after it SHARD_END                  END, with the children that
-    the row or the listing names TRIM_HORIZON               none: the origin of an adopted stream is
-    TRIM_HORIZON. If a descendant has a position, the
-                               position says TRIM_HORIZON, because the shard would count as ended otherwise
+    checkpoint in the row      position in the lake table
+    a sequence number          that number; if its record can still be read, nothing was lost after it
+    SHARD_END                  END, with the children that the row or the listing names
+    TRIM_HORIZON               none: the origin of an adopted stream is TRIM_HORIZON. If a descendant has a position,
+                               the position says TRIM_HORIZON, because the shard would count as ended otherwise
     LATEST                     a start at the moment of adoption, by Kinesis's clock
     AT_TIMESTAMP               a start at the timestamp that the user names: only KCL's configuration has it
     (no row)                   END if a descendant has a row; otherwise none, and the shard is read from its start
 
-A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the
-children before it writes SHARD_END into the parent's row (D13).
+A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the children before
+it writes SHARD_END into the parent's row (D13).
 """
 
 from __future__ import annotations

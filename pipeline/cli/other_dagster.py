@@ -1,12 +1,12 @@
 """A Dagster that somebody else has started on this DAGSTER_HOME, such as by `dagster dev` or `dagster-daemon run`.
 
-Two daemons run each sensor twice, and each fails the runs of the other. The lock of
-`headrace.pipeline.cli.holding` knows only Headrace's own commands. So two things are looked at:
+Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.holding`
+knows only Headrace's own commands. So two things are looked at:
 
     the processes of this host (Linux)    a daemon whose environment names this DAGSTER_HOME: refused at once
-    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon
-    that has just ended: only a second,
-                                          newer one is of a living daemon, on another host or in another container
+    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon that has
+                                          just ended: only a second, newer one is of a living daemon, on another host
+                                          or in another container
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Does the table hold exactly the records that were put? A pure function of the evidence.
 
-put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis
-named order              sequence numbers only rise, within a file and from file to file of a shard chain
-each range of a shard begins where the range before it ended, up to the shard's end ledger             the
-rows that a commit's ledger states are the rows in the commit's files families           no record of a child
-shard landed before its parents were read to their ends typed              each landed record is in the typed
-table or in its quarantine table, once replayed           each record of the window has one row of the second
-version of the schema, and no other record has one
+put  = landed      by record id: none missing, none twice, no unknown one, each in the shard that Kinesis named
+order              sequence numbers only rise, within a file and from file to file of a shard
+chain              each range of a shard begins where the range before it ended, up to the shard's end
+ledger             the rows that a commit's ledger states are the rows in the commit's files
+families           no record of a child shard landed before its parents were read to their ends
+typed              each landed record is in the typed table or in its quarantine table, once
+replayed           each record of the window has one row of the second version of the schema, and no other record has
+                   one
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 `kcl.mode: 2.x` takes leases by KCL's own write. (`pipeline/core/change.py` has the writes of Headrace.)
 
     write                  | must still be true
-    -----------------------+-------------------------------------------------------------- take (2.x)
-    | the counter renew                  | the counter; no handover, unless the holder has seen that there is
-    one checkpoint, prepare    | the counter assign, evict          | owner and checkpoint owner. Not the
-    counter: the holder's renewals change it all the time begin a handover       | owner, no handover yet. The
-    write leaves the counter alone, so the holder's next renewal holds children, hash range   | the row exists
+    -----------------------+--------------------------------------------------------------
+    take (2.x)             | the counter
+    renew                  | the counter; no handover, unless the holder has seen that there is one
+    checkpoint, prepare    | the counter
+    assign, evict          | owner and checkpoint owner. Not the counter: the holder's renewals change it all the time
+    begin a handover       | owner, no handover yet. The write leaves the counter alone, so the holder's next renewal
+                           | holds
+    children, hash range   | the row exists
 """
 
 from __future__ import annotations
