@@ -52,14 +52,14 @@ def find_hole(ranges: Iterable[HashRange]) -> Hole | None:
     if first.start != 0 or last.end != MAX_HASH_KEY:
         return Hole(first, last)
     covered, mark = first.end, first
-    for each in every[1:]:
-        if each.start > covered + 1:
-            return Hole(mark, each)
-        if each.start == covered + 1:
-            covered, mark = each.end, each
+    for hashes in every[1:]:
+        if hashes.start > covered + 1:
+            return Hole(mark, hashes)
+        if hashes.start == covered + 1:
+            covered, mark = hashes.end, hashes
         else:
             # An overlap: KCL reports a hole after it with the range before the overlap.
-            covered = max(covered, each.end)
+            covered = max(covered, hashes.end)
     return None
 
 

@@ -74,10 +74,10 @@ def _uncovered(ranges: Iterable[HashRange]) -> str:
     """The hash keys that no range covers, in words. Empty if only KCL's rule finds a hole: `find_hole`
     compares the end of the range with the highest start, and misses an earlier range with a higher end."""
     gaps, covered = [], -1
-    for each in sorted(ranges):
-        if each.start > covered + 1:
-            gaps.append(f"{covered + 1} to {each.start - 1}")
-        covered = max(covered, each.end)
+    for hashes in sorted(ranges):
+        if hashes.start > covered + 1:
+            gaps.append(f"{covered + 1} to {hashes.start - 1}")
+        covered = max(covered, hashes.end)
     if covered < MAX_HASH_KEY:
         gaps.append(f"{covered + 1} to {MAX_HASH_KEY}")
     return f"the hash keys {', '.join(gaps)}" if gaps else ""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import copysign, inf, nan
 
+# The CPU shares that KCL assumes of a container that the ECS task document doesn't list.
 _SHARES_IF_UNLISTED = 2
-"""The CPU shares that KCL assumes of a container that the ECS task document doesn't list."""
 
 
 def _java_divide(dividend: float, divisor: float) -> float:
@@ -59,12 +59,12 @@ def from_proc_stat(before: str | None, line: str) -> float:
     """
     if before is None or line == before:
         return 0.0
-    was, now = _stat(before), _stat(line)
-    if was.busy_user == 0:
+    earlier, latest = _stat(before), _stat(line)
+    if earlier.busy_user == 0:
         # KCL takes a user time of 0 for its own first call.
         return 0.0
-    idle, total = abs(now.idle - was.idle), abs(now.total - was.total)
-    if total < idle and now.iowait < was.iowait:
+    idle, total = abs(latest.idle - earlier.idle), abs(latest.total - earlier.total)
+    if total < idle and latest.iowait < earlier.iowait:
         # The kernel's iowait counter may go down (see `man 5 proc_stat`).
         return 0.0
     return _java_divide(total - idle, total) * 100.0
@@ -107,12 +107,12 @@ def ecs_limit(mine: int | None, shares: Iterable[int], *, task: float | None, on
     return _java_divide(weight, sum(shares)) * (online if task is None else task)
 
 
-def from_ecs(before: Usage, now: Usage, *, online: float, limit: float) -> float:
-    """Utilisation on ECS. Of a container's first sample, ECS reports a `before` of zeros."""
+def from_ecs(before: Usage, usage: Usage, *, online: float, limit: float) -> float:
+    """Utilisation on ECS. For a container's first sample, ECS reports a `before` of zeros."""
     if before.own == 0 and before.system == 0:
         return 0.0
-    system = now.system - before.system
+    system = usage.system - before.system
     if system == 0:
         # KCL's rule where the host's counter didn't move.
         return 100.0
-    return _at_most_100(_java_divide((now.own - before.own) / system * online, limit) * 100.0)
+    return _at_most_100(_java_divide((usage.own - before.own) / system * online, limit) * 100.0)

@@ -31,13 +31,14 @@ OUTSIDE = "it is an aggregate with a user record whose hash key is outside of th
 EMPTY = "it is an aggregate without a user record. KCL hands on nothing of it"
 TOO_LARGE = f"it is an aggregate whose user records would take more than {MOST_BYTES // 1024**2} MiB"
 EVERYTHING = HashRange(0, MAX_HASH_KEY)
+# What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL.
 _JAVA_INTEGER = re.compile(r"[+-]?\d+")
-"""What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL."""
+# The first two of the three bytes, or all three, of a surrogate that was encoded as if it were a letter.
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
+# A hash key that lies in no shard's range.
 _OUTSIDE = -1
-"""A hash key that lies in no shard's range."""
+# Digits of the largest hash key, 2^128 - 1.
 _LONGEST_HASH_KEY = 39
-"""Digits of the largest hash key, 2^128 - 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,17 @@ def unpack(data: bytes, partition_key: str, shard: HashRange = EVERYTHING) -> Un
     """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one
     of its user records lies outside of `shard`, the hash range of the shard that was read. Unlike KCL, one
     that is too large delivers nothing."""
-    whole = (UserRecord(partition_key, None, data),)
+    undivided = (UserRecord(partition_key, None, data),)
     if not data.startswith(MAGIC):
-        return Unpacked(whole)
+        return Unpacked(undivided)
     message = _message(data)
     if message is None:
-        return Unpacked(whole, NOT_AN_AGGREGATE)
+        return Unpacked(undivided, NOT_AN_AGGREGATE)
     try:
         return _user_records(parse(message), shard)
     except Malformed:
         # The magic bytes and the digest were right, but the message isn't protobuf: it is a plain record.
-        return Unpacked(whole, NOT_AN_AGGREGATE)
+        return Unpacked(undivided, NOT_AN_AGGREGATE)
     except TooLarge as error:
         return Unpacked((), f"it is an aggregate that isn't taken apart: {error}")
 
@@ -143,7 +144,7 @@ def text_of(utf8: bytes) -> str:
 
 
 def hash_of_key(key: str) -> int:
-    """The hash key of a user record that has no explicit one."""
+    """The hash key that Kinesis computes from a partition key, for a user record without an explicit one."""
     # Kinesis defines the hash key by MD5. Without `usedforsecurity=False` Python refuses MD5 on hosts in FIPS mode.
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest())
 

@@ -31,11 +31,12 @@ def _java_random(seed: int) -> Iterator[int]:
     state = (seed ^ _MULTIPLIER) & _MASK
     while True:
         state = (state * _MULTIPLIER + 0xB) & _MASK
-        yield state >> 17  # the upper 31 of the 48 bits
+        # The upper 31 of the 48 bits.
+        yield state >> 17
 
 
 def _next_int(bound: int, states: Iterator[int]) -> int:
-    """java.util.Random.nextInt(bound)."""
+    """The number that java.util.Random.nextInt(bound) returns."""
     if bound & (bound - 1) == 0:
         return bound * next(states) >> 31
     while True:

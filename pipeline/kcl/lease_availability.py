@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from headrace.pipeline.core.lease import Lease
 
+# As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as
+# expired.
 _A_YEAR_NS = 365 * 24 * 3600 * 10**9
-"""As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as expired."""
 
 
 def is_expired(moved_ns: int | None, *, duration_ns: int, at_ns: int) -> bool:

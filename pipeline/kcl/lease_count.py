@@ -11,7 +11,7 @@ from headrace.pipeline.kcl.taker import target
 
 def _fair(fleet: FleetLoads) -> int:
     # KCL rounds the fair share up, so 3, 3, 2, 2 leases with a target of 3 are final.
-    return max(1, target(len(fleet.seen), len(fleet.load), fleet.rules.max_leases))
+    return max(1, target(len(fleet.leases), len(fleet.load), fleet.rules.max_leases))
 
 
 def _by_count(fleet: FleetLoads) -> list[str]:
@@ -43,6 +43,7 @@ def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     `assign_free` gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
     """
     free = fleet.free_keys()
+    # Of workers with equally many leases, the one that had fewer when the run began comes first.
     heap = [(fleet.count(worker), fleet.count(worker), worker) for worker in fleet.load]
     heapify(heap)
     while free and heap and heap[0][0] < fleet.rules.max_leases:
@@ -77,7 +78,9 @@ def balance(fleet: FleetLoads, at_ns: int) -> None:
 
 def _movable(fleet: FleetLoads, worker: str, at_ns: int) -> list[str]:
     def is_stuck(key: str) -> bool:
-        each = fleet.seen[key]
-        return each.pinned or is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)
+        watched = fleet.leases[key]
+        return watched.pinned or is_blocked(
+            watched.lease, watched.deadline_ns, at_ns=at_ns, free=watched.free
+        )
 
     return [key for key in fleet.held.get(worker, {}) if not is_stuck(key)]

@@ -19,8 +19,8 @@ REPORT_PERIOD = timedelta(seconds=30)
 """The default of KCL's workerMetricsReporterFreqInMillis."""
 ALPHA = 0.5
 """The default of KCL's workerMetricsEMAAlpha."""
+# A worker whose row has this metric counts as a worker without metrics.
 _SYNTHETIC = "THROUGHPUT"
-"""A worker whose row has this metric counts as a worker without metrics."""
 
 
 def measures_nothing(stats: Stats | None, ranges: Ranges | None) -> bool:

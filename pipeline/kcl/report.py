@@ -26,10 +26,11 @@ CPU = "C"
 RECEIVED = "NI"
 SENT = "NO"
 """KCL's names of the metrics: CPU, network in, network out."""
+# The default of KCL's noOfPersistedMetricsPerWorkerMetrics.
 _KEPT_AVERAGES = 10
-"""The default of KCL's noOfPersistedMetricsPerWorkerMetrics."""
+# Longer than a wave: a run reports at the end of a wave, which may take two minutes before it counts as
+# hung.
 _OUTDATED_AFTER = timedelta(minutes=3)
-"""Longer than a wave: a run reports at the end of a wave, which may take two minutes before it counts as hung."""
 
 
 def is_due(row: Worker | None, now: datetime) -> bool:
@@ -74,11 +75,11 @@ def plan_report(
     loads = tuple(loads)
     newest = {CPU: _average([(load.host, load.span, load.cpu) for load in loads])}
     if network is not None:
-        for name, found in (
+        for name, samples in (
             (RECEIVED, [(load.host, load.span, load.received) for load in loads]),
             (SENT, [(load.host, load.span, load.sent) for load in loads]),
         ):
-            rate = _average(found)
+            rate = _average(samples)
             # -1 marks a failure and is no rate.
             newest[name] = FAILED if rate == FAILED else rounded(utilisation(rate, network))
     before: Mapping[str, tuple[float, ...]] = {}
@@ -94,13 +95,16 @@ def plan_report(
     )
 
 
-def _average(found: Iterable[tuple[str, timedelta, float | None]]) -> float:
+def _average(samples: Iterable[tuple[str, timedelta, float | None]]) -> float:
     """The mean over time on each host, and then over the hosts. Hosts that couldn't be measured are left out."""
     by_host: dict[str, list[tuple[float, float]]] = {}
-    for host, span, value in found:
+    for host, span, value in samples:
         if value is not None:
             by_host.setdefault(host, []).append((span.total_seconds(), value))
     if not by_host:
         return FAILED
-    means = [fsum(s * v for s, v in each) / fsum(s for s, _ in each) for each in by_host.values()]
+    means = [
+        fsum(s * v for s, v in host_samples) / fsum(s for s, _ in host_samples)
+        for host_samples in by_host.values()
+    ]
     return rounded(fsum(means) / len(means))

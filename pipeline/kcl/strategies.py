@@ -28,8 +28,8 @@ from headrace.pipeline.core.worker import Worker
 from headrace.pipeline.kcl import lease_count, variance
 from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 
+# Takes the present and the next owner of a lease, and returns the reason for the move in words.
 _Why: TypeAlias = Callable[[str | None, str], str]
-"""Takes the present and the next owner of a lease, and returns the reason for the move in words."""
 
 
 def plan_variance(
@@ -54,7 +54,7 @@ def plan_lease_count(
     scene: AssignmentInput, workers: Iterable[Worker], rules: GapRules, *, kcl_rules: KclRules, balance: bool
 ) -> list[Change]:
     """KCL's strategy LEASE_COUNT_BASED, which doesn't look at the workers' metrics."""
-    fleet = _build_fleet(scene, (Worker(each.worker_id) for each in workers), rules, kcl_rules=kcl_rules)
+    fleet = _build_fleet(scene, (Worker(worker.worker_id) for worker in workers), rules, kcl_rules=kcl_rules)
     before = {worker: fleet.count(worker) for worker in fleet.load}
     lease_count.spread_free(fleet)
     if balance:
@@ -71,17 +71,17 @@ def _build_fleet(
 ) -> FleetLoads:
     if rules.max_leases is not None:
         kcl_rules = replace(kcl_rules, max_leases=rules.max_leases)
-    seen = [_seen(row, scene, rules) for row in scene.leases if not row.has_ended]
+    leases = [_seen(row, scene, rules) for row in scene.leases if not row.has_ended]
     rows = {name: Worker(name) for name in scene.living}
-    rows |= {each.worker_id: each for each in workers if each.worker_id in rows}
+    rows |= {worker.worker_id: worker for worker in workers if worker.worker_id in rows}
     # A living worker counts as active whatever `last_update` its row has, because that is another host's clock.
     fleet = build_fleet(
-        seen, [replace(row, last_update=scene.now) for row in rows.values()], scene.now, rules=kcl_rules
+        leases, [replace(row, last_update=scene.now) for row in rows.values()], scene.now, rules=kcl_rules
     )
     if fleet.load:
         return fleet
     # No worker has metrics to rely on: new rows without metrics make `build_fleet` go by the throughput of the leases.
-    return build_fleet(seen, [Worker(name, scene.now) for name in rows], scene.now, rules=kcl_rules)
+    return build_fleet(leases, [Worker(name, scene.now) for name in rows], scene.now, rules=kcl_rules)
 
 
 def _seen(row: Lease, scene: AssignmentInput, rules: GapRules) -> SeenLease:

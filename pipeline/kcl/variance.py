@@ -34,7 +34,7 @@ class Assignment:
 
     def give(self, key: str, worker: str, *, free: bool) -> None:
         fleet = self.fleet
-        lease = fleet.seen[key].lease
+        lease = fleet.leases[key].lease
         # A worker isn't given a lease that it holds. The exception is a lease that expired during its
         # handover from this worker: giving it to the same worker ends that handover.
         unfinished = free and lease.checkpoint_owner is not None
@@ -153,18 +153,18 @@ def _excess(fleet: FleetLoads, worker: str, metric: str) -> float:
 
 def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
     """The leases that the worker gives away: together less than `kbps`, or the lightest one if `overshoot` allows."""
-    held = [key for key in fleet.held.get(worker, {}) if not fleet.seen[key].pinned]
+    held = [key for key in fleet.held.get(worker, {}) if not fleet.leases[key].pinned]
     if not held:
         return []
     if fleet.total.get(worker, 0.0) == 0:
         # The weight of the leases isn't known. KCL then moves any one of them.
         return held[:1]
     chosen: list[str] = []
-    left = kbps
+    excess = kbps
     for key in shuffled(held, dice):
         # Strictly more than 0, as in KCL: a lease that is exactly the excess stays.
-        if left - fleet.kbps[key] > 0:
-            left -= fleet.kbps[key]
+        if excess - fleet.kbps[key] > 0:
+            excess -= fleet.kbps[key]
             chosen.append(key)
     if not chosen and fleet.rules.overshoot:
         chosen.append(min(held, key=lambda k: (fleet.kbps[k], k)))

@@ -77,25 +77,25 @@ def take(read: Lease, me: str, why: str = "") -> Change:
 
 def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
     # A holder that has seen its lease being handed over renews it until it has finished, so the condition falls away.
-    known: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
+    no_handover: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
     return Change(
         read.key,
         f"{read.holder} renews the lease",
-        requires={"counter": read.counter, **known},
+        requires={"counter": read.counter, **no_handover},
         put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
         add={"counter": 1},
         kind=ChangeKind.RENEW,
     )
 
 
-def checkpoint(read: Lease, at: Checkpoint) -> Change:
+def checkpoint(read: Lease, position: Checkpoint) -> Change:
     """Writes a checkpoint in one step, and removes a prepared checkpoint."""
     return Change(
         read.key,
-        f"checkpoint at {at}",
+        f"checkpoint at {position}",
         requires={"counter": read.counter},
         put={
-            "checkpoint": at,
+            "checkpoint": position,
             "owner_switches": 0,
             **_known(read),
         },
@@ -105,13 +105,13 @@ def checkpoint(read: Lease, at: Checkpoint) -> Change:
     )
 
 
-def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Change:
+def prepare(read: Lease, position: Checkpoint, *, state: bytes | None = None) -> Change:
     """Writes the checkpoint that the application prepares. The row's own checkpoint stays until the second step."""
     return Change(
         read.key,
-        f"prepare a checkpoint at {at}",
+        f"prepare a checkpoint at {position}",
         requires={"counter": read.counter},
-        put={"pending": at, "pending_state": state, **_known(read)},
+        put={"pending": position, "pending_state": state, **_known(read)},
         add={"counter": 1},
         kind=ChangeKind.PREPARE,
     )
@@ -119,13 +119,13 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
 
 def _known(read: Lease) -> dict[str, Any]:
     """The attributes that KCL writes again with each checkpoint, if the holder's copy of the row has them."""
-    known = {
+    shard_facts = {
         "children": read.children or None,
         "hash_range": read.hash_range,
         "stream": read.stream,
         "shard": read.shard,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in shard_facts.items() if value is not None}
 
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:

@@ -109,7 +109,7 @@ def _changes(fleet: FleetLoads, at_ns: int) -> tuple[Change, ...]:
     """Handovers whose deadline hasn't passed are left alone."""
     changes: list[Change] = []
     for key, to in sorted(fleet.moves.items()):
-        each = fleet.seen[key]
+        each = fleet.leases[key]
         if is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free):
             continue
         why = f"{each.lease.holder or 'unowned'} -> {to}, " + ("it was free" if each.free else "to balance")
