@@ -9,7 +9,7 @@ from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
 from headrace.pipeline.inspect.observation import Observation
 
 
-def write_csv(seen: Observation, file: TextIO) -> None:
+def write_csv(observation: Observation, file: TextIO) -> None:
     out = csv.writer(file, lineterminator="\n")
     out.writerow(COLUMNS)
-    out.writerows(rows_of(seen))
+    out.writerows(rows_of(observation))

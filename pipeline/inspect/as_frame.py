@@ -19,5 +19,5 @@ def observe_frame(
     """Read the tables once, and return one row for each lease. The function writes nothing."""
     import pandas as pd
 
-    seen = look(client, table, cluster_by=cluster_by)
-    return pd.DataFrame(list(rows_of(seen)), columns=list(COLUMNS)).astype(COLUMNS)
+    observation = look(client, table, cluster_by=cluster_by)
+    return pd.DataFrame(list(rows_of(observation)), columns=list(COLUMNS)).astype(COLUMNS)

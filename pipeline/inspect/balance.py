@@ -13,8 +13,8 @@ from headrace.pipeline.core.words import counted
 
 BEFORE_THE_FIRST_DASH: Final = "^[^-]*"
 """The default rule for the cluster in a worker's id: worker `east-1` belongs to cluster `east`."""
+# A fraction of a cluster's fair share. In a large fleet a smaller difference is only rounding.
 _WORTH_TELLING: Final = 0.05
-"""A fraction of a cluster's fair share. In a large fleet a smaller difference is only rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +61,22 @@ def cluster_of(worker: str, rule: re.Pattern[str]) -> str:
     """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match
     is a cluster of its own.
     """
-    found = rule.search(worker)
-    if found is None:
+    match = rule.search(worker)
+    if match is None:
         return worker
-    return (found[1] if rule.groups else found[0]) or worker
+    return (match[1] if rule.groups else match[0]) or worker
 
 
 def balance_of(
     leases: Iterable[Lease], idle: Collection[str] = (), *, cluster_by: re.Pattern[str]
 ) -> Balance:
-    """`idle`: workers that live, whether or not they hold a lease."""
+    """The balance of the open leases. `idle` names the workers that live, whether or not they hold a lease."""
     held: dict[str, list[Lease]] = {name: [] for name in idle}
     for lease in leases:
         if lease.holder is not None:
             held.setdefault(lease.holder, []).append(lease)
-    total = sum(not lease.has_ended for each in held.values() for lease in each)
-    every = _ordered(_worker(name, each, total, cluster_by) for name, each in held.items())
+    total = sum(not lease.has_ended for leases_held in held.values() for lease in leases_held)
+    every = _ordered(_worker(name, leases_held, total, cluster_by) for name, leases_held in held.items())
     counts = {share.name for share in every if share.leases} | set(idle)
     workers = tuple(share for share in every if share.name in counts)
     leavers = tuple(share for share in every if share.name not in counts)
@@ -105,13 +105,13 @@ def _clusters(workers: Iterable[Share], total: int) -> list[Share]:
         Share(
             name=name,
             cluster=name,
-            workers=len(each),
-            leases=sum(w.leases for w in each),
-            share=_part(sum(w.leases for w in each), total),
-            ended=sum(w.ended for w in each),
-            kbps=sum(w.kbps for w in each),
+            workers=len(names),
+            leases=sum(w.leases for w in names),
+            share=_part(sum(w.leases for w in names), total),
+            ended=sum(w.ended for w in names),
+            kbps=sum(w.kbps for w in names),
         )
-        for name, each in members.items()
+        for name, names in members.items()
     ]
 
 
@@ -144,8 +144,8 @@ def _ordered(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 def _spread(counts: Iterable[int]) -> int:
-    known = tuple(counts)
-    return max(known) - min(known) if known else 0
+    workers = tuple(counts)
+    return max(workers) - min(workers) if workers else 0
 
 
 def _part(count: int, total: int) -> float:

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
 
 
 def place_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Region, profile and endpoint, as far as the arguments give them."""
+    """The settings of AWS with the region, profile and endpoint that the arguments give."""
     return {name: value for name in _PLACE if (value := getattr(args, name))}
 
 
@@ -102,25 +102,27 @@ def answer(
     from headrace.pipeline.inspect.as_json import document_of
     from headrace.pipeline.inspect.as_text import text_of
     from headrace.pipeline.inspect.findings import findings_of
+
+    # Imported here, after the arguments were understood, because boto3 takes a second to import.
     from headrace.pipeline.inspect.looking import look
 
     client = dynamodb_client(aws)
-    seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
-    seen = replace(seen, also=tuple(judge(seen)))
+    observation = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
+    observation = replace(observation, also=tuple(judge(observation)))
     if args.json:
-        print(json.dumps({**document_of(seen), **facts}, indent=2))
+        print(json.dumps({**document_of(observation), **facts}, indent=2))
     elif args.csv:
-        write_csv(seen, sys.stdout)
+        write_csv(observation, sys.stdout)
     else:
-        *told, blank, conclusion = text_of(seen)
+        *report, blank, conclusion = text_of(observation)
         also = (blank, *map(clean, lines)) if lines else ()
-        print(*told, *also, blank, conclusion, sep="\n", flush=True)
-    is_urgent = any(finding.needs_person for finding in findings_of(seen))
+        print(*report, *also, blank, conclusion, sep="\n", flush=True)
+    is_urgent = any(finding.needs_person for finding in findings_of(observation))
     return _NEEDS_A_PERSON if args.strict and is_urgent else 0
 
 
 def _tell_progress(sentence: str) -> None:
-    """On standard error, because a pipe may be reading the answer."""
+    """Print a sentence on standard error, because a pipe may be reading the answer on standard output."""
     print(sentence, file=sys.stderr, flush=True)
 
 

@@ -59,7 +59,7 @@ class LayoutFacts:
     state_table: str
     beside_leases: OtherRows = EMPTY
     state: OtherRows | None = None
-    """None: there is no such table."""
+    """The rows of the state table; None where there is no such table."""
     worker_rows: int | None = None
     """Number of rows in the worker table; None: there is no such table."""
     typed_leases: bool = False
@@ -86,13 +86,13 @@ def layout_of(tables: LayoutFacts) -> LayoutSeen:
         )
     if tables.beside_leases.coordinates:
         return _both(tables, tables.state)
-    known = f", table migration {status.removeprefix(_STATUS)}" if status else ""
-    return LayoutSeen(LayoutKind.M, f"three tables, as KCL 3.0-3.4{known}")
+    migration = f", table migration {status.removeprefix(_STATUS)}" if status else ""
+    return LayoutSeen(LayoutKind.M, f"three tables, as KCL 3.0-3.4{migration}")
 
 
 def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
-    here = tables.beside_leases
-    if here.coordinates or here.table_migration is not None:
+    keys_beside = tables.beside_leases
+    if keys_beside.coordinates or keys_beside.table_migration is not None:
         return LayoutSeen(LayoutKind.S, "one table, as KCL 3.5 and newer")
     if tables.worker_rows is not None:
         return LayoutSeen(

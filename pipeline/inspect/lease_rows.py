@@ -37,11 +37,11 @@ an Int64."""
 Plain = tuple[str | int | float | bool | None, ...]
 
 
-def rows_of(seen: Observation) -> Iterator[Plain]:
-    failing = {each.lease: each for each in seen.failing}
-    for lease in sorted(seen.last.leases, key=lambda each: each.key):
-        moved = None if seen.watched is None else lease.key not in seen.stood
-        yield (*_row(lease, seen.cluster_by, moved=moved), *_failure(failing.get(lease.key)))
+def rows_of(observation: Observation) -> Iterator[Plain]:
+    failing = {failure.lease: failure for failure in observation.failing}
+    for lease in sorted(observation.last.leases, key=lambda lease_row: lease_row.key):
+        moved = None if observation.watched is None else lease.key not in observation.stood
+        yield (*_row(lease, observation.cluster_by, moved=moved), *_failure(failing.get(lease.key)))
 
 
 def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Plain:
@@ -67,8 +67,10 @@ def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Pl
     )
 
 
-def _failure(found: FailingShard | None) -> Plain:
-    return (None, None) if found is None else (found.since.isoformat(timespec="milliseconds"), found.why)
+def _failure(failure: FailingShard | None) -> Plain:
+    return (
+        (None, None) if failure is None else (failure.since.isoformat(timespec="milliseconds"), failure.why)
+    )
 
 
 def state_of(lease: Lease) -> str:

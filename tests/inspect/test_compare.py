@@ -91,10 +91,10 @@ def test_an_unowned_lease_counts_as_left_only_if_its_row_didnt_change():
     free = replace(RIGHT, owner=None)
     first = a_look(LEFT, free)
     assert seen(first).unowned == ("right",)
-    assert seen(first).left == ()
-    assert seen(first, later(first)).left == ("right",)
+    assert seen(first).still_unowned == ()
+    assert seen(first, later(first)).still_unowned == ("right",)
     taken_and_given_up = replace(free, counter=24)
-    assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).left == ()
+    assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).still_unowned == ()
 
 
 def test_a_handover_is_reported_with_whether_the_first_look_showed_it():

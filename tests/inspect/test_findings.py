@@ -151,7 +151,7 @@ def test_a_missing_leader_is_reported_if_there_should_be_one():
     assert alone.needs_person
     assert alone.names == ("right",)
     assert "1 open lease waited (right)" in alone.sentence
-    old = TablesRead(at=AT, tables=LayoutFacts(lease_table="app", state_table="s"), leases=(LEFT, RIGHT))
+    old = TablesRead(read_at=AT, tables=LayoutFacts(lease_table="app", state_table="s"), leases=(LEFT, RIGHT))
     assert findings_of(seen(old)) == ()
 
 
