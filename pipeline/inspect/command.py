@@ -97,13 +97,12 @@ def answer(
     `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables,
     for people before the conclusion, and in the JSON.
     """
+    # Imported here, after the arguments were understood, because boto3 takes a second to import.
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
     from headrace.pipeline.inspect.as_text import text_of
     from headrace.pipeline.inspect.findings import findings_of
-
-    # Imported here, after the arguments were understood, because boto3 takes a second to import.
     from headrace.pipeline.inspect.looking import look
 
     client = dynamodb_client(aws)
