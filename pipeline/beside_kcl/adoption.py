@@ -55,12 +55,12 @@ class Adoption:
     @property
     def unproven(self) -> tuple[AdoptedShard, ...]:
         """Shards whose last checkpointed record Kinesis no longer has. Later records may be lost."""
-        return tuple(each for each in self.shards if is_unproven(each))
+        return tuple(shard for shard in self.shards if is_unproven(shard))
 
     @property
     def inside_aggregates(self) -> tuple[AdoptedShard, ...]:
         """Shards whose checkpoint is at a user record inside an aggregated record."""
-        return tuple(each for each in self.shards if each.position is not None and each.position.sub)
+        return tuple(shard for shard in self.shards if shard.position is not None and shard.position.sub)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Adopting:
         # Adopting commits the origin TRIM_HORIZON. With any other origin, Headrace has begun the stream
         # without adopting.
         if origin is not None and origin.start == TRIM:
-            shards = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
+            shards = plan_adopt(family, rows, adopted=origin.decided, timestamp=timestamp)
             if is_adopted(shards, state.positions):
                 return Adoption(facts, shards, rows, is_done=True)
             # Adopting first writes streamEpoch into the rows. If no row has it, the table has positions of
@@ -99,13 +99,13 @@ class Adopting:
                 "and adopting would overwrite them. Nothing was changed. Use a new table (landing.table), "
                 "or go on with this table without adopting"
             )
-        shards = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
-        at = {
-            each.key: each.position.sequence
-            for each in shards
-            if each.position is not None and each.position.sequence is not None
+        shards = plan_adopt(family, rows, adopted=facts.asked, timestamp=timestamp)
+        sequences = {
+            shard.key: shard.position.sequence
+            for shard in shards
+            if shard.position is not None and shard.position.sequence is not None
         }
-        return Adoption(facts, with_arrivals(shards, self.source.arrivals(at)), rows)
+        return Adoption(facts, with_arrivals(shards, self.source.arrivals(sequences)), rows)
 
     def _require_going_on(self, back: list[ShardKey]) -> None:
         if back:
@@ -121,10 +121,12 @@ class Adopting:
                 f"the lease table has no rows of {facts.stream.name}, so there is nothing to adopt. "
                 "Nothing was changed; `headrace dev` starts to read the stream"
             )
-        others = sorted(row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch})
-        if others:
+        rows_of_another_life = sorted(
+            row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch}
+        )
+        if rows_of_another_life:
             raise PositionsDisagree(
-                f"the lease table has {counted(len(others), 'row')} ({others[0]}, ...) "
+                f"the lease table has {counted(len(rows_of_another_life), 'row')} ({rows_of_another_life[0]}, ...) "
                 f"of another life of {facts.stream.name}: a stream with this name was deleted and created "
                 "again. Nothing was changed. Stop the application that wrote these rows, and delete them"
             )
@@ -146,6 +148,7 @@ class Adopting:
         stream = adoption.facts.stream
         for row in adoption.rows:
             if row.stream_epoch is None:
+                # refused.
                 self.leases.apply(stamp(row, stream.epoch))
         origin = ((stream, Origin(TRIM, adoption.facts.asked)),)
         landing = self.table.commit(Proposal(adopt_ranges(adoption.shards, run), origins=origin)).landing
@@ -185,15 +188,15 @@ class Adopting:
     def _require_rows(self, facts: StreamFacts, rows: tuple[Lease, ...], positions: Positions) -> None:
         """Refuses if a shard that isn't read to its end has no row: KCL would read it from its configured
         initial position."""
-        there = {row.shard_id for row in rows}
+        shards_with_row = {row.shard_id for row in rows}
         passed = a_family(facts.stream, (), leases=rows, positions=positions).passed(positions)
         missing = sorted(
             key.shard_id
-            for key, at in positions.shards.items()
+            for key, position in positions.shards.items()
             if key.stream == facts.stream
-            and not at.ended
+            and not position.ended
             and key.shard_id not in passed
-            and key.shard_id not in there
+            and key.shard_id not in shards_with_row
         )
         if missing:
             raise BadSetting(

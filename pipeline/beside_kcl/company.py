@@ -42,7 +42,7 @@ class KclNotJoined:
     """The settings join no KCL workers. While KCL workers renew leases all the same, no lease is assigned or taken."""
 
     times: TimeSettings
-    here: frozenset[str]
+    own_workers: frozenset[str]
     """The workers of this deployment."""
     worker_rows: WorkerStore | None = None
     """Set in mode 2.x, where no assignment pass watches the leases: then the rows of lease holders are looked up."""
@@ -64,9 +64,9 @@ class KclNotJoined:
         if self.worker_rows is None:
             return bool(strangers)
         holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
-        asked = sorted(holders - self.here)
-        known = self.worker_rows.get_many(asked).workers if asked else ()
-        return bool(not_ours(asked, known))
+        outsiders = sorted(holders - self.own_workers)
+        rows = self.worker_rows.get_many(outsiders).workers if outsiders else ()
+        return bool(not_ours(outsiders, rows))
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops
@@ -88,10 +88,10 @@ class KclNotJoined:
         if fleet.misread_rows:
             # A worker row isn't understood. It may be a Headrace worker's, so no worker counts as unknown.
             return frozenset()
-        known = {row.worker_id for row in fleet.rows}
+        known_ids = {row.worker_id for row in fleet.rows}
         # A Headrace worker makes its row again within a tick.
-        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known
-        kcls = (known - fleet.ours) | without_row
+        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known_ids
+        kcls = (known_ids - fleet.ours) | without_row
         moving = living(view.counters, self.times.lease_duration)
         return frozenset(
             row.holder
@@ -138,17 +138,17 @@ class JoinedFleet:
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
         """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must
         have no such row, or no worker would read the shards that it is assigned."""
-        why, known = self.adopted.look(AdoptionMemory.of(memory), now)
+        why, memory_after = self.adopted.look(AdoptionMemory.of(memory), now)
         why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
-        return Presence(why_not, known)
+        return Presence(why_not, memory_after)
 
     def why_not_hold(self, row: Lease) -> str | None:
         """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't
         show whether the worker is reading."""
         if row.holder is None:
             return None
-        found = self.workers.get(row.holder)
-        if found is not None and found.is_ours:
+        holder = self.workers.get(row.holder)
+        if holder is not None and holder.is_ours:
             return None
         return (
             f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace "
@@ -185,6 +185,6 @@ def why_not_rekey(settings: Settings) -> str | None:
 def kcl_workers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
     """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be
     a Headrace worker, which must not keep the others from working."""
-    asked = sorted(names)
-    found = workers.get_many(asked)
-    return not_ours(asked, found.workers) - {row.key for row in found.skipped}
+    sorted_names = sorted(names)
+    listing = workers.get_many(sorted_names)
+    return not_ours(sorted_names, listing.workers) - {row.key for row in listing.skipped}

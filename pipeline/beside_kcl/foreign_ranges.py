@@ -31,34 +31,34 @@ def unfinished_parents(
     stream: StreamId, rows: Iterable[Lease], positions: Positions
 ) -> dict[str, tuple[Lease, ...]]:
     """Lease keys of parents that haven't ended in the lake table, each with the rows of the children that name it."""
-    found: dict[str, tuple[Lease, ...]] = {}
+    children_by_parent: dict[str, tuple[Lease, ...]] = {}
     for row in rows:
         for parent in sorted(row.parents):
-            at = positions.of(ShardKey(stream, parent))
+            position = positions.of(ShardKey(stream, parent))
             # A parent without a position counts as ended once its child has one: its END was removed from the
             # positions.
-            is_dropped = at is None and positions.of(ShardKey(stream, row.shard_id)) is not None
-            if not is_dropped and not (at is not None and at.ended):
+            is_dropped = position is None and positions.of(ShardKey(stream, row.shard_id)) is not None
+            if not is_dropped and not (position is not None and position.ended):
                 key = row.key.removesuffix(row.shard_id) + parent
-                found[key] = (*found.get(key, ()), row)
-    return found
+                children_by_parent[key] = (*children_by_parent.get(key, ()), row)
+    return children_by_parent
 
 
 def plan_ends(
     stream: StreamId,
-    asked: Mapping[str, tuple[Lease, ...]],
+    parents: Mapping[str, tuple[Lease, ...]],
     rows: Iterable[Lease],
     positions: Positions,
     *,
     run: str,
     claim: str,
 ) -> tuple[Range, ...]:
-    """Foreign ENDs of the parents that KCL has read to their ends. `asked`: the answer of
+    """Foreign ENDs of the parents that KCL has read to their ends. `parents`: the answer of
     `unfinished_parents`. `rows`: the rows of these parents that exist."""
-    there = {row.key: row for row in rows}
+    by_key = {row.key: row for row in rows}
     ranges = []
-    for lease_key, children in sorted(asked.items()):
-        row = there.get(lease_key)
+    for lease_key, children in sorted(parents.items()):
+        row = by_key.get(lease_key)
         key = ShardKey(stream, lease_key.rpartition(":")[2])
         if _has_ended(row, children) and not is_rolled_back(row, positions.of(key)):
             named = (row.children if row else frozenset()) | {child.shard_id for child in children}
@@ -87,13 +87,13 @@ def ahead_of_table(held: Mapping[ShardKey, Lease], positions: Positions) -> dict
     }
 
 
-def _is_ahead(row: Lease, at: Position | None) -> bool:
-    if at is not None and at.ended:
+def _is_ahead(row: Lease, position: Position | None) -> bool:
+    if position is not None and position.ended:
         return False
-    if is_rolled_back(row, at):
+    if is_rolled_back(row, position):
         # Headrace landed these records and the table lost them: they must not pass for records that KCL read (D14).
         return False
-    stands = at.checkpoint if at is not None else None
+    stands = position.checkpoint if position is not None else None
     return stands is None or row.checkpoint > stands
 
 
@@ -112,7 +112,7 @@ def plan_foreign(
     parent hasn't ended in the lake table, the commit refuses the range (I3).
     """
     ranges = []
-    for key, at in sorted(ahead_of_table(held, positions).items()):
+    for key, sequence in sorted(ahead_of_table(held, positions).items()):
         row, before = held[key], positions.of(key)
         reasons = tuple(ParentReason(parent, ParentIs.ENDED) for parent in sorted(row.parents))
         ranges.append(
@@ -120,7 +120,7 @@ def plan_foreign(
                 Kind.FOREIGN,
                 key,
                 after=before,
-                upto=Position(at, row.checkpoint.sub, arrival=arrivals.get(key), inside=True),
+                upto=Position(sequence, row.checkpoint.sub, arrival=arrivals.get(key), inside=True),
                 run=run,
                 claim=claim,
                 last_arrival=arrivals.get(key),

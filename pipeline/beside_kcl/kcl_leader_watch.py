@@ -33,9 +33,9 @@ from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports import LeaderLock, LeaseStore, WorkerStore
 from headrace.pipeline.settings.model import TimeSettings
 
+# How many assignment periods lie between two looks, and how many may pass before a lease that stands still
+# is reported.
 _PERIODS = 3
-"""How many assignment periods lie between two looks, and how many may pass before a lease that stands still
-is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class KclLeaderMemory:
     last: datetime | None = None
     leader: str | None = None
     lock: str | None = None
-    """The version of the lock (recordVersionNumber), as last seen."""
+    """The version of the lock (recordVersionNumber) at the last look."""
     leases: Sightings = field(default_factory=dict)
     """Owner, checkpoint and counter of each lease. A worker that reads or renews a lease changes one of them."""
     renewal_period: timedelta | None = None
@@ -79,22 +79,22 @@ class KclLeaderWatch:
         every = _PERIODS * self.times.assignment
         if not is_time(before.last, now, every=every):
             return before, self._alarm(before)
-        found = self.lock.read()
-        if found is None or found.released or self._is_ours(found.owner):
+        lock_row = self.lock.read()
+        if lock_row is None or lock_row.released or self._is_ours(lock_row.owner):
             return KclLeaderMemory(now), None
-        known = before.leases if before.leader == found.owner else {}
+        sightings_before = before.leases if before.leader == lock_row.owner else {}
         # Time counts against the leases only while the lock beats: after the leader died, others have to take
         # the lock first.
-        beats = before.last is not None and before.lock != found.version
+        beats = before.last is not None and before.lock != lock_row.version
         open_rows = [row for row in self.leases.scan().leases if not row.has_ended]
         # `renewal_periods` takes these tokens apart again: the counter comes last.
         tokens = {row.key: f"{row.owner or ''}:{row.checkpoint}:{row.counter}" for row in open_rows}
         since = now - before.last if before.last is not None and beats else None
-        seen = look(known, tokens, since=since, tick=every)
+        sightings = look(sightings_before, tokens, since=since, tick=every)
         period = None
         if since is not None:
-            period = self._renewal_period(open_rows, renewal_periods(known, tokens, since))
-        after = KclLeaderMemory(now, found.owner, found.version, seen, period)
+            period = self._renewal_period(open_rows, renewal_periods(sightings_before, tokens, since))
+        after = KclLeaderMemory(now, lock_row.owner, lock_row.version, sightings, period)
         return after, self._alarm(after)
 
     def _renewal_period(self, rows: Sequence[Lease], periods: Mapping[str, timedelta]) -> timedelta | None:
@@ -102,8 +102,8 @@ class KclLeaderWatch:
         nothing about KCL's settings."""
         owners = sorted({row.owner for row in rows if row.owner is not None and row.key in periods})
         kcl_workers = not_ours(owners, self.workers.get_many(owners).workers) if owners else ()
-        found = [periods[row.key] for row in rows if row.owner in kcl_workers and row.key in periods]
-        return median_low(found) if found else None
+        renewals = [periods[row.key] for row in rows if row.owner in kcl_workers and row.key in periods]
+        return median_low(renewals) if renewals else None
 
     def _is_ours(self, worker_id: str) -> bool:
         """Whether the leader is a Headrace worker: such a worker has a row in which it beats, while a KCL
@@ -122,12 +122,12 @@ class KclLeaderWatch:
         duration = self.times.lease_duration
         return duration + _PERIODS * max(self.times.assignment, 2 * duration)
 
-    def _alarm(self, seen: KclLeaderMemory) -> str | None:
-        still = expired(seen.leases, self._patience)
+    def _alarm(self, watch: KclLeaderMemory) -> str | None:
+        still = expired(watch.leases, self._patience)
         if not still:
             return None
         return (
-            f"the KCL worker {seen.leader} holds the leader's lock and beats, but "
+            f"the KCL worker {watch.leader} holds the leader's lock and beats, but "
             f"{counted(len(still), 'lease')} ({min(still)}{', ...' if len(still) > 1 else ''}) stood still "
             f"for more than {self._patience}: no worker reads these shards. No record is lost yet. "
             "Restart that KCL worker, so that another worker leads"

@@ -28,20 +28,20 @@ from headrace.pipeline.settings.model import Settings
 class ElectedByShuffle:
     """The leader is the first worker in KCL 2.x's shuffle of the lease owners. The leader's lock isn't used."""
 
-    here: frozenset[str]
+    own_workers: frozenset[str]
     """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
+    def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
         return LockState(Move.WAIT)
 
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock)
-        seen, leads = shuffle.tick(ShuffleMemory.of(memory))
-        return Elected(leads, seen.leader or "everybody", seen)
+        shuffle = Shuffle(ours=self.own_workers, leases=self.leases, clock=self.clock)
+        memory_after, leads = shuffle.tick(ShuffleMemory.of(memory))
+        return Elected(leads, memory_after.leader or "everybody", memory_after)
 
 
 class AssignsNothing:
@@ -88,5 +88,5 @@ class TakesLeases:
             tables=self.tables,
             workers=self.workers,
         )
-        found = taking.tick(TakingMemory.of(memory))
-        return TakenLeases(found.memory, found.taken, found.held, str(found))
+        report = taking.tick(TakingMemory.of(memory))
+        return TakenLeases(report.memory, report.taken, report.held, str(report))

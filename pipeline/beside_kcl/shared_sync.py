@@ -47,24 +47,24 @@ def plan_sync_kcl(
     gone = {change.key for change in retired}
     rows = [row for row in every if row.key not in gone]
     listing = _in_order(in_scope, family)
-    odd = inconsistent(each.shard for each in listing)
+    odd = inconsistent(listed.shard for listed in listing)
     # As in KCL, one inconsistent shard stops the whole sync of the stream. The next listing may be consistent.
     if odd and not pass_over_inconsistent:
         return retired
     of_stream = rows_of(family.stream, rows)
     if rows:
-        wanted = plan_sync(listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd)
+        missing = plan_sync(listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd)
     else:
-        wanted = plan_first_sync(_open_at_start(listing), sentinel)
+        missing = plan_first_sync(_open_at_start(listing), sentinel)
     why = f"KCL's shard sync from {sentinel} would make it too"
-    made = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in wanted]
-    there = {row.shard_id for row in of_stream} | {lease.key for lease in wanted}
-    for shard in _missed_by_kcl(listing, family, of_stream, positions=positions, there=there):
+    changes = [create(_as_our_row(lease, family, positions, multi=multi), why) for lease in missing]
+    with_row = {row.shard_id for row in of_stream} | {lease.key for lease in missing}
+    for shard in _missed_by_kcl(listing, family, of_stream, positions=positions, with_row=with_row):
         lease = a_lease(family.stream, shard, multi=multi, positions=positions, sentinel=sentinel)
-        made.append(
+        changes.append(
             create(lease, "the lake table has yet to read the shard, and KCL's shard sync won't make its row")
         )
-    return [*retired, *made]
+    return [*retired, *changes]
 
 
 def _missed_by_kcl(
@@ -73,19 +73,19 @@ def _missed_by_kcl(
     rows: Iterable[Lease],
     *,
     positions: Positions,
-    there: Collection[str],
+    with_row: Collection[str],
 ) -> Iterator[Shard]:
     """Shards without a row that the lake table still has to read, and whose row KCL's rules don't make.
 
-    `there`: shards that have a row, or are given one by KCL's rules.
+    `with_row`: shards that have a row, or are given one by KCL's rules.
     """
     stream, passed = family.stream, family.passed(positions)
     # A shard without a row has ended if a descendant's row is past its start: KCL deletes rows only then.
     begun = (row.shard_id for row in rows if row.checkpoint not in {TRIM_HORIZON, AT_TIMESTAMP})
     over = family.passed(Positions(shards={ShardKey(stream, name): Position() for name in begun}))
-    for shard in (each.shard for each in listing):
+    for shard in (listed.shard for listed in listing):
         key = ShardKey(stream, shard.shard_id)
-        if shard.shard_id in there or shard.shard_id in over or counts_as_end(key, positions, passed):
+        if shard.shard_id in with_row or shard.shard_id in over or counts_as_end(key, positions, passed):
             continue
         # The unfiltered listing also shows shards from before the origin. A parent's END in the lake table
         # shows that the shard comes after the origin.
@@ -110,9 +110,9 @@ def _open_at_start(listing: Sequence[Listed]) -> list[Listed]:
     At LATEST the start is the moment that the lake table has as the origin. Children of a reshard since then
     aren't among these shards: their rows are made when their parents have ended.
     """
-    shown = {each.shard.shard_id for each in listing}
-    layer = [each for each in listing if shown.isdisjoint(each.shard.parents)]
-    ranges = [each.shard.hash_range for each in layer if each.shard.hash_range is not None]
+    shown = {listed.shard.shard_id for listed in listing}
+    layer = [listed for listed in listing if shown.isdisjoint(listed.shard.parents)]
+    ranges = [listed.shard.hash_range for listed in layer if listed.shard.hash_range is not None]
     return layer if len(ranges) == len(layer) and tiles(ranges) else []
 
 

@@ -23,7 +23,7 @@ class ShuffleMemory:
     first: datetime | None = None
     last: datetime | None = None
     leader: str | None = None
-    """None: no lease had an owner. Then, as in KCL, each worker leads."""
+    """The worker that leads. None where no lease had an owner: then, as in KCL, each worker leads."""
 
     def as_json(self, *, whole: bool) -> Any:
         return (
