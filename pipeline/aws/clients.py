@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
+# Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts`
+# without it.
 _ATTEMPTS: Final = 3
-"""Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts`
-without it."""
 _CONNECT: Final = 2.0
+# Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint
+# that is down.
 _READ: Final = 4.0
-"""Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint that
-is down."""
 
 _THROTTLED: Final = frozenset(
     {
@@ -140,11 +140,11 @@ def _descriptions(data_path: str | None) -> Loader:
 def _no_profile(settings: AwsSettings) -> str:
     """A sentence with the missing profile and the setting or variable that names it, in the order in which
     boto3 looks."""
-    asked = {"aws.profile in the settings": settings.profile} | {
+    profiles = {"aws.profile in the settings": settings.profile} | {
         f"{variable} in the environment": os.environ.get(variable)
         for variable in ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
     }
-    place, name = next((place, name) for place, name in asked.items() if name is not None)
+    place, name = next((place, name) for place, name in profiles.items() if name is not None)
     return (
         f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, "
         "or those that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. "

@@ -16,10 +16,9 @@ from headrace.pipeline.errors import Throttled, Unreachable
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
+# Streams whose tags are read again in one look: four seconds of a tick, at 5 requests a second. The tags of
+# new streams are all read, before these.
 _AT_ONCE: Final = 20
-"""Streams whose tags are read again in one look: four seconds of a tick, at 5 requests a second. The tags of
-new streams are all read, before these.
-"""
 _READABLE: Final = frozenset({"ACTIVE", "UPDATING"})
 _STALE_PAGE: Final = "ExpiredNextTokenException"
 _MISSING: Final = "ResourceNotFoundException"
@@ -51,9 +50,11 @@ class Finder:
                     f"the list of streams took longer than its page tokens are valid ({error}). "
                     "Nothing was changed; the next look tries again"
                 ) from error
-            for each in answer["StreamSummaries"]:
-                if each["StreamStatus"] in _READABLE:
-                    yield StreamId(each["StreamARN"], int(each["StreamCreationTimestamp"].timestamp() // 1))
+            for summary in answer["StreamSummaries"]:
+                if summary["StreamStatus"] in _READABLE:
+                    yield StreamId(
+                        summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1)
+                    )
             if "NextToken" not in answer:
                 return
             request = {"NextToken": answer["NextToken"]}
@@ -72,7 +73,7 @@ class Finder:
                 self._tags[stream] = (time.monotonic(), self._tags_of(stream))
 
     def _tags_of(self, stream: StreamId) -> dict[str, str]:
-        found: dict[str, str] = {}
+        tags: dict[str, str] = {}
         request: dict[str, Any] = {"StreamARN": stream.arn}
         while True:
             try:
@@ -81,7 +82,7 @@ class Finder:
             except ClientError:
                 # The stream was deleted after it was listed.
                 return {}
-            found |= {tag["Key"]: tag.get("Value", "") for tag in answer["Tags"]}
+            tags |= {tag["Key"]: tag.get("Value", "") for tag in answer["Tags"]}
             if not answer["HasMoreTags"] or not answer["Tags"]:
-                return found
+                return tags
             request["ExclusiveStartTagKey"] = answer["Tags"][-1]["Key"]

@@ -15,9 +15,9 @@ from typing import Final
 _FILES = (("AWS_CONFIG_FILE", ".aws/config"), ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"))
 
 
+# Seconds. A tick asks for a dozen clients; a look at two files for each of them cost more CPU than a
+# request to AWS.
 _CHECKED_EVERY: Final = 1.0
-"""Seconds. A tick asks for a dozen clients; a look at two files for each of them cost more CPU than a request
-to AWS."""
 
 
 class Identity:
@@ -43,8 +43,8 @@ class Identity:
 def _stamp(named: str | None, usual: str) -> tuple[int, int] | None:
     path = Path(named).expanduser() if named else Path.home() / usual
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         # There is no such file, or this process may not read it.
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

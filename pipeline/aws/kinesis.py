@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 _MISSING: Final = "ResourceNotFoundException"
 _STALE_PAGE: Final = "ExpiredNextTokenException"
 _STALE_ITERATOR: Final = "ExpiredIteratorException"
+# Tries of one listing. A page token is valid for 300 s; a listing that takes longer three times won't
+# succeed.
 _LISTINGS: Final = 3
-"""Tries of one listing. A page token is valid for 300 s; a listing that takes longer three times won't succeed."""
+# Seconds for which a stream that was found to exist isn't looked up again.
 _EXISTS_HOLDS: Final = 60.0
-"""Seconds for which a stream that was found to exist isn't looked up again."""
+# Seconds for which Kinesis accepts a shard iterator.
 _ITERATOR_LIVES: Final = 300.0
-"""Seconds for which Kinesis accepts a shard iterator."""
+# Requests at the same time. A hundred idle shards then take a second or two of a tick.
 _AT_ONCE: Final = 8
-"""Requests at the same time. A hundred idle shards then take a second or two of a tick."""
 
 
 class KinesisSource:
@@ -57,8 +58,8 @@ class KinesisSource:
     def aws_now(self) -> datetime | None:
         if self._newest_date is None:
             return None
-        date, then = self._newest_date
-        return date + timedelta(seconds=time.monotonic() - then)
+        date, looked = self._newest_date
+        return date + timedelta(seconds=time.monotonic() - looked)
 
     def describe(self, name: str) -> StreamFacts:
         meta = self._client.meta
@@ -105,8 +106,8 @@ class KinesisSource:
             return True
         return False
 
-    def ended_before(self, key: ShardKey, at: datetime) -> bool:
-        iterator: str | None = self._iterator(key, Start(at))
+    def ended_before(self, key: ShardKey, moment: datetime) -> bool:
+        iterator: str | None = self._iterator(key, Start(moment))
         while iterator:
             answer = self._first_record(key, iterator)
             iterator = answer.get("NextShardIterator")
@@ -118,26 +119,26 @@ class KinesisSource:
     def has_news(self, keys: Mapping[ShardKey, Start | int]) -> frozenset[ShardKey]:
         # Only expired iterators are dropped: many idle shards are looked at in turns, and each of them comes again.
         oldest = time.monotonic() - _ITERATOR_LIVES
-        self._iterators = {key: kept for key, kept in self._iterators.items() if kept[2] > oldest}
+        self._iterators = {key: lookup for key, lookup in self._iterators.items() if lookup[2] > oldest}
         if not keys:
             return frozenset()
         silent = Event()
 
         def look(shards: Iterable[tuple[ShardKey, Start | int]]) -> list[ShardKey]:
-            return [key for key, at in shards if self._has_news(key, at, silent)]
+            return [key for key, position in shards if self._has_news(key, position, silent)]
 
         threads = min(_AT_ONCE, len(keys))
         with ThreadPoolExecutor(threads) as pool:
             # One task for each thread: handing over each shard by itself costs a third of its look.
-            found = pool.map(look, [tuple(keys.items())[n::threads] for n in range(threads)])
-            return frozenset(chain.from_iterable(found))
+            lists_with_news = pool.map(look, [tuple(keys.items())[n::threads] for n in range(threads)])
+            return frozenset(chain.from_iterable(lists_with_news))
 
-    def arrivals(self, at: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
-        if not at:
+    def arrivals(self, positions: Mapping[ShardKey, int]) -> Mapping[ShardKey, datetime]:
+        if not positions:
             return {}
-        with ThreadPoolExecutor(min(_AT_ONCE, len(at))) as pool:
-            found = pool.map(lambda each: self._arrival(*each), at.items())
-            return {key: when for key, when in zip(at, found, strict=True) if when is not None}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(positions))) as pool:
+            arrival_times = pool.map(lambda shard: self._arrival(*shard), positions.items())
+            return {key: when for key, when in zip(positions, arrival_times, strict=True) if when is not None}
 
     def _arrival(self, key: ShardKey, sequence: int) -> datetime | None:
         """The arrival of the record with this number. If it left the stream, Kinesis answers with a later
@@ -167,8 +168,8 @@ class KinesisSource:
         """Raise Unknown if the stream doesn't exist. Looked up at most once a minute: a lookup for each of
         hundreds of deleted parent shards would be throttled.
         """
-        then = self._exists.get(stream.arn)
-        if then is None or time.monotonic() - then > _EXISTS_HOLDS:
+        looked = self._exists.get(stream.arn)
+        if looked is None or time.monotonic() - looked > _EXISTS_HOLDS:
             self.describe(stream.arn)
             self._exists[stream.arn] = time.monotonic()
 
@@ -184,7 +185,7 @@ class KinesisSource:
         while True:
             answer = self._ask("list_shards", stream.arn, passing=frozenset({_STALE_PAGE}), **request)
             try:
-                shards |= {each["ShardId"]: _shard(each) for each in answer["Shards"]}
+                shards |= {shard["ShardId"]: _shard(shard) for shard in answer["Shards"]}
             except Absurd as error:
                 raise BadAnswer(
                     f"Kinesis's list of {stream}'s shards can't be right and wasn't used: {error} (AWS's request id: "
@@ -194,13 +195,13 @@ class KinesisSource:
                 return tuple(shards.values())
             request = {"NextToken": answer["NextToken"]}
 
-    def _has_news(self, key: ShardKey, at: Start | int, silent: Event) -> bool:
+    def _has_news(self, key: ShardKey, position: Start | int, silent: Event) -> bool:
         """Whether the shard has new records. After an error: yes, so that a run reads the shard and reports
         what is wrong."""
         if silent.is_set():
             return True
         try:
-            return self._peek(key, at)
+            return self._peek(key, position)
         except (HeadraceError, ClientError) as error:
             self._iterators.pop(key, None)
             if isinstance(error, Unreachable):
@@ -208,40 +209,40 @@ class KinesisSource:
                 silent.set()
             return True
 
-    def _peek(self, key: ShardKey, at: Start | int) -> bool:
-        kept = self._iterators.pop(key, None)
-        if kept is not None and kept[0] == at:
-            answer = self._quick.first_record(kept[1], key.stream.arn)
+    def _peek(self, key: ShardKey, position: Start | int) -> bool:
+        lookup = self._iterators.pop(key, None)
+        if lookup is not None and lookup[0] == position:
+            answer = self._quick.first_record(lookup[1], key.stream.arn)
             if answer is None:
-                answer = self._looked_again(key, kept[1], at)
+                answer = self._looked_again(key, lookup[1], position)
         else:
-            answer = self._first_record(key, self._iterator(key, at))
+            answer = self._first_record(key, self._iterator(key, position))
         following = answer.get("NextShardIterator")
         if answer["Records"] or answer.get("MillisBehindLatest", 0) > 0 or not following:
             return True
-        self._iterators[key] = (at, following, time.monotonic())
+        self._iterators[key] = (position, following, time.monotonic())
         return False
 
-    def _looked_again(self, key: ShardKey, iterator: str, at: Start | int) -> Any:
+    def _looked_again(self, key: ShardKey, iterator: str, position: Start | int) -> Any:
         """The answer by boto3's ordinary client, whose errors say what is wrong."""
         try:
             return self._first_record(key, iterator)
         except ClientError:
             # The iterator had expired.
-            return self._first_record(key, self._iterator(key, at))
+            return self._first_record(key, self._iterator(key, position))
 
     def _first_record(self, key: ShardKey, iterator: str) -> Any:
         with asking(str(key), passing={_STALE_ITERATOR}):
             return self._client.get_records(ShardIterator=iterator, StreamARN=key.stream.arn, Limit=1)
 
-    def _iterator(self, key: ShardKey, at: Start | int) -> str:
+    def _iterator(self, key: ShardKey, position: Start | int) -> str:
         start: dict[str, Any]
-        if isinstance(at, int):
-            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": str(at)}
-        elif at.at is None:
+        if isinstance(position, int):
+            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": str(position)}
+        elif position.at is None:
             start = {"ShardIteratorType": "TRIM_HORIZON"}
         else:
-            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at.at}
+            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.at}
         with asking(str(key)):
             answer = self._client.get_shard_iterator(StreamARN=key.stream.arn, ShardId=key.shard_id, **start)
         return answer["ShardIterator"]
@@ -274,22 +275,22 @@ class KinesisSource:
         return moment
 
 
-def _shard(found: Any) -> Shard:
-    parents = (found.get("ParentShardId"), found.get("AdjacentParentShardId"))
-    hashes = found["HashKeyRange"]
+def _shard(shard: Any) -> Shard:
+    parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
+    hashes = shard["HashKeyRange"]
     return Shard(
-        found["ShardId"],
+        shard["ShardId"],
         tuple(parent for parent in parents if parent),
-        check_range(found["ShardId"], hashes["StartingHashKey"], hashes["EndingHashKey"]),
-        closed="EndingSequenceNumber" in found["SequenceNumberRange"],
-        numbers=_numbers(found["SequenceNumberRange"]),
+        check_range(shard["ShardId"], hashes["StartingHashKey"], hashes["EndingHashKey"]),
+        closed="EndingSequenceNumber" in shard["SequenceNumberRange"],
+        numbers=_numbers(shard["SequenceNumberRange"]),
     )
 
 
-def _numbers(found: Any) -> NumberRange | None:
+def _numbers(number_range: Any) -> NumberRange | None:
     """Replacements of Kinesis give a text that is no number, or an end before the start: such a bound counts
     as unknown."""
-    first, last = found.get("StartingSequenceNumber", ""), found.get("EndingSequenceNumber", "")
+    first, last = number_range.get("StartingSequenceNumber", ""), number_range.get("EndingSequenceNumber", "")
     if not (first.isascii() and first.isdigit()):
         return None
     is_known = last.isascii() and last.isdigit() and int(last) >= int(first)

@@ -89,8 +89,8 @@ class DynamoLeaderLock:
             return True
         if answer.row is None:
             return False
-        found = self._understood(answer.row)
-        return (found.owner, found.version) == (owner, version)
+        row = self._understood(answer.row)
+        return (row.owner, row.version) == (owner, version)
 
     def _understood(self, item: Item) -> LockRow:
         try:

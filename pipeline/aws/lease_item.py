@@ -32,10 +32,10 @@ OWNER_INDEX: Final = "LeaseOwnerToLeaseKeyIndex"
 
 ENTITY: Final = "entityType"
 _LEASE: Final = "LEASE"
+# Types of the other rows in the lease table, where an application has only this table (layout S).
 _OTHER_KINDS: Final = frozenset(
     {"STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
 )
-"""Types of the other rows in the lease table, where an application has only this table (layout S)."""
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": (KEY,),
@@ -75,6 +75,8 @@ OUR_FIELDS: Final = (
 )
 """Fields whose attributes only Headrace writes. KCL's workers ignore unknown attributes."""
 
+# Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a
+# missing one, too.
 _ZERO_IF_MISSING: Final = frozenset(
     {
         "checkpointSubSequenceNumber",
@@ -83,8 +85,6 @@ _ZERO_IF_MISSING: Final = frozenset(
         "pendingCheckpointSubSequenceNumber",
     }
 )
-"""Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a
-missing one, too."""
 
 
 # --- a row as a lease ---------------------------------------------------------------------------------------
@@ -201,25 +201,25 @@ def _write(field: str, value: Any) -> Item:
         case None | frozenset() if not value:
             return {}
         case Checkpoint():
-            parts: tuple[Item, ...] = (av.text_value(value.sequence), av.number_value(value.sub))
+            values: tuple[Item, ...] = (av.text_value(value.sequence), av.number_value(value.sub))
         case Failure():
-            parts = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
+            values = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
         case HashRange():
             # KCL can't read a row unless start < end. So a range of a single hash key is left out.
             if value.start == value.end:
                 return {}
-            parts = (av.text_value(str(value.start)), av.text_value(str(value.end)))
+            values = (av.text_value(str(value.start)), av.text_value(str(value.end)))
         case frozenset():
-            parts = (av.texts_value(value),)
+            values = (av.texts_value(value),)
         case datetime():
-            parts = (av.moment_value(value, av.MILLISECOND),)
+            values = (av.moment_value(value, av.MILLISECOND),)
         case bytes():
-            parts = ({"B": value},)
+            values = ({"B": value},)
         case str():
-            parts = (av.text_value(value),)
+            values = (av.text_value(value),)
         case _:
-            parts = (av.number_value(value),)
-    return dict(zip(names, parts, strict=True))
+            values = (av.number_value(value),)
+    return dict(zip(names, values, strict=True))
 
 
 # --- a change as a request ----------------------------------------------------------------------------------
@@ -260,29 +260,29 @@ class _Words:
     def request(self) -> Mapping[str, Any]:
         """The two maps for the request. An empty one is left out, because DynamoDB refuses it."""
         words = {"ExpressionAttributeNames": self._names, "ExpressionAttributeValues": self._values}
-        return {name: each for name, each in words.items() if each}
+        return {name: entries for name, entries in words.items() if entries}
 
 
 def _conditions(change: Change, words: _Words) -> list[str]:
-    found = [
-        each
+    conditions = [
+        condition
         for field, value in change.requires.items()
-        for each in _each(field, value, lambda name, part: _is(name, part, words))
+        for condition in _each(field, value, lambda name, attribute_value: _is(name, attribute_value, words))
     ]
     if change.holder is not None:
         me = words.value("holder", av.text_value(change.holder))
         owner, checkpoint_owner = words.name(OWNER), words.name(CHECKPOINT_OWNER)
         # The holder is checkpointOwner while a handover runs, and leaseOwner at all other times.
-        found.append(
+        conditions.append(
             f"({checkpoint_owner} = {me} OR (attribute_not_exists({checkpoint_owner}) AND {owner} = {me}))"
         )
-    return found
+    return conditions
 
 
 def _each(field: str, value: Any, phrase: Callable[[str, Item | None], str]) -> list[str]:
     """One condition for each attribute of a field."""
-    parts = _write(field, value)
-    return [phrase(name, parts.get(name)) for name in ATTRIBUTES[field]]
+    attributes = _write(field, value)
+    return [phrase(name, attributes.get(name)) for name in ATTRIBUTES[field]]
 
 
 def _is(attribute: str, value: Item | None, words: _Words) -> str:
@@ -298,8 +298,8 @@ def _is(attribute: str, value: Item | None, words: _Words) -> str:
 def _update(change: Change, words: _Words) -> str:
     put: dict[str, Item | None] = {}
     for field, value in change.put.items():
-        parts = _write(field, value)
-        put |= {name: parts.get(name) for name in ATTRIBUTES[field]}
+        attributes = _write(field, value)
+        put |= {name: attributes.get(name) for name in ATTRIBUTES[field]}
     # A None becomes REMOVE: DynamoDB has no null that KCL's readers would understand.
     put |= {name: None for field in change.remove for name in ATTRIBUTES[field]}
     sets = [

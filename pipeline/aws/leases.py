@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+# Seconds for which the table's size is remembered, as in KCL. DynamoDB updates the size every six hours
+# only.
 _SIZE_HOLDS: Final = 2 * 60 * 60.0
-"""Seconds for which the table's size is remembered, as in KCL. DynamoDB updates the size every six hours only."""
+# Writes at the same time. The client has 32 connections, so that beats don't wait for these writes.
 _AT_ONCE: Final = 16
-"""Writes at the same time. The client has 32 connections, so that beats don't wait for these writes."""
 
 
 class DynamoLeaseStore:
@@ -77,9 +78,9 @@ class DynamoLeaseStore:
         knows the row's key, and reads the row by its key.
         """
         if self._has_index():
-            found = self._held_by_index(worker_id, known)
-            if found is not None:
-                return found
+            listing = self._held_by_index(worker_id, known)
+            if listing is not None:
+                return listing
         return self._held_by_scan(worker_id)
 
     def apply(self, change: Change) -> Applied | Refused:
@@ -89,12 +90,12 @@ class DynamoLeaseStore:
         answer = self._rows.write(operation, **request)
         if not isinstance(answer, ConditionFailed):
             return Applied(change.create or self._understood(answer.row))
-        found = None if answer.row is None else self._understood(answer.row)
+        row = None if answer.row is None else self._understood(answer.row)
         # After a lost answer boto3 sends the request again, and the condition refuses it because the first
         # one was carried out.
-        if found is not None and is_own_write(change, found):
-            return Applied(found)
-        return Refused(found)
+        if row is not None and is_own_write(change, row):
+            return Applied(row)
+        return Refused(row)
 
     @property
     def at_once(self) -> int:
@@ -147,10 +148,10 @@ class DynamoLeaseStore:
                 raise
             self._is_indexed = False
             return None
-        found = _listing(self._rows.get_many([key for key in keys if key not in known]))
+        listing = _listing(self._rows.get_many([key for key in keys if key not in known]))
         # Checked again, because the index may still name this worker for a lease that another worker has by now.
-        read = [lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
-        return Listing((*(known[key] for key in keys if key in known), *read), found.skipped)
+        read = [lease for lease in listing.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
+        return Listing((*(known[key] for key in keys if key in known), *read), listing.skipped)
 
     def _keys_of(self, worker_id: str) -> list[str]:
         rows = self._rows.query(
@@ -186,14 +187,14 @@ class DynamoLeaseStore:
         return self._is_indexed
 
     def _understood(self, item: Item) -> Lease:
-        found = read_lease(item)
-        if isinstance(found, SkippedRow):
+        row = read_lease(item)
+        if isinstance(row, SkippedRow):
             raise WrongShape(
-                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. "
+                f"row {row.key} of table {self._rows.table} can't be understood: {row.why}. "
                 "Nothing was changed and no record is lost; correct the row, or delete it: "
                 "the leader then makes it again from the lake table"
             )
-        return found
+        return row
 
 
 def _listing(items: Iterable[Item]) -> Listing:
@@ -204,6 +205,6 @@ def _listing(items: Iterable[Item]) -> Listing:
     for item in items:
         if is_no_lease(item):
             continue
-        found = read_lease(item)
-        leases.append(found) if isinstance(found, Lease) else skipped.append(found)
+        row = read_lease(item)
+        leases.append(row) if isinstance(row, Lease) else skipped.append(row)
     return Listing(tuple(leases), tuple(skipped))

@@ -42,10 +42,10 @@ def places_of(text: bytes, body: Body) -> np.ndarray[Any, np.dtype[np.int64]] | 
         return None
     words: Any = np.frombuffer(body, np.uint64, count=len(body) // _WORD)[:: table.step // _WORD]
     numbers = (words * _FACTOR) >> _SHIFT
-    at = np.flatnonzero(table.is_part[numbers])
-    numbers = numbers[at]
-    found: Any = table.words[numbers] == words[at]
-    places: np.ndarray[Any, np.dtype[np.int64]] = (at * table.step - table.offsets[numbers])[found]
+    matches = np.flatnonzero(table.is_part[numbers])
+    numbers = numbers[matches]
+    is_same: Any = table.words[numbers] == words[matches]
+    places: np.ndarray[Any, np.dtype[np.int64]] = (matches * table.step - table.offsets[numbers])[is_same]
     return places
 
 

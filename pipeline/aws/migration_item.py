@@ -34,13 +34,13 @@ class VersionRow:
 
 
 def read_version(item: Item) -> VersionRow:
-    at = av.moment(item, AT, av.MILLISECOND)
-    if at is None:
+    changed = av.moment(item, AT, av.MILLISECOND)
+    if changed is None:
         raise WrongShape(f"{AT} is missing")
     return VersionRow(
         _version(av.mandatory_text(item, CLIENT_VERSION)),
         av.mandatory_text(item, BY),
-        at,
+        changed,
         tuple(item.get(HISTORY, {}).get("L", ())),
     )
 

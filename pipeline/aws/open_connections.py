@@ -50,7 +50,8 @@ class OpenConnections:
                 connection.sock.sendall(self._written(headers, body))
                 answer = _read(connection.sock)
         except OSError:
-            answer = None  # a timeout, or the server has closed the connection
+            # A timeout, or the server has closed the connection.
+            answer = None
         finally:
             if answer is None:
                 # The rest of an answer that wasn't understood may still be on its way.
@@ -90,11 +91,11 @@ def _body(sock: Any, begun: bytes, length: int) -> Body | None:
         return begun if len(begun) == length else None
     # All in one piece of memory: a page has up to 10 MiB.
     body = bytearray(length)
-    at = len(begun)
-    body[:at] = begun
+    received = len(begun)
+    body[:received] = begun
     rest = memoryview(body)
-    while at < length:
-        if not (more := sock.recv_into(rest[at:])):
+    while received < length:
+        if not (more := sock.recv_into(rest[received:])):
             return None
-        at += more
+        received += more
     return body

@@ -65,13 +65,13 @@ from headrace.pipeline.settings.choices import WireFormat
 
 _EXPIRED_TOKEN = "ExpiredTokenException"  # noqa: S105 -- the code of an error
 _KEYS = frozenset({_EXPIRED_TOKEN, "UnrecognizedClientException", "InvalidSignatureException"})
+# Seconds. Kinesis allows five calls a second to a shard.
 _FIRST_WAIT = 0.2
-"""Seconds. Kinesis allows five calls a second to a shard."""
+# Seconds to wait after an error of Kinesis or of the network.
 _LONGEST_WAIT = 5.0
-"""Seconds to wait after an error of Kinesis or of the network."""
+# Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would
+# leave part of this reader's share unused each time.
 _LONGEST_THROTTLED = 0.5
-"""Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would leave
-part of this reader's share unused each time."""
 
 
 _T = TypeVar("_T")

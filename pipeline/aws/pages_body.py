@@ -35,7 +35,8 @@ class WholeBodies:
         self._session = session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        request.stream_output = True  # botocore leaves the body on the connection
+        # botocore leaves the body on the connection.
+        request.stream_output = True
         response = self._session.send(request)
         try:
             # Python's `bytes.join` hands on a single part without a copy.

@@ -28,8 +28,8 @@ from headrace.pipeline.task_identity import ROLE_OF_THE_HOST, TaskIdentity
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
+# At least as many as threads that read at the same time in one process. Unused connections cost nothing.
 _CONNECTIONS = 64
-"""At least as many as threads that read at the same time in one process. Unused connections cost nothing."""
 _making = Lock()
 
 
@@ -81,10 +81,10 @@ def _client(access: KinesisAccess) -> QuickRecords:
         tcp_keepalive=True,
     )
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    made: Any = access.identity.session().create_client(
+    client: Any = access.identity.session().create_client(
         "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
     )
-    return QuickRecords(tapped(made))
+    return QuickRecords(tapped(client))
 
 
 def forget_clients() -> None:

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_TAG = 1
+# 2013-11-14. The RFC of CBOR wants seconds where AWS writes milliseconds: an endpoint that keeps to the RFC
+# would move every arrival to January 1970.
 _KINESIS_BEGAN = 1_384_387_200.0
-"""2013-11-14. The RFC of CBOR wants seconds where AWS writes milliseconds: an endpoint that keeps to the RFC
-would move every arrival to January 1970.
-"""
 
 
 class _Record(msgspec.Struct, gc=False):

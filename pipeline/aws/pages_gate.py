@@ -15,8 +15,8 @@ from typing import Final
 from headrace.pipeline.core.pace import MOST_BYTES
 
 _AT_ONCE: Final = 2 * MOST_BYTES
+# The weight of the last answer in the mean: after a few small answers, small answers are expected.
 _WEIGHT: Final = 0.25
-"""The weight of the last answer in the mean: after a few small answers, small answers are expected."""
 
 
 class Gate:

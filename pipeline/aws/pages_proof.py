@@ -23,12 +23,12 @@ from headrace.pipeline.aws.pages_client import KinesisAccess
 from headrace.pipeline.core.stream import StreamId
 from headrace.pipeline.errors import Throttled, Transient, Unreachable, WrongStream
 
+# Seconds without a question after Kinesis refused one or didn't answer. An account may ask
+# DescribeStreamSummary 20 times a second, with all its processes; and threads that waited for ten seconds
+# of silence each, one after the other, would make a run look hung.
 _REST: Final = 1.0
-"""Seconds without a question after Kinesis refused one or didn't answer. An account may ask
-DescribeStreamSummary 20 times a second, with all its processes; and threads that waited for ten seconds of
-silence each, one after the other, would make a run look hung."""
+# Streams that are remembered. A test run makes streams without end.
 _MOST: Final = 10_000
-"""Streams that are remembered. A test run makes streams without end."""
 
 
 class StreamProofs:
@@ -96,11 +96,11 @@ def not_found(stream: StreamId, access: KinesisAccess) -> str:
 
 
 def _compare(stream: StreamId, summary: Mapping[str, Any]) -> None:
-    there = StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1))
-    if there != stream:
+    answered = StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1))
+    if answered != stream:
         raise WrongStream(
             "the Spark task finds another stream than Headrace itself: "
-            f"{there} with the ARN {there.arn} instead of {stream} with the ARN {stream.arn}. "
+            f"{answered} with the ARN {answered.arn} instead of {stream} with the ARN {stream.arn}. "
             "Nothing was read or staged. If the stream was deleted and created again just now, "
             "the next wave goes on; else something answers the task that isn't Headrace's Kinesis: "
             "look at aws.endpoint and at the proxies of the task's host"

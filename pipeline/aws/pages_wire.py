@@ -56,7 +56,8 @@ class WireChoice:
 
 def with_wire(client: KinesisClient) -> KinesisClient:
     """The same client, whose `get_records` takes `WireChoice.arguments`."""
-    take: Any = _take_argument  # the type stubs don't say that such a handler returns the arguments
+    # The type stubs don't say that such a handler returns the arguments.
+    take: Any = _take_argument
     client.meta.events.register("provide-client-params.kinesis.GetRecords", take)
     client.meta.events.register("before-call.kinesis.GetRecords", _write_in_cbor)
     client.meta.events.register("before-parse.kinesis.GetRecords", _error_in_json)

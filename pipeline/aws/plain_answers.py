@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 _BODY = "HeadraceBody"
+# A binary value, or a set of them.
 _BINARY = re.compile(rb'"BS?" ?:')
-"""A binary value, or a set of them."""
 
 
 def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:

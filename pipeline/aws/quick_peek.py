@@ -43,10 +43,14 @@ class QuickPeek:
             answer = self._open.post(headers, body) or self._on_a_new_connection(headers, body)
             if answer.status != 200:
                 return None
-            found = json.loads(answer.body)
+            answer_body = json.loads(answer.body)
         except (BotoCoreError, HTTPClientError, AttributeError, ValueError):
             return None
-        return found if isinstance(found, dict) and isinstance(found.get("Records"), list) else None
+        return (
+            answer_body
+            if isinstance(answer_body, dict) and isinstance(answer_body.get("Records"), list)
+            else None
+        )
 
     def _on_a_new_connection(self, headers: Mapping[str, str], body: bytes) -> Answer:
         answer = self._http.send(

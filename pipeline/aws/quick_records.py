@@ -67,8 +67,8 @@ class QuickRecords:
         return facts
 
     def get_shard_iterator(self, **arguments: Any) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.client.get_shard_iterator(**arguments)
-        return found
+        answer: Mapping[str, Any] = self.client.get_shard_iterator(**arguments)
+        return answer
 
     def get_records(self, **arguments: Any) -> Mapping[str, Any]:
         return self._quickly(arguments) or self.client.get_records(**arguments)

@@ -21,10 +21,12 @@ from headrace.pipeline.settings.model import Settings
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# The time between two looks at all rows: as long as between two ticks of a worker.
 _LOOK: Final = timedelta(seconds=5)
-"""The time between two looks at all rows: as long as between two ticks of a worker."""
+# Codes for a table that is deleted already, or being deleted.
 _GONE: Final = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
-"""Codes for a table that is deleted already, or being deleted."""
+# Attributes that change while a worker is alive, in rows of leases, workers and the lock, of Headrace and
+# of KCL.
 _BEATS: Final = (
     lease_item.COUNTER,
     lock_item.VERSION,
@@ -32,7 +34,6 @@ _BEATS: Final = (
     worker_item.RUN_BEATS,
     worker_item.LAST_UPDATE,
 )
-"""Attributes that change while a worker is alive, in rows of leases, workers and the lock, of Headrace and of KCL."""
 
 Beats = dict[tuple[str, str], str]
 """(table, key) of a row -> its changing attributes, as text."""
@@ -58,8 +59,8 @@ class TableDeletion:
 
     def tables(self) -> tuple[str, ...]:
         """The tables that would be deleted. Raises BadSetting if one is protected from deletion."""
-        found = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
-        existing = {name: table for name, table in found.items() if table is not None}
+        descriptions = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
+        existing = {name: table for name, table in descriptions.items() if table is not None}
         protected = [name for name, table in existing.items() if is_protected(table)]
         if protected:
             raise BadSetting(
@@ -75,8 +76,8 @@ class TableDeletion:
         patience = self._patience(before)
         waited = timedelta(0)
         while waited < patience:
-            left = (patience - waited).total_seconds()
-            self._progress(f"watching whether a worker still uses the tables, {left:.0f} s to go")
+            remaining = (patience - waited).total_seconds()
+            self._progress(f"watching whether a worker still uses the tables, {remaining:.0f} s to go")
             self._pause(_LOOK.total_seconds())
             waited += _LOOK
             alive = sorted(key for key, beat in self._beats().items() if before.get(key) != beat)
@@ -115,7 +116,7 @@ class TableDeletion:
 
     def _patience(self, beats: Beats) -> timedelta:
         """How long a worker or leader must be silent to count as dead; zero where no row shows a worker or leader."""
-        locks = [each for each in self._items() if lock_item.OWNER in each[2]]
+        locks = [item for item in self._items() if lock_item.OWNER in item[2]]
         # A KCL leader beats only every 30 s, and its lock row says 120 s.
         promised = [self._promise(item) for _, _, item in locks]
         return max(

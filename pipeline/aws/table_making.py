@@ -17,8 +17,8 @@ from headrace.pipeline.settings.model import CoordinationSettings
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# Codes for a table that another process is creating or changing at this moment.
 _BUSY: Final = frozenset({"ResourceInUseException", "LimitExceededException"})
-"""Codes for a table that another process is creating or changing at this moment."""
 _NO_BACKUPS_YET: Final = "ContinuousBackupsUnavailableException"
 
 
@@ -71,8 +71,8 @@ def make_index(client: DynamoDBClient, name: str) -> None:
 
 def has_backups(client: DynamoDBClient, name: str) -> bool:
     with asking(f"backups of table {name}"):
-        found = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
-    state = found.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    state = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     return state == "ENABLED"
 
 

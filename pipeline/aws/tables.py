@@ -28,8 +28,8 @@ PATIENCE: Final = timedelta(minutes=10)
 """How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time,
 because the next tick goes on waiting.
 """
+# The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start.
 _LOOK: Final = timedelta(seconds=1)
-"""The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start."""
 
 
 class DynamoTables:
@@ -59,18 +59,20 @@ class DynamoTables:
         TablesMissing instead, and a missing index is accepted.
         """
         keys = self._places().keys
-        found = self._look_at(keys)
+        tables = self._look_at(keys)
         if self._settings.coordination.create is Create.AUTO:
-            return self._complete(keys, found)
-        if missing := _missing(found):
+            return self._complete(keys, tables)
+        if missing := _missing(tables):
             raise missing_tables(missing, self._client)
         return False
 
     def client_version(self) -> ClientVersion | None:
-        found = self._places()
+        places = self._places()
         # While KCL's leader moves its rows to the lease table, this row may be in either table.
-        asked = (found.lock, found.leases) if found.arrangement.workers_in_both else (found.lock,)
-        rows = (DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked)
+        asked_places = (places.lock, places.leases) if places.arrangement.workers_in_both else (places.lock,)
+        rows = (
+            DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked_places
+        )
         return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
@@ -78,12 +80,12 @@ class DynamoTables:
         backups on for existing tables, too, if the settings ask for backups.
         """
         keys = look(self._client, self._settings)[0].keys
-        made = self._complete(keys, self._look_at(keys))
+        is_new = self._complete(keys, self._look_at(keys))
         if self._settings.coordination.point_in_time_recovery:
             for name in keys:
                 if not has_backups(self._client, name):
                     self._back_up(name)
-        return made
+        return is_new
 
     def describe(self) -> tuple[TableFacts, ...]:
         """All tables with one of the application's three names, whether or not the layout needs them."""
@@ -94,21 +96,21 @@ class DynamoTables:
         """Raises where the tables contradict the settings or each other."""
         return look(self._client, self._settings)[0].arrangement
 
-    def _complete(self, keys: Mapping[str, str], found: Found) -> bool:
+    def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:
         """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further
         request."""
         leases = self._settings.lease_table
-        if all(is_ready(table) for table in found.values()) and index_of(found[leases]):
+        if all(is_ready(table) for table in tables.values()) and index_of(tables[leases]):
             return False
         # The lease table last: a lease table without the other two looks like the single table of KCL 3.5 (layout S).
-        made = [name for name in reversed(_missing(found)) if self._make(name, keys[name])]
+        created = [name for name in reversed(_missing(tables)) if self._make(name, keys[name])]
         for name in keys:
             self._wait_for(name, keys[name])
         if self._settings.coordination.point_in_time_recovery:
-            for name in made:
+            for name in created:
                 self._back_up(name)
         make_index(self._client, leases)
-        return bool(made)
+        return bool(created)
 
     def _look_at(self, keys: Mapping[str, str]) -> Found:
         return {name: describe(self._client, name, key=key) for name, key in keys.items()}
@@ -121,8 +123,8 @@ class DynamoTables:
 
     def _wait_for(self, name: str, key: str) -> None:
         waited = timedelta(0)
-        while not is_ready(found := describe(self._client, name, key=key)):
-            status = _status_of(found)
+        while not is_ready(table := describe(self._client, name, key=key)):
+            status = _status_of(table)
             if waited >= self._patience:
                 raise Unreachable(
                     f"table {name} in {place_of(self._client)} is {status} after "
@@ -158,9 +160,9 @@ def names_of(settings: Settings) -> Mapping[str, str]:
     }
 
 
-def _missing(found: Found) -> list[str]:
-    return [name for name, table in found.items() if table is None]
+def _missing(tables: Found) -> list[str]:
+    return [name for name, table in tables.items() if table is None]
 
 
-def _status_of(found: Table | None) -> str:
-    return "not listed yet" if found is None else str(found["TableStatus"])
+def _status_of(table: Table | None) -> str:
+    return "not listed yet" if table is None else str(table["TableStatus"])
