@@ -89,8 +89,8 @@ def by_redoing(
         if target.name == window.target:
             yield dg.AssetMaterialization(parsed_key(settings, target), metadata=metadata)
     if window.unpack:
-        for part in window.ranges:
-            partition = partition_of(lease_key(part.key, multi=settings.multi))
+        for unpacked in window.ranges:
+            partition = partition_of(lease_key(unpacked.key, multi=settings.multi))
             yield dg.AssetMaterialization(records_key(settings), partition=partition, metadata=metadata)
 
 

@@ -36,7 +36,8 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=follow_op(settings),
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # It ends the Spark session with the run.
+        required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "targets": dg.Field(
                 [str], default_value=names, description="The targets to follow. Default: all."
@@ -45,13 +46,13 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         description="Parse what the lake table has and the typed tables lack, as long as records come.",
     )
     def follow(context: dg.OpExecutionContext) -> dg.Output[None]:
-        wanted = context.op_config["targets"]
+        followed = context.op_config["targets"]
         try:
-            for name in sorted(set(wanted)):
+            for name in sorted(set(followed)):
                 targets_of(settings, name)
         except Unknown as error:
             raise RunFailed(str(error), {}) from error
-        _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in wanted}).run()
+        _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in followed}).run()
         return dg.Output(None)
 
     @dg.job(

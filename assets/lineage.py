@@ -19,13 +19,13 @@ from headrace.pipeline.lake_ports import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lake import LakeResource
 
+# Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization.
 _MOST_LOST = 20
-"""Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization."""
 
 
+# With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second
+# for each 40,000.
 _MOST_PICTURED = 20_000
-"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second
-for each 40,000."""
 
 
 def build_lineage(settings: Settings) -> dg.AssetsDefinition:

@@ -26,7 +26,8 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"pyspark", "iceberg"},
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # It ends the Spark session with the run.
+        required_resource_keys={resource_key(settings, "spark")},
     )
     def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         waves: list[ParsedWave] = []

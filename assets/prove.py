@@ -14,11 +14,10 @@ from headrace.pipeline.wiring import Wiring
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:
+    # It ends the Spark session with the run.
     @dg.op(
         name=f"prove_{slug(wiring.settings.application)}",
-        required_resource_keys={
-            resource_key(wiring.settings, "spark")
-        },  # it ends the Spark session with the run
+        required_resource_keys={resource_key(wiring.settings, "spark")},
         config_schema={
             "all": dg.Field(
                 bool,

@@ -26,8 +26,8 @@ from headrace.pipeline.wiring import Hints, Wiring
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 
+# Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables.
 _MOST_FAILED_KEYS = 200
-"""Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
 
 _RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
@@ -74,14 +74,14 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
     how = settings.discovery
     if not how.is_asked_for:
         return named
-    wanted = [f"names begin with {how.prefix}"] if how.prefix else []
-    wanted += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
-    found = dg.AssetSpec(
+    conditions = [f"names begin with {how.prefix}"] if how.prefix else []
+    conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
+    matching = dg.AssetSpec(
         ["kinesis", "found"],
-        description=f"The Kinesis streams whose {' and whose '.join(wanted)}, read from {how.initial_position.value}.",
+        description=f"The Kinesis streams whose {' and whose '.join(conditions)}, read from {how.initial_position.value}.",
         kinds={"kinesis"},
     )
-    return [*named, found]
+    return [*named, matching]
 
 
 class _Execution:
@@ -145,7 +145,7 @@ class _Execution:
         if self._asked:
             return self._reading.shards(self._asked)
         if (worker := self._config.worker) is not None:
-            configured = [each.id for each in self._settings.workers]
+            configured = [configured_worker.id for configured_worker in self._settings.workers]
             if worker in configured:
                 return self._reading.everything_due(worker)
             unknown = (

@@ -27,7 +27,8 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=f"replay_{slug(settings.application)}",
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # It ends the Spark session with the run.
+        required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "window": dg.Field(
                 str,
@@ -40,12 +41,12 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
     )
     def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
-            found = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
-            table = wiring.windows.table_of(found)
+            window = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
+            table = wiring.windows.table_of(window)
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
-        waves = _redo(context, wiring, found, table)
-        return dg.Output(None, metadata=redone_metadata(found, table, waves))
+        waves = _redo(context, wiring, window, table)
+        return dg.Output(None, metadata=redone_metadata(window, table, waves))
 
     @dg.job(
         name=f"{slug(settings.application)}_replay",

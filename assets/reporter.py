@@ -148,7 +148,8 @@ class Reporter:
         self._reported_at[key] = self.clock.monotonic()
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
-        self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
+        # Dagster needs the planned event before the materialization.
+        self._announce({key} - self._announced)
         event = dg.AssetMaterialization(
             asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
         )

@@ -17,11 +17,10 @@ _EVERY_SIX_HOURS = "23 */6 * * *"
 def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
     name = f"{slug(wiring.settings.application)}_upkeep"
 
+    # It ends the Spark session with the run.
     @dg.op(
         name=f"upkeep_{slug(wiring.settings.application)}",
-        required_resource_keys={
-            resource_key(wiring.settings, "spark")
-        },  # it ends the Spark session with the run
+        required_resource_keys={resource_key(wiring.settings, "spark")},
         description="Drop days before the retention, compact data files, expire old snapshots, "
         "and delete the files that nothing names.",
     )
@@ -57,10 +56,10 @@ def _metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
         "in short": dg.MetadataValue.text("; ".join((*report.notes, str(report)))),
         "files compacted": number(len(before)),
         "files after": number(compacted.files),
-        "bytes compacted": number(sum(each.size for each in before)),
+        "bytes compacted": number(sum(file.size for file in before)),
         "bytes after": number(compacted.bytes),
-        "rows compacted": number(sum(each.rows for each in before)),
+        "rows compacted": number(sum(file.rows for file in before)),
         "groups left": number(len(compacted.left)),
-        "rows dropped by retention": number(sum(each.rows for each in report.dropped)),
+        "rows dropped by retention": number(sum(file.rows for file in report.dropped)),
         "files deleted": number(len(report.deleted)),
     }

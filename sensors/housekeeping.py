@@ -59,7 +59,8 @@ class Housekeeping:
     def _remove_partitions(self, instance: dg.DagsterInstance) -> str:
         try:
             gone = self._partitions.remove(instance)
-        except HeadraceError:  # where the lease table can't be read, the leader's own tick tells it
+        # Where the lease table can't be read, the leader's own tick tells it.
+        except HeadraceError:
             return ""
         return (
             f"removed from Dagster's partitions, because no shard has the name: {', '.join(gone)}"

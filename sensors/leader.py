@@ -32,11 +32,11 @@ def build_leader(
         "workers.",
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        known = kept_instance.of(context)
+        code_server = kept_instance.of(context)
         turn = wiring.leader_turn(context.cursor)
-        done = ", ".join(housekeeping.of(context, known.instance))
+        done = ", ".join(housekeeping.of(context, code_server.instance))
         if done:
             turn = replace(turn, sentence=f"{turn.sentence}, {done}")
-        return result(context, known, wiring.settings, turn)
+        return result(context, code_server, wiring.settings, turn)
 
     return leader

@@ -21,13 +21,13 @@ from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import FAILED_TARGETS_TAG, FOLLOWS_TAG, OPEN
 from headrace.sensors.interval import interval
 
+# A parser that fails would else be run again without a break.
 _AFTER_A_FAILURE = timedelta(minutes=5)
-"""A parser that fails would else be run again without a break."""
+# A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started
+# for hours.
 _LONGEST = timedelta(hours=1)
-"""A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started
-for hours."""
+# Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`.
 _MOST_FAILED_RUNS = 20
-"""Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`."""
 
 
 def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) -> dg.SensorDefinition:
@@ -75,8 +75,8 @@ def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
     waiting = _waiting(instance, job, [target.name for target in wiring.settings.parse])
     up_to_date: list[str] = []
     for target in wiring.settings.parse:
-        if (left := waiting.get(target.name)) is not None:
-            look.notes.append(f"the last run of {target.name} failed; the next one comes in {left:.0f} s")
+        if (wait := waiting.get(target.name)) is not None:
+            look.notes.append(f"the last run of {target.name} failed; the next one comes in {wait:.0f} s")
             continue
         try:
             is_behind = wiring.targets.parsing(target, "sensor").is_behind()
@@ -100,14 +100,14 @@ def _open_run(instance: dg.DagsterInstance, job: str) -> str | None:
 
 def _waiting(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> dict[str, float]:
     """The targets that failed lately, each with the seconds until it is tried again."""
-    wanted = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
+    failures = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
     waiting: dict[str, float] = {}
-    for record in instance.get_run_records(wanted, limit=_MOST_FAILED_RUNS):
-        left = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
+    for record in instance.get_run_records(failures, limit=_MOST_FAILED_RUNS):
+        wait = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
         tags = record.dagster_run.tags
         # A run that was killed names no target that failed: any of its targets may have been the reason.
         failed = tags.get(FAILED_TARGETS_TAG) or tags.get(FOLLOWS_TAG) or ",".join(names)
         for name in failed.split(","):
-            if left > waiting.get(name, 0.0):
-                waiting[name] = left
+            if wait > waiting.get(name, 0.0):
+                waiting[name] = wait
     return waiting

@@ -28,17 +28,17 @@ def build_worker(
         description=__doc__,
     )
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        known = kept_instance.of(context)
-        instance = known.instance
+        code_server = kept_instance.of(context)
+        instance = code_server.instance
         turn = wiring.worker_turn(
             worker_id,
             context.cursor,
-            instance=known.id,
+            instance=code_server.id,
             runs=DagsterRuns(instance, wiring.settings.application),
         )
         _report_dead(instance, turn.dead_runs)
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
-        return result(context, known, wiring.settings, turn, requests)
+        return result(context, code_server, wiring.settings, turn, requests)
 
     return worker
 

@@ -72,7 +72,8 @@ class Typed:
     """The id of each row, in both tables, that the second version of the schema has made."""
 
 
-@dataclass(frozen=True)  # no slots: cached_property keeps its values in the instance's dictionary
+# No slots: cached_property keeps its values in the instance's dictionary.
+@dataclass(frozen=True)
 class DemoEvidence:
     puts: Mapping[str, Put]
     """Id of a record -> its acknowledgement."""
@@ -87,12 +88,12 @@ class DemoEvidence:
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:
         """Shard -> (snapshot, range) in the order of the commits."""
-        found: dict[str, list[tuple[int, Range]]] = defaultdict(list)
+        by_shard: dict[str, list[tuple[int, Range]]] = defaultdict(list)
         for page in self.pages:
-            for each in page.ranges:
-                if each.moves:
-                    found[each.key.shard_id].append((page.snapshot, each))
-        return {shard: tuple(ranges) for shard, ranges in sorted(found.items())}
+            for planned in page.ranges:
+                if planned.moves:
+                    by_shard[planned.key.shard_id].append((page.snapshot, planned))
+        return {shard: tuple(ranges) for shard, ranges in sorted(by_shard.items())}
 
     @cached_property
     def age(self) -> Mapping[int, int]:
@@ -126,5 +127,5 @@ def id_in(data: bytes | None) -> str | None:
         payload = json.loads(data or b"null")
     except ValueError:
         return None
-    found = payload.get("id") if isinstance(payload, dict) else None
-    return found if isinstance(found, str) else None
+    record_id = payload.get("id") if isinstance(payload, dict) else None
+    return record_id if isinstance(record_id, str) else None

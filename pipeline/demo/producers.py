@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 PRODUCERS = 4
+# Records of one PutRecords call, by Kinesis's API.
 _MOST = 500
-"""Records of one PutRecords call, by Kinesis's API."""
+# About this many calls of each producer, so that records come evenly instead of in a few large groups.
 _CALLS = 100
-"""About this many calls of each producer, so that records come evenly instead of in a few large groups."""
 ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
 """For the producers' client: a second try after a lost answer would put a record twice."""
+# Seconds before what Kinesis refused is put again.
 _BACKOFF = 0.2
-"""Seconds before what Kinesis refused is put again."""
 _CUSTOMERS = 997
 _SHOPS = 7
+# User records of one aggregate.
 _TOGETHER = 10
-"""User records of one aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Producers:
                 return
             together = _TOGETHER if number == PRODUCERS - 1 else 1
             due_now = mine[first : first + size]
-            groups = [due_now[at : at + together] for at in range(0, len(due_now), together)]
+            groups = [due_now[offset : offset + together] for offset in range(0, len(due_now), together)]
             self._put([_kinesis_record(number, group, odd) for group in groups])
 
     def _put(self, records: Sequence[_KinesisRecord]) -> None:
@@ -108,7 +108,7 @@ class Producers:
             for record, result in zip(records, answer["Records"], strict=True):
                 if "SequenceNumber" in result:
                     shard, sequence = result["ShardId"], int(result["SequenceNumber"])
-                    self._puts |= {each: Put(each, shard, sequence) for each in record.ids}
+                    self._puts |= {record_id: Put(record_id, shard, sequence) for record_id in record.ids}
                 else:
                     refused.append(record)
             records = refused

@@ -52,7 +52,7 @@ class Stillness:
     _last: DemoProgress | None = None
     _since: float = 0.0
 
-    def is_out(self, now: float, seen: DemoProgress) -> bool:
-        if seen != self._last:
-            self._last, self._since = seen, now
+    def is_out(self, now: float, latest: DemoProgress) -> bool:
+        if latest != self._last:
+            self._last, self._since = latest, now
         return now - self._since > self.seconds

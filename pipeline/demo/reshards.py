@@ -27,11 +27,11 @@ class Reshards:
     def are_done(self) -> bool:
         return not self._left and self._under_way is None
 
-    def look(self, part: float) -> str | None:
-        """Begin or end a reshard. `part`: the fraction of records that is put. Returns a sentence when a
+    def look(self, fraction: float) -> str | None:
+        """Begin or end a reshard. `fraction`: the fraction of records that is put. Returns a sentence when a
         reshard has finished."""
         if self._under_way is None:
-            if self._left and part >= self._left[0][0]:
+            if self._left and fraction >= self._left[0][0]:
                 self._under_way = self._left.pop(0)[1]()
             return None
         if not is_active(self._client, self._stream):
@@ -62,8 +62,8 @@ class Reshards:
         return "merged", frozenset({lower, upper})
 
     def _open(self) -> list[Any]:
-        found = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
-        return sorted(found, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
+        open_shards = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
+        return sorted(open_shards, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
 
 
 def is_active(client: KinesisClient, stream: str) -> bool:

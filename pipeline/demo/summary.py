@@ -8,8 +8,8 @@ from headrace.pipeline.core.words import counted
 from headrace.pipeline.demo.evidence import DemoEvidence
 from headrace.pipeline.demo.verdict import CheckedPromise, DemoVerdict
 
+# At most so many violations of one promise are shown; their number counts all.
 _SHOWN = 5
-"""At most so many violations of one promise are shown; their number counts all."""
 
 
 def summary(evidence: DemoEvidence, verdict: DemoVerdict) -> Iterator[str]:
@@ -42,8 +42,8 @@ def _shards(evidence: DemoEvidence) -> Iterator[str]:
     """For each shard: rows, ranges, parents and children."""
     yield f"  {'shard':22}{'rows':>9}  {'ranges':>6}  {'parents':8}  up to"
     for shard in sorted(evidence.shards, key=lambda s: s.shard_id):
-        ranges = [each for _, each in evidence.ranges.get(shard.shard_id, ())]
-        rows = sum(each.rows for each in ranges)
+        ranges = [covered for _, covered in evidence.ranges.get(shard.shard_id, ())]
+        rows = sum(covered.rows for covered in ranges)
         last = ranges[-1].upto if ranges else None
         if last is None:
             upto = "nothing yet"

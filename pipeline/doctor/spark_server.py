@@ -37,11 +37,11 @@ def own_server(case: Case) -> Iterator[Diagnosis]:
 
 def other_servers(case: Case) -> Iterator[Diagnosis]:
     folder = server_folder(settings=case.file)
-    others = [server for server in servers_of_user() if not server.is_own(folder)]
-    if not others:
+    foreign = [server for server in servers_of_user() if not server.is_own(folder)]
+    if not foreign:
         yield Diagnosis(_OTHER, Health.WELL, "none of this user on this host")
     own = key_of_server(settings=case.file)
-    for server in others:
+    for server in foreign:
         yield Diagnosis(_OTHER, Health.NOTE, f"{_whose(server, own)}: {server}", _advice(server))
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from headrace.pipeline.settings.quoting import clipped
 
+# Spark's names of types in DDL, and those in its JSON form of types.
 _TYPES = {
     "boolean": "boolean",
     "tinyint": "byte",
@@ -35,7 +36,6 @@ _TYPES = {
     "timestamp_ltz": "timestamp",
     "timestamp_ntz": "timestamp_ntz",
 }
-"""Spark's names of types in DDL, and those in its JSON form of types."""
 _DECIMALS = ("decimal", "dec", "numeric")
 _MOST_DIGITS = 38
 _TEXTS = ("varchar", "char", "character")
@@ -51,12 +51,12 @@ _TOKEN = re.compile(
     r"|(?P<sign>[<>(),:])",
     re.DOTALL,
 )
+# What Spark reads as a number, and not as a name.
 _NUMBER = re.compile(r"[0-9]+(?:L|S|Y|D|F|BD|E[0-9]+(?:D|F|BD)?)?", re.IGNORECASE)
-"""What Spark reads as a number, and not as a name."""
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))|(['\"])\3", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+# Levels of types within types. Python can't call functions much deeper.
 _DEEPEST = 100
-"""Levels of types within types. Python can't call functions much deeper."""
 
 
 class WrongDdl(Exception):
@@ -210,13 +210,13 @@ class _Reading:
         if not self.now.is_word("comment"):
             return ""
         self.place += 1
-        parts: list[str] = []
+        texts: list[str] = []
         while self.now.kind == "text":
-            parts.append(_ESCAPE.sub(_unescaped, self.now.text[1:-1]))
+            texts.append(_ESCAPE.sub(_unescaped, self.now.text[1:-1]))
             self.place += 1
-        if not parts:
+        if not texts:
             raise self.wrong("a text in quotes is needed after COMMENT")
-        return "".join(parts)
+        return "".join(texts)
 
     def _type(self, of: str) -> Any:
         token = self.now
@@ -278,7 +278,7 @@ class _Reading:
             self.take(",", f"or a ) within {token.text}(...)")
 
     def _decimal(self, numbers: list[int] | None, token: _Token) -> str:
-        whole = self._whole(token)
+        type_token = self._whole(token)
         match numbers:
             case None:
                 digits, scale = 10, 0
@@ -289,18 +289,22 @@ class _Reading:
             case _:
                 raise self.wrong(
                     "a decimal has two numbers at most: its digits, and how many of them are after the point",
-                    whole,
+                    type_token,
                 )
         if not 0 < digits <= _MOST_DIGITS:
-            raise self.wrong(f"a decimal has 1 to {_MOST_DIGITS} digits, and this one has {digits}", whole)
+            raise self.wrong(
+                f"a decimal has 1 to {_MOST_DIGITS} digits, and this one has {digits}", type_token
+            )
         if scale > digits:
-            raise self.wrong(f"a decimal of {digits} digits can't have {scale} digits after its point", whole)
+            raise self.wrong(
+                f"a decimal of {digits} digits can't have {scale} digits after its point", type_token
+            )
         return f"decimal({digits},{scale})"
 
     def _whole(self, token: _Token) -> _Token:
         """All of a type that was read, from this word on."""
-        parts = self.tokens[self.tokens.index(token) : self.place]
-        return _Token("word", "".join(part.text for part in parts), token.offset)
+        type_words = self.tokens[self.tokens.index(token) : self.place]
+        return _Token("word", "".join(word.text for word in type_words), token.offset)
 
 
 def _why_no_type(name: str, word: str) -> str:

@@ -184,7 +184,8 @@ def _is_known(variable: str, text: str, problems: Problems) -> bool:
 
 def _broken_files(landing: LandingSettings, folder: Path | None) -> Iterator[Broken]:
     if folder is None or landing.catalog:
-        return  # with a catalog of the user's own, Headrace uses no folder `home`
+        # With a catalog of the user's own, Headrace uses no folder `home`.
+        return
     home = folder / landing.home
     file = next((path for path in (home, *home.parents) if path.is_file()), None)
     if file is not None:

@@ -27,8 +27,9 @@ from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
+# After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
+# is.
 _LEAST_HUNG = timedelta(minutes=2)
-"""After the reading, Spark's answer and the table's commit take a minute at times, however short the wave is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,13 +53,13 @@ def line_within(node: yaml.Node, offset: int) -> int:
     raw = mark.buffer[mark.pointer : node.end_mark.pointer]
     # The sign of a block, such as >-, stands on a line of its own; quotes aren't part of the value.
     start = raw.find("\n") + 1 if node.style in ("|", ">") else 1 if node.style else 0
-    left = sum(not letter.isspace() for letter in node.value[:offset])
+    remaining = sum(not letter.isspace() for letter in node.value[:offset])
     for place in range(start, len(raw)):
         if raw[place].isspace():
             continue
-        if not left:
+        if not remaining:
             return line_of(node) + raw.count("\n", 0, place)
-        left -= 1
+        remaining -= 1
     return line_of(node) + raw.rstrip().count("\n")
 
 
@@ -77,20 +77,20 @@ def kind_of(node: yaml.Node) -> str:
 
 def secrets_in(node: yaml.Node) -> Iterator[yaml.Node]:
     """Nodes at or below this one that look like secrets. Each node is visited once: YAML aliases can make a loop."""
-    waiting, seen = [node], set[int]()
+    waiting, visited = [node], set[int]()
     while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
+        reached = waiting.pop()
+        if id(reached) in visited:
             continue
-        seen.add(id(each))
-        match each:
+        visited.add(id(reached))
+        match reached:
             case yaml.ScalarNode():
-                if holds_secret(each.value):
-                    yield each
+                if holds_secret(reached.value):
+                    yield reached
             case yaml.SequenceNode():
-                waiting.extend(each.value)
+                waiting.extend(reached.value)
             case yaml.MappingNode():
-                for name, value in each.value:
+                for name, value in reached.value:
                     if isinstance(name, yaml.ScalarNode) and names_secret(name.value):
                         yield name
                     waiting.extend((name, value))

@@ -22,16 +22,19 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
-_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
-_STREAM = re.compile(  # Kinesis's rule for names
+# DynamoDB's rule.
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+# Kinesis's rule for names.
+_STREAM = re.compile(
     r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
 )
+# The name of a stream, or its beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-"""The name of a stream, or its beginning."""
+# Sentences join ids by commas, and the key of a run has slashes between its parts
+# (`pipeline/duties/turns.py`).
 _WORKER = re.compile(r"[^\s,/]+")
-"""Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/turns.py`)."""
+# Keys of KCL's own rows, which lie in one table with the workers' rows in layout S.
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
-"""Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -85,16 +88,16 @@ def _bare_name(name_or_arn: str) -> str:
 
 
 def _discovery(settings: Settings) -> Iterator[Broken]:
-    found = settings.discovery
-    if found.is_asked_for and not settings.multi:
+    discovery = settings.discovery
+    if discovery.is_asked_for and not settings.multi:
         yield Broken(
             "discovery",
             "is given, but streams_mode is single: it needs streams_mode: multi",
             also=("streams_mode",),
         )
-    if found.prefix is not None and not _PREFIX.fullmatch(found.prefix):
-        yield Broken("discovery.prefix", f"is {found.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
-    yield from _start(found, "discovery")
+    if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
+        yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    yield from _start(discovery, "discovery")
 
 
 def _former(settings: Settings) -> Iterator[Broken]:
@@ -204,7 +207,7 @@ def _tables(settings: Settings) -> Iterator[Broken]:
                 "give this table a name, or the application a shorter one",
                 also=("application",),
             )
-        twins = [other for other in names if other != knob and names[other] == name]
+        twins = [twin for twin in names if twin != knob and names[twin] == name]
         if twins:
             yield Broken(
                 f"coordination.{knob}",
@@ -230,9 +233,9 @@ def _mode(settings: Settings) -> Iterator[Broken]:
         )
 
 
+# With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is
+# over. A run counts as hung at the earliest a minute after that time.
 _LEAST_SHARE = 0.1
-"""With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is
-over. A run counts as hung at the earliest a minute after that time."""
 
 
 def _fractions(settings: Settings) -> Iterator[Broken]:
@@ -258,10 +261,10 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
         yield Broken("kcl.max_utilisation", f"is {settings.kcl.max_utilisation}; allowed: 1 to 100 percent")
 
 
+# With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each).
 _LEAST_FAILOVER = timedelta(seconds=20)
-"""With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each)."""
+# A longer time is almost surely a number of milliseconds that was taken for seconds.
 _MOST_FAILOVER = timedelta(hours=1)
-"""A longer time is almost surely a number of milliseconds that was taken for seconds."""
 
 
 def _shared(settings: Settings) -> Iterator[Broken]:
@@ -355,8 +358,9 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+# A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks
+# differ.
 _LEAST_ORPHANS_AFTER = timedelta(days=1)
-"""A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks differ."""
 
 
 _LEAST_RETENTION = timedelta(days=1)

@@ -10,16 +10,16 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
 
+# A Spark task holds a few such payloads at once.
 _MOST_INFLATED = 256 * 1024 * 1024
-"""A Spark task holds a few such payloads at once."""
 _MOST_RATIO = 1_000_000
 _MOST_VALUES = 100_000_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# Dagster's rule for names.
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Dagster's rule for names."""
 _MOST_COLUMNS = 10_000
+# Kinesis's rule for names.
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-"""Kinesis's rule for names."""
 
 
 def target_rules(settings: Settings) -> Iterator[Broken]:

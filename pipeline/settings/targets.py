@@ -12,9 +12,9 @@ def targets_of(
     Unknown."""
     targets = tuple(target for target in settings.parse if name in (None, target.name))
     if not targets:
-        known = ", ".join(target.name for target in settings.parse) or "none"
+        names = ", ".join(target.name for target in settings.parse) or "none"
         raise Unknown(
-            f"the settings have no target {name!r} under `parse`; they have {known}. {nothing}"
+            f"the settings have no target {name!r} under `parse`; they have {names}. {nothing}"
             if name
             else f"the settings name no target under `parse`. {nothing}"
         )
