@@ -76,7 +76,7 @@ def tell_errors(*errors: HeadraceError) -> int:
     """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help
     with each of them."""
     tell_aside(*(f"headrace: {line}" for error in errors for line in _sentences(error)))
-    return TRY_LATER if all(isinstance(each, Transient) for each in errors) else STOPPED
+    return TRY_LATER if all(isinstance(error, Transient) for error in errors) else STOPPED
 
 
 def _sentences(error: HeadraceError) -> list[str]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.duties.recover import Recovery
     from headrace.pipeline.wiring import Wiring
 
+# Seconds between two tries for a shard that a run is reading.
 _TRY_AGAIN_EVERY = 2.0
-"""Seconds between two tries for a shard that a run is reading."""
 
 
 def add_deciding(parser: argparse.ArgumentParser) -> None:
@@ -72,13 +72,13 @@ def decide(
 ) -> int:
     """Show the plan of all shards, then carry it out shard by shard, each while this command holds the
     shard's claim."""
-    found = [recovery.find(key) for key in keys]
-    shown = {key: _planned(recovery, key, plan) for key in found}
+    shards = [recovery.find(key) for key in keys]
+    shown = {key: _planned(recovery, key, plan) for key in shards}
     sentences = [line for decision in shown.values() for line in decision.sentences]
-    if not is_wanted(args, sentences, shards=found):
+    if not is_wanted(args, sentences, shards=shards):
         return 0 if args.json else 2
     done: list[str] = []
-    for key in found:
+    for key in shards:
         with _naming_done(done, key), held(recovery, key) as row:
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
@@ -98,8 +98,8 @@ def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
     except HeadraceError as error:
         if not done:
             raise
-        then = f"while the claim on {key} was released" if key in done else f"then, for {key}"
-        raise type(error)(f"{', '.join(done)}: done, and not undone. But {then}: {error}") from error
+        context = f"while the claim on {key} was released" if key in done else f"then, for {key}"
+        raise type(error)(f"{', '.join(done)}: done, and not undone. But {context}: {error}") from error
 
 
 @contextmanager
@@ -152,18 +152,18 @@ def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision
     return decision
 
 
-def _as_shown(shown: "Decision", now: "Decision") -> "Decision":
+def _as_shown(shown: "Decision", fresh: "Decision") -> "Decision":
     """The new decision, with the end that the person saw: the stream may have got newer records since then."""
-    if shown.range is None or now.range is None:
-        return now
-    return replace(now, range=replace(now.range, upto=shown.range.upto), sentences=shown.sentences)
+    if shown.range is None or fresh.range is None:
+        return fresh
+    return replace(fresh, range=replace(fresh.range, upto=shown.range.upto), sentences=shown.sentences)
 
 
-def _require_same(key: str, shown: "Decision", now: "Decision") -> None:
+def _require_same(key: str, shown: "Decision", fresh: "Decision") -> None:
     from headrace.pipeline.errors import PositionsDisagree
 
-    was, is_ = (d.range.after if d.range else None for d in (shown, now))
-    if was != is_ or shown.row != now.row:
+    planned_after, fresh_after = (d.range.after if d.range else None for d in (shown, fresh))
+    if planned_after != fresh_after or shown.row != fresh.row:
         raise PositionsDisagree(
             f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); "
             "nothing was changed. Run the command again to see the plan as it is now"

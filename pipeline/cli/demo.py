@@ -68,9 +68,8 @@ def _show(args: argparse.Namespace) -> int:
 
     port = next(port for port in range(args.port, 65536) if is_free(port))
     ui = f"http://{HOST}:{port}"
-    before = Home(
-        Path(args.home).resolve()
-    ).dagster  # a `headrace dev` or another Dagster may run on the demo's settings
+    # A `headrace dev` or another Dagster may run on the demo's settings.
+    before = Home(Path(args.home).resolve()).dagster
     require_free(before)
     require_no_process(before)
     with (

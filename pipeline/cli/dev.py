@@ -85,7 +85,8 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
     try:
         for _ in services.wait_for_ui(dagster, port):
             continue
-        is_up = True  # before the line is printed: whoever reads the line may press Ctrl-C at once
+        # Before the line is printed: whoever reads the line may press Ctrl-C at once.
+        is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
         until_a_process_dies(dagster)
     except KeyboardInterrupt:
@@ -124,7 +125,8 @@ def _start_workers(settings: "Settings") -> None:
     try:
         again = start_workers(settings)
     except TablesMissing:
-        return  # the leader's first tick makes the tables
+        # The leader's first tick makes the tables.
+        return
     except HeadraceError as error:
         _say(f"can't read whether `headrace stop` stopped the workers: {error}")
         return

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports import WorkerStore
     from headrace.pipeline.settings.model import Settings
 
+# The default lease duration (20 s) and two ticks of a worker (5 s each).
 _WATCH = timedelta(seconds=30)
-"""The default lease duration (20 s) and two ticks of a worker (5 s each)."""
 
 
 def add(subparsers: "Subparsers") -> None:

@@ -66,9 +66,8 @@ def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
         try:
             yield hold
         finally:
-            _write(
-                file, ""
-            )  # everything that this process started was stopped; after a SIGKILL the text stays
+            # Everything that this process started was stopped; after a SIGKILL the text stays.
+            _write(file, "")
 
 
 def require_free(home: Path) -> None:
@@ -109,7 +108,8 @@ def _read(file: TextIO) -> Holder | None:
     try:
         return Holder(**json.loads(file.read()))
     except (ValueError, TypeError):
-        return None  # empty, half written, or of another version
+        # Empty, half written, or of another version.
+        return None
 
 
 def _write(file: TextIO, text: str) -> None:

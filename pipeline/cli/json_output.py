@@ -26,8 +26,8 @@ def print_json(answer: Mapping[str, Any]) -> None:
     print(json.dumps({"format": FORMAT, **answer}, indent=2), flush=True)
 
 
-def time_json(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="milliseconds")
+def time_json(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="milliseconds")
 
 
 def id_json(number: int | None) -> str | None:

@@ -125,8 +125,8 @@ def _view(args: argparse.Namespace, adapters: "Adapters", cut: "Cut") -> int:
     from headrace.pipeline.core.lineage_filter import RangeFilter
     from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
 
-    wanted = RangeFilter(kinds=KINDS_WITHOUT_ROWS) if args.gaps else cut.filter()
-    story = story_of(adapters.lineage("lineage").entries(wanted))
+    range_filter = RangeFilter(kinds=KINDS_WITHOUT_ROWS) if args.gaps else cut.filter()
+    story = story_of(adapters.lineage("lineage").entries(range_filter))
     return show_gaps(story) if args.gaps else show_family(story)
 
 
@@ -136,12 +136,12 @@ def _rebuild(adapters: "Adapters") -> int:
     from headrace.pipeline.lake.lineage_rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
-    now = rebuild(lineage)
+    content = rebuild(lineage)
     tell(
-        f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, "
-        f"up to snapshot {now.snapshot or 'none'}"
+        f"{lineage.identifier} has {counted(content.ranges, 'range')} of {counted(content.snapshots, 'snapshot')}, "
+        f"up to snapshot {content.snapshot or 'none'}"
     )
-    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if now.gaps else ():
+    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if content.gaps else ():
         if isinstance(lost, Lost):
             tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")
     return 0

@@ -36,14 +36,14 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
 
     window = None if args.window is None else _window(adapters, args.window)
     table, entries = _ledgers(args, adapters, window, cut)
-    kept, left_out = newest(cut.of(entries), args.limit)
-    if lost := [entry for entry in kept if isinstance(entry, Lost)]:
+    shown_entries, left_out = newest(cut.of(entries), args.limit)
+    if lost := [entry for entry in shown_entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
-    frame = _frame(args, kept)
+    frame = _frame(args, shown_entries)
     if args.shard is not None and frame.empty:
         _require_shard(args, adapters, window, cut)
     if args.json:
-        print_json(document(args, adapters, table, kept, left_out))
+        print_json(document(args, adapters, table, shown_entries, left_out))
     elif args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:
@@ -55,10 +55,10 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     return 0
 
 
-def _frame(args: argparse.Namespace, kept: list[Entry]) -> pd.DataFrame:
+def _frame(args: argparse.Namespace, entries: list[Entry]) -> pd.DataFrame:
     from headrace.pipeline.lake.lineage_frame import lineage_frame, parsed_frame
 
-    return lineage_frame(kept) if args.target is None else parsed_frame(kept)
+    return lineage_frame(entries) if args.target is None else parsed_frame(entries)
 
 
 def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
@@ -98,7 +98,9 @@ def _ledgers(
     return target.table, IcebergLineage(typed).entries(cut.filter())
 
 
-def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tuple[str, Iterable[Entry]]:
+def _of_window(
+    adapters: Adapters, kept_window: KeptWindow, asked_for: RangeFilter
+) -> tuple[str, Iterable[Entry]]:
     from dataclasses import replace
 
     from headrace.pipeline.core.lineage import DONE_ANEW, LedgerEntry
@@ -107,46 +109,50 @@ def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tupl
     from headrace.pipeline.errors import Unknown
     from headrace.pipeline.settings.targets import targets_of
 
-    window, lake = kept.window, adapters.settings.landing.table
+    window, lake = kept_window.window, adapters.settings.landing.table
     if not (window.target or window.unpack):
         ports = adapters.replaying(window.id, "lineage")
         if not ports.table.exists():
             raise Unknown(
                 f"nothing of the window {window.id} was copied yet; `headrace window run {window.id}` copies it"
             )
-        return window_table(lake, window.id), ports.lineage.entries(asked)
-    of_windows = replace(asked, kinds=DONE_ANEW)
+        return window_table(lake, window.id), ports.lineage.entries(asked_for)
+    of_windows = replace(asked_for, kinds=DONE_ANEW)
     if window.unpack:
         table, entries = lake, adapters.lineage("lineage").entries(of_windows)
     else:
         (target,) = targets_of(adapters.settings, window.target, nothing="Nothing was read")
         table, entries = target.table, adapters.parsing(target, "lineage").lineage.entries(of_windows)
-    pages = ((each, replays_of(each.page, window.id)) for each in entries if isinstance(each, LedgerEntry))
-    return table, [replace(each, page=page) for each, page in pages if page.ranges]
+    pages = (
+        (entry, replays_of(entry.page, window.id)) for entry in entries if isinstance(entry, LedgerEntry)
+    )
+    return table, [replace(entry, page=page) for entry, page in pages if page.ranges]
 
 
 def _window(adapters: Adapters, name: str) -> KeptWindow:
     from headrace.pipeline.errors import Unknown
 
-    kept = next((each for each in adapters.windows().all() if each.window.id == name), None)
-    if kept is None:
+    kept_window = next(
+        (candidate for candidate in adapters.windows().all() if candidate.window.id == name), None
+    )
+    if kept_window is None:
         raise Unknown(f"there is no window {name!r}; `headrace window list` names all windows")
-    return kept
+    return kept_window
 
 
 # --- where there is nothing ---------------------------------------------------------------------------------
 
 
-def _nothing(args: argparse.Namespace, kept: KeptWindow | None) -> str:
+def _nothing(args: argparse.Namespace, kept_window: KeptWindow | None) -> str:
     """Why no range is shown."""
     of = f" of {args.shard}" if args.shard else ""
     when = " with records of that time" if args.since is not None or args.until is not None else ""
-    if kept is None:
+    if kept_window is None:
         return f"no range of records {'has landed' if args.target is None else 'was parsed'}{of}{when}"
-    window = kept.window
+    window = kept_window.window
     did = "taken apart" if window.unpack else "replaced" if window.target else "copied"
     what = "aggregate" if window.unpack else "row"
-    if kept.is_done:
+    if kept_window.is_done:
         return f"the window {window.id} is done, and no {what} was there to be {did}{of}{when}"
     return f"no {what} of the window {window.id} was {did} yet{of}{when}"
 
@@ -165,7 +171,7 @@ def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWin
     if meant_by(args.shard, leases):
         return
     every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
-    in_ledgers = {each.key.shard_id for entry in every for each in ranges_of(entry)}
+    in_ledgers = {covered.key.shard_id for entry in every for covered in ranges_of(entry)}
     raise Unknown(no_such_shard(args.shard, {*map(partition_of, leases), *in_ledgers}))
 
 
@@ -182,10 +188,10 @@ def _tell_through(adapters: Adapters) -> None:
         tell_aside(f"up to when every record has landed isn't known: {error}")
         return
     for stream in sorted(state.positions.origins):
-        at = state.through.get(stream)
+        through = state.through.get(stream)
         said = (
-            f"every record that arrived before {time_text(at)} has landed, or the lineage tells why not"
-            if at
+            f"every record that arrived before {time_text(through)} has landed, or the lineage tells why not"
+            if through
             else "not known yet up to when every record has landed"
         )
         tell(f"{stream}: {said}")

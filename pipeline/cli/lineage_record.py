@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.parse_block import ParseSettings
 
 _NO_RANGE = 1
+# Shards that the sentence names where no range has the number.
 _MOST_NAMED = 3
-"""Shards that the sentence names where no range has the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
             {
                 "sequence_number": str(number),
                 "ranges": [*map(_place_json, places)],
-                "parsed": [each.json() for each in parsed],
+                "parsed": [parsed_record.json() for parsed_record in parsed],
             }
         )
     elif places:
         for place in places:
             tell(*_where(place, number))
-        for each in parsed:
-            tell(*each.lines())
+        for record in parsed:
+            tell(*record.lines())
     else:
         tell(_nowhere(args, spanning))
     return 0 if places else _NO_RANGE
@@ -134,10 +134,10 @@ def _where(place: RecordPlace, number: int) -> Iterator[str]:
     if not step.range.rows:
         yield f"  the range has no records in the table: {step.range.why or 'its kind says why'}"
         return
-    for each in place.files:
-        how = "as it landed" if _is_as_landed(place, each) else "rewritten since it landed"
-        arrived = "" if each.arrival is None else f", arrived {each.arrival:%Y-%m-%d %H:%M:%S}Z"
-        yield f"  in {each.path}, which snapshot {each.snapshot} added ({how}); {counted(each.rows, 'row')}{arrived}"
+    for file in place.files:
+        how = "as it landed" if _is_as_landed(place, file) else "rewritten since it landed"
+        arrived = "" if file.arrival is None else f", arrived {file.arrival:%Y-%m-%d %H:%M:%S}Z"
+        yield f"  in {file.path}, which snapshot {file.snapshot} added ({how}); {counted(file.rows, 'row')}{arrived}"
     if not place.files and _may_have_rest(step, number):
         yield f"  no row of the table has the number {number}: nothing of that record was left when this range began"
     elif not place.files:
@@ -152,8 +152,8 @@ def _place_json(place: RecordPlace) -> dict[str, Any]:
     from headrace.pipeline.cli.lineage_json import range_json
 
     files = [
-        {**_file_json(each), "arrival": time_json(each.arrival), "as_landed": _is_as_landed(place, each)}
-        for each in place.files
+        {**_file_json(file), "arrival": time_json(file.arrival), "as_landed": _is_as_landed(place, file)}
+        for file in place.files
     ]
     return {"snapshot": id_json(place.step.snapshot), **range_json(place.step.range), "found_in": files}
 
@@ -172,7 +172,7 @@ class ParsedRecord:
     target: ParseSettings
     steps: tuple[Step, ...]
     """The commits that decided about the record, the oldest first."""
-    now: tuple[tuple[str, FoundRecord], ...]
+    files: tuple[tuple[str, FoundRecord], ...]
     """The tables that have the record, and in which file."""
 
     def lines(self) -> Iterator[str]:
@@ -193,7 +193,7 @@ class ParsedRecord:
                 f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} "
                 f"were set aside{dropped}"
             )
-        for table, file in self.now:
+        for table, file in self.files:
             why = (
                 f"; set aside because {' / '.join(file.texts('reason'))}"
                 if table == target.quarantine
@@ -203,7 +203,7 @@ class ParsedRecord:
                 f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot "
                 f"{file.snapshot} added{why}"
             )
-        if self.steps and not self.now:
+        if self.steps and not self.files:
             yield (
                 f"  no row of {self.steps[0].range.key} in {target.table} or {target.quarantine} has the "
                 "number: the record was dropped, or its row was removed since"
@@ -230,7 +230,7 @@ class ParsedRecord:
                     **_file_json(file),
                     "reasons": file.texts("reason") if table == self.target.quarantine else [],
                 }
-                for table, file in self.now
+                for table, file in self.files
             ],
         }
 
@@ -240,7 +240,7 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
     from headrace.pipeline.core.redrive_chain import is_chain
     from headrace.pipeline.lake.find_record import find_record
 
-    wanted = set(shards)
+    shards_of_record = set(shards)
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if not ports.table.exists():
@@ -249,14 +249,14 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
         steps = [
             step
             for step in _steps_with(story, number)
-            if step.range.key in wanted and not is_chain(step.range.key)
+            if step.range.key in shards_of_record and not is_chain(step.range.key)
         ]
         steps.sort(key=lambda step: step.sequence)
         tables = (
             adapters.lake_tables.typed(target, "lineage"),
             adapters.lake_tables.quarantine(target, "lineage"),
         )
-        now = [
+        files = [
             (table.identifier, file)
             for step in {step.range.key: step for step in reversed(steps)}.values()
             for table in tables
@@ -264,4 +264,4 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
             for file in find_record(table, step.range, number)
         ]
         if steps:
-            yield ParsedRecord(target, tuple(steps), tuple(now))
+            yield ParsedRecord(target, tuple(steps), tuple(files))

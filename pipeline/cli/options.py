@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
 
+# The most digits of a sequence number, by Kinesis's API.
 _MOST_DIGITS = 129
-"""Of a sequence number, by Kinesis's API."""
 
 
 _LARGEST_PORT = 65_535
@@ -48,8 +48,8 @@ def duration(text: str) -> timedelta:
 def moment(text: str) -> datetime:
     """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
     try:
-        at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        when = datetime.fromisoformat(text)
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"

@@ -21,13 +21,13 @@ from pathlib import Path
 from headrace.pipeline.cli.holding import refusal
 from headrace.pipeline.errors import BadSetting
 
+# Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone.
 _DAEMONS = ("dagster._daemon run", "dagster-daemon run")
-"""Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone."""
 _DEV = "dagster dev"
+# Seconds from one heartbeat of a daemon to its next.
 _BEAT = 30.0
-"""Seconds from one heartbeat of a daemon to its next."""
+# Seconds by which a heartbeat of a busy machine may come late.
 _LATE = 3.0
-"""Seconds by which a heartbeat of a busy machine may come late."""
 _LOOK_EVERY = 1.0
 _PROCESSES = Path("/proc")
 
@@ -52,9 +52,9 @@ def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
 
 
 def require_no_process(home: Path) -> None:
-    other = next(processes_on(home), None)
-    if other is not None:
-        raise BadSetting(refusal(str(other), home, "stop that one first (Ctrl-C or `kill`)"))
+    daemon = next(processes_on(home), None)
+    if daemon is not None:
+        raise BadSetting(refusal(str(daemon), home, "stop that one first (Ctrl-C or `kill`)"))
 
 
 def require_no_beat(
@@ -77,7 +77,7 @@ def require_no_beat(
     )
     while now() < until:
         pause(_LOOK_EVERY)
-        if any(at > before.get(daemon, newest) for daemon, at in beats().items()):
+        if any(beat > before.get(daemon, newest) for daemon, beat in beats().items()):
             raise BadSetting(
                 refusal(
                     "a Dagster daemon that isn't a process of this host", home, "stop it where it runs first"
@@ -87,12 +87,12 @@ def require_no_beat(
 
 def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDagster]:
     """Dagster's daemons on this DAGSTER_HOME; of a `dagster dev` that has started one, that command."""
-    wanted = home.resolve()
+    resolved = home.resolve()
     for folder in processes.glob("[0-9]*"):
         # A process may end while it is looked at, and one of another user can't be looked at.
         with suppress(OSError):
             command = _command(folder)
-            if any(mark in command for mark in _DAEMONS) and _home_of(folder) == wanted:
+            if any(mark in command for mark in _DAEMONS) and _home_of(folder) == resolved:
                 parent = processes / _parent(folder)
                 starter = _command(parent) if parent.exists() else ""
                 yield (

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.duties.preview import Preview
     from headrace.pipeline.settings.model import Settings
 
+# Kind of a change -> the printed word. An assigned lease that a dead worker still holds is printed as
+# moved.
 _WORDS = {
     "create": "create",
     "retire": "delete",
@@ -31,7 +33,6 @@ _WORDS = {
     "call off": "call off",
     "complete": "end handover",
 }
-"""Kind of a change -> the printed word. An assigned lease that a dead worker still holds is printed as moved."""
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -58,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     period = args.period or default_period(settings)
-    seen = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
+    shown_plan = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
     if args.json:
-        print_json(document(seen.changes) | _start(seen))
+        print_json(document(shown_plan.changes) | _start(shown_plan))
     else:
-        tell(*before(seen, settings.application), *lines(seen.changes))
+        tell(*before(shown_plan, settings.application), *lines(shown_plan.changes))
     return 0
 
 
@@ -79,32 +80,38 @@ def watch(
     from headrace.pipeline.duties.leader_report import LeaderMemory
     from headrace.pipeline.duties.preview import preview
 
-    seen = preview(duty, LeaderMemory())
-    left = period
-    while left > timedelta(0) and (seen.has_started or seen.memory.workers) and seen.why_not is None:
-        tell_aside(f"watching the workers for {left.total_seconds():.0f} s")
-        pause(min(every, left).total_seconds())
-        left -= every
-        seen = preview(duty, seen.memory)
-    return seen
+    latest = preview(duty, LeaderMemory())
+    remaining = period
+    while (
+        remaining > timedelta(0) and (latest.has_started or latest.memory.workers) and latest.why_not is None
+    ):
+        tell_aside(f"watching the workers for {remaining.total_seconds():.0f} s")
+        pause(min(every, remaining).total_seconds())
+        remaining -= every
+        latest = preview(duty, latest.memory)
+    return latest
 
 
-def before(seen: "Preview", application: str) -> list[str]:
+def before(shown_plan: "Preview", application: str) -> list[str]:
     """Lines to print before the changes: why there can be none, or what a first start does before any change."""
-    why_not = [] if seen.why_not is None else [seen.why_not]
-    if not seen.first_steps:
+    why_not = [] if shown_plan.why_not is None else [shown_plan.why_not]
+    if not shown_plan.first_steps:
         return why_not
-    head = "" if seen.has_started else f"application {application} hasn't started yet: "
+    head = "" if shown_plan.has_started else f"application {application} hasn't started yet: "
     return [
         *why_not,
         f"{head}the leader would first",
-        *(f"  {each}" for each in seen.first_steps),
+        *(f"  {step}" for step in shown_plan.first_steps),
         "and then",
     ]
 
 
-def _start(seen: "Preview") -> dict[str, Any]:
-    return {"started": seen.has_started, "first": list(seen.first_steps), "why_not": seen.why_not}
+def _start(shown_plan: "Preview") -> dict[str, Any]:
+    return {
+        "started": shown_plan.has_started,
+        "first": list(shown_plan.first_steps),
+        "why_not": shown_plan.why_not,
+    }
 
 
 def lines(changes: Sequence["Change"]) -> list[str]:
@@ -152,8 +159,8 @@ def _from(change: "Change") -> str | None:
 
 def _to(change: "Change") -> str | None:
     if kind_of(change) == "end handover":
-        found = change.requires.get("owner")
-        return None if found is None else str(found)
+        owner = change.requires.get("owner")
+        return None if owner is None else str(owner)
     return change.put.get("owner")
 
 

@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
             print_json(
                 {
                     "dry_run": args.dry_run,
-                    "targets": [_target_json(each, done[each.name]) for each in targets],
+                    "targets": [
+                        _target_json(asked_target, done[asked_target.name]) for asked_target in targets
+                    ],
                 }
             )
     return 0

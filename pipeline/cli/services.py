@@ -21,16 +21,17 @@ import headrace
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable
 from headrace.pipeline.lake.private_files import make_folder
 
-HOST = "127.0.0.1"  # never a public address: a person who reaches Dagster's UI can run code
+# Never a public address: a person who reaches Dagster's UI can run code.
+HOST = "127.0.0.1"
 ROOT = Path(headrace.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few.
 _CLEAN_STOP = 60.0
-"""Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few."""
+# Seconds that a process has to end after SIGTERM or SIGKILL.
 _AFTER_SIGNAL = 5.0
-"""Seconds that a process has to end after SIGTERM or SIGKILL."""
 _LOOK_EVERY = 0.1
+# Seconds. An idle machine needs ten.
 _UI_STARTS_WITHIN = 120.0
-"""Seconds. An idle machine needs ten."""
 
 _WORKSPACE = """\
 # Written by headrace at each start.
@@ -93,7 +94,8 @@ class Group:
     def _is_gone(self, within: float) -> bool:
         until = time.monotonic() + within
         while self._signal(0) and time.monotonic() < until:
-            self._process.poll()  # a child that ended stays in its group until its parent has asked for its exit code
+            # A child that ended stays in its group until its parent has asked for its exit code.
+            self._process.poll()
             time.sleep(_LOOK_EVERY)
         return not self._signal(0)
 
@@ -108,7 +110,8 @@ class Group:
 def stop_orphans(group: int, of: Path) -> bool:
     """Stop a Dagster of this DAGSTER_HOME that outlived the process which started it. Returns whether there was one."""
     if not any(str(of) in command for command in commands_of(group)):
-        return False  # the system may have given the number to another process since
+        # The system may have given the number to another process since.
+        return False
     for number, within in ((signal.SIGINT, _CLEAN_STOP), (signal.SIGKILL, _AFTER_SIGNAL)):
         with suppress(ProcessLookupError):
             os.killpg(group, number)
@@ -195,9 +198,10 @@ def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> di
     # started in.
     env["PYTHONSAFEPATH"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
-    found = Path(sys.prefix, "java_home")  # `make setup` writes it
-    if "JAVA_HOME" not in env and found.exists():
-        env["JAVA_HOME"] = found.read_text(encoding="utf-8").strip()
+    # `make setup` writes it.
+    java_home = Path(sys.prefix, "java_home")
+    if "JAVA_HOME" not in env and java_home.exists():
+        env["JAVA_HOME"] = java_home.read_text(encoding="utf-8").strip()
     return env
 
 

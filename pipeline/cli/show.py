@@ -40,9 +40,9 @@ from headrace.pipeline.errors import HeadraceError, ProcessDied
 from headrace.pipeline.local.endpoint import READY, LocalAws
 
 _SHARDS = 4
+# Records a second: slow enough that producers still put records while others land, so that reshards happen
+# in between.
 _PACE = 625.0
-"""Records a second: slow enough that producers still put records while others land, so that reshards happen
-in between."""
 _LEAST_SECONDS = 20.0
 _TELL_EVERY = 2.0
 _LOOK_EVERY = 1.0
@@ -209,25 +209,24 @@ class Show:
         patience = Stillness(self._patience)
         watch = Watch()
         said_at, was_all = 0.0, False
-        for now, seen in self._looks(producers, reshards):
-            milestone = reshards.look(seen.put / self._records)
+        for now, latest in self._looks(producers, reshards):
+            milestone = reshards.look(latest.put / self._records)
             if milestone is not None:
-                say(f"{milestone}, while {seen.put:,} of {self._records:,} were put")
+                say(f"{milestone}, while {latest.put:,} of {self._records:,} were put")
             if now - said_at >= _TELL_EVERY:
-                say(seen)
+                say(latest)
                 said_at = now
-            is_all = producers.are_done and reshards.are_done and _is_all(seen, reshards)
-            if (
-                is_all and was_all
-            ):  # seen twice, so that a record which lands a second time a moment later isn't missed
-                say(seen)
+            is_all = producers.are_done and reshards.are_done and _is_all(latest, reshards)
+            # Seen twice, so that a record which lands a second time a moment later isn't missed.
+            if is_all and was_all:
+                say(latest)
                 return None
             was_all = is_all
             try:
                 require_alive(self.dagster, watch)
             except ProcessDied as died:
                 return str(died)
-            if patience.is_out(now, seen):
+            if patience.is_out(now, latest):
                 return f"no record was put or landed for {self._patience:.0f} s"
         raise AssertionError("unreachable")
 
@@ -239,5 +238,5 @@ class Show:
             time.sleep(_LOOK_EVERY)
 
 
-def _is_all(seen: DemoProgress, reshards: Reshards) -> bool:
-    return seen.landed >= seen.put and seen.ended >= reshards.closed
+def _is_all(latest: DemoProgress, reshards: Reshards) -> bool:
+    return latest.landed >= latest.put and latest.ended >= reshards.closed

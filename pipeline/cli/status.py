@@ -55,22 +55,22 @@ def run(args: argparse.Namespace) -> int:
     )
 
 
-def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
+def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
     """Lease rows whose keys don't have the form of `streams_mode`."""
     from headrace.pipeline.core.lease_form import COMMAND, of_other_form, why_other_mode
     from headrace.pipeline.core.words import counted
     from headrace.pipeline.inspect.finding import Finding
 
-    others = of_other_form(seen.last.leases, multi=settings.multi)
-    if not others:
+    rows_of_other_form = of_other_form(observation.last.leases, multi=settings.multi)
+    if not rows_of_other_form:
         return
-    names = tuple(row.key for row in others)
-    if (why := why_other_mode(seen.last.leases, multi=settings.multi)) is not None:
+    names = tuple(row.key for row in rows_of_other_form)
+    if (why := why_other_mode(observation.last.leases, multi=settings.multi)) is not None:
         yield Finding("other-mode", why, needs_person=True, names=names)
         return
     yield Finding(
         "rows-left-over",
-        f"{counted(len(others), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form "
+        f"{counted(len(rows_of_other_form), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form "
         f"of another streams_mode than {settings.streams_mode}: nobody reads by them, "
         f"and `{COMMAND}` removes them",
         needs_person=True,

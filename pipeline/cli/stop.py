@@ -30,7 +30,7 @@ _TRY_LATER = 75
 @dataclass(frozen=True, slots=True)
 class Stopped:
     workers: tuple[str, ...]
-    left: Mapping[str, int]
+    still_held: Mapping[str, int]
     """Open leases that each still holds; empty when all are given up."""
     silent: tuple[str, ...]
     """The workers in `left` that didn't beat while this command waited."""
@@ -38,13 +38,13 @@ class Stopped:
 
     def __str__(self) -> str:
         names, seconds = ", ".join(self.workers), f"{self.after.total_seconds():.0f} s"
-        if not self.left:
+        if not self.still_held:
             return (
                 f"stopped: {names} held no open lease any more after {seconds}; "
                 "`headrace stop --cancel` lets these workers work again"
             )
-        held = ", ".join(f"{name} {count}" for name, count in self.left.items())
-        leases = counted(sum(self.left.values()), "open lease is", "open leases are")
+        held = ", ".join(f"{name} {count}" for name, count in self.still_held.items())
+        leases = counted(sum(self.still_held.values()), "open lease is", "open leases are")
         why = (
             f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: "
             "other workers take its leases once they expire"
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         _ask(names)
     stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
     tell(stopped)
-    return _TRY_LATER if stopped.left else 0
+    return _TRY_LATER if stopped.still_held else 0
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:
@@ -132,29 +132,29 @@ def stop(
     began = monotonic()
     said_at = -_TELL_EVERY
     while True:
-        left = _left(leases, names)
+        still_held = _left(leases, names)
         passed = monotonic() - began
-        if not left or passed >= wait.total_seconds():
+        if not still_held or passed >= wait.total_seconds():
             break
         if passed - said_at >= _TELL_EVERY:
             progress(
-                f"{counted(sum(left.values()), 'open lease')} still held ({', '.join(left)}), waited {passed:.0f} s"
+                f"{counted(sum(still_held.values()), 'open lease')} still held ({', '.join(still_held)}), waited {passed:.0f} s"
             )
             said_at = passed
         pause(min(_LOOK, wait.total_seconds() - passed))
-    after = beats_of(workers, left)
-    silent = tuple(name for name in left if after[name] == before[name])
-    return Stopped(tuple(names), left, silent, timedelta(seconds=passed))
+    after = beats_of(workers, still_held)
+    silent = tuple(name for name in still_held if after[name] == before[name])
+    return Stopped(tuple(names), still_held, silent, timedelta(seconds=passed))
 
 
 def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
-    found = {name: _held(leases.held_by(name).leases, name) for name in names}
-    if not any(found.values()):
+    counts = {name: _held(leases.held_by(name).leases, name) for name in names}
+    if not any(counts.values()):
         # The owner index lags behind the table and shows no worker that is only the old holder in a handover:
         # a scan decides.
         every = leases.scan().leases
-        found = {name: _held(every, name) for name in names}
-    return {name: count for name, count in found.items() if count}
+        counts = {name: _held(every, name) for name in names}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
@@ -174,16 +174,16 @@ def _stores(settings: "Settings") -> tuple["LeaseStore", "WorkerStore"]:
     return ports.leases(), ports.workers()
 
 
-def _chosen(asked: Sequence[str] | None, settings: "Settings", workers: "WorkerStore") -> tuple[str, ...]:
+def _chosen(names: Sequence[str] | None, settings: "Settings", workers: "WorkerStore") -> tuple[str, ...]:
     own = tuple(worker.id for worker in settings.workers)
-    if not asked:
+    if not names:
         return own
-    known = sorted({*own, *(row.worker_id for row in workers.listing().workers)})
-    for name in asked:
-        if name not in known:
-            near = ", ".join(get_close_matches(name, known) or known[:5])
+    known_names = sorted({*own, *(row.worker_id for row in workers.listing().workers)})
+    for name in names:
+        if name not in known_names:
+            near = ", ".join(get_close_matches(name, known_names) or known_names[:5])
             raise Unknown(f"there is no worker {name!r}; nothing was stopped. Known workers: {near}")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(names))
 
 
 def _ask(names: Sequence[str]) -> None:

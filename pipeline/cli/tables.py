@@ -51,8 +51,8 @@ def _create(settings: "Settings", _: argparse.Namespace) -> None:
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.aws.tables import DynamoTables
 
-    made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
-    tell("the tables were created" if made else "the tables exist already: nothing was created")
+    is_new = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
+    tell("the tables were created" if is_new else "the tables exist already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
@@ -60,14 +60,14 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     from headrace.pipeline.aws.tables import DynamoTables
 
     tables = DynamoTables(dynamodb_client(settings.aws), settings)
-    found = tables.describe()
+    tables_found = tables.describe()
     if args.json:
-        print(json.dumps([asdict(table) for table in found], indent=2))
+        print(json.dumps([asdict(table) for table in tables_found], indent=2))
         return
-    tell(*map(_line, found))
+    tell(*map(_line, tables_found))
     arranged = tables.arrangement()
     kinds = {"M": "three tables", "S": "one table"}
-    exists = any(table.status for table in found)
+    exists = any(table.status for table in tables_found)
     state = f"table migration {arranged.status}" if exists else "as they would be created"
     tell(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
 

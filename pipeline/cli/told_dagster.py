@@ -31,11 +31,11 @@ def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType]
         return
     from headrace.assets import changes
 
-    made = tuple(events(changes))
-    if not made:
+    asset_events = tuple(events(changes))
+    if not asset_events:
         return
     try:
-        changes.leave(home, settings, made)
+        changes.leave(home, settings, asset_events)
     except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
         tell_aside(
             f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). "

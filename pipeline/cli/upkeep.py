@@ -43,5 +43,5 @@ def run(args: argparse.Namespace) -> int:
     tell_dagster(
         Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
     )
-    tell(*report.notes, *(each.path for each in report.due), str(report))
+    tell(*report.notes, *(due_file.path for due_file in report.due), str(report))
     return tell_errors(*report.troubles) if report.troubles else DONE

@@ -49,11 +49,11 @@ def add(subparsers: "Subparsers") -> None:
             "Let no further wave of the window be committed. What was committed before stays.",
         ),
     ):
-        one = actions.add_parser(name, help=short, description=what)
-        add_config(one)
-        one.add_argument("id", help="the id of the window")
+        action = actions.add_parser(name, help=short, description=what)
+        add_config(action)
+        action.add_argument("id", help="the id of the window")
         if name == "show":
-            add_json(one)
+            add_json(action)
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or take its aggregates apart",
@@ -129,12 +129,12 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args)
     # Before anything is opened: a wrong combination of options is told at once.
-    asked = _asked(args) if args.action == "create" else None
+    choice = _asked(args) if args.action == "create" else None
     wiring = wire(loaded.settings)
     windows = wiring.windows
     try:
-        if asked is not None:
-            _create(args, windows, *asked)
+        if choice is not None:
+            _create(args, windows, *choice)
         elif args.action == "list":
             _list(args, windows)
         elif args.action == "show":
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
+def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", how: str) -> None:
     from headrace.pipeline.core.window import KeptWindow
     from headrace.pipeline.duties.replacing import check_replaceable
     from headrace.pipeline.errors import BadSetting
@@ -176,7 +176,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
             )
         stream = stream or target.stream
     window = windows.windowing(person()).create(
-        asked,
+        choice,
         how=how,
         stream=stream,
         target=args.replace or "",
@@ -192,7 +192,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
 def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_stream: bool) -> None:
     table = windows.table_of(window)
     tell(f"window {window.id}: {window.how}", *costs(window, windows))
-    if from_stream and not any(each.stretches for each in window.ranges):
+    if from_stream and not any(planned.stretches for planned in window.ranges):
         tell(
             "nothing of this window is read from the stream: "
             "the lake table lacks none of its records that Kinesis may still have"
@@ -212,34 +212,34 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
 
 
 def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    kept = windows.windowing(person()).windows.all()
+    windows_kept = windows.windowing(person()).windows.all()
     if args.json:
-        print(json.dumps([as_json(each, windows) for each in kept], indent=2))
+        print(json.dumps([as_json(window_kept, windows) for window_kept in windows_kept], indent=2))
     else:
-        tell(*listed(kept, windows))
+        tell(*listed(windows_kept, windows))
 
 
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    found = windows.windowing(person()).find(args.id)
+    window = windows.windowing(person()).find(args.id)
     if args.json:
-        print(json.dumps({**as_json(found, windows), "done": done_of(found.window, windows)}, indent=2))
+        print(json.dumps({**as_json(window, windows), "done": done_of(window.window, windows)}, indent=2))
     else:
-        tell(*shown(found, windows))
+        tell(*shown(window, windows))
 
 
 def _cancel(window: str, windows: "WindowWiring") -> None:
     from headrace.pipeline.core.window import Word
 
     windowing = windows.windowing(person())
-    found = windowing.find(window)
+    cancelled = windowing.find(window)
     windowing.say(window, Word.CANCELLED)
-    if not found.is_done:
+    if not cancelled.is_done:
         tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
         return
-    table = windows.table_of(found.window)
+    table = windows.table_of(cancelled.window)
     again = (
         f"looks for rows of the window that {table} lacks, as after that table was dropped"
-        if not (found.window.unpack or found.window.target)
+        if not (cancelled.window.unpack or cancelled.window.target)
         else "finds nothing left to do, unless that table was rolled back or dropped since"
     )
     tell(
@@ -289,8 +289,8 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         )
     if args.shard is None and (args.first is not None or args.last is not None):
         raise BadSetting("--first and --last need --shard; nothing was made")
-    numbers = [each for each in (args.first, args.last) if each is not None]
-    if any(each < 0 for each in numbers) or numbers != sorted(numbers):
+    numbers = [bound for bound in (args.first, args.last) if bound is not None]
+    if any(bound < 0 for bound in numbers) or numbers != sorted(numbers):
         given = [
             f"{name} is {n}" for name, n in (("--first", args.first), ("--last", args.last)) if n is not None
         ]
@@ -307,5 +307,7 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         last = "its last record" if args.last is None else args.last
         return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
     arrivals = window_of(args, nothing="nothing was made")
-    bounds = [f"{word} {at.isoformat()}" for word, at in (("from", args.since), ("to", args.until)) if at]
+    bounds = [
+        f"{word} {when.isoformat()}" for word, when in (("from", args.since), ("to", args.until)) if when
+    ]
     return arrivals, f"ranges{of} with records that arrived {' '.join(bounds)}"

@@ -257,7 +257,7 @@ def test_two_looks_show_dead_workers_and_a_leader_that_assigns_nothing(kcl: KclT
     seen = look(client, kcl.lease_table, watch=timedelta(seconds=60), clock=Meanwhile())
     assert seen.watched == timedelta(seconds=60.5)
     assert seen.still == ("east-2",)
-    assert seen.left == ("shardId-000000000002",)
+    assert seen.still_unowned == ("shardId-000000000002",)
     assert {finding.code for finding in findings_of(seen) if finding.needs_person} == {
         "leader-idle",
         "unowned",
