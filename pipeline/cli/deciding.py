@@ -165,6 +165,6 @@ def _require_same(key: str, shown: "Decision", fresh: "Decision") -> None:
     planned_after, fresh_after = (d.range.after if d.range else None for d in (shown, fresh))
     if planned_after != fresh_after or shown.row != fresh.row:
         raise PositionsDisagree(
-            f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); "
+            f"{key} moved between the plan and now ({planned_after or 'nothing'}, then {fresh_after or 'nothing'}); "
             "nothing was changed. Run the command again to see the plan as it is now"
         )
