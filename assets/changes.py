@@ -32,7 +32,7 @@ _int = dg.MetadataValue.int
 _text = dg.MetadataValue.text
 
 
-def leave(home: Path, settings: Settings, events: Sequence[Event]) -> None:
+def leave_events(home: Path, settings: Settings, events: Sequence[Event]) -> None:
     """Leave these events in the Dagster with this DAGSTER_HOME. They belong to no run."""
     if not home.is_dir():
         raise FileNotFoundError(f"there is no folder {home}")

@@ -153,7 +153,7 @@ def _no_profile(settings: AwsSettings) -> str:
     )
 
 
-def place_of(client: Any) -> str:
+def place_of_client(client: Any) -> str:
     """Region and endpoint of a client, for messages about things that are missing there."""
     return f"{client.meta.region_name} at {client.meta.endpoint_url}"
 
@@ -163,7 +163,7 @@ def code_of(error: boto.ClientError) -> str:
 
 
 @contextmanager
-def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
+def asking_aws(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
     """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the
     caller unchanged.
 

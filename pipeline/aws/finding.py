@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients import asking
+from headrace.pipeline.aws.clients import asking_aws
 from headrace.pipeline.core.stream import StreamId
 from headrace.pipeline.errors import Throttled, Unreachable
 
@@ -43,7 +43,7 @@ class Finder:
         request: dict[str, Any] = {}
         while True:
             try:
-                with asking("the list of streams", passing={_STALE_PAGE}):
+                with asking_aws("the list of streams", passing={_STALE_PAGE}):
                     answer = self._client.list_streams(**request)
             except ClientError as error:
                 raise Unreachable(
@@ -77,7 +77,7 @@ class Finder:
         request: dict[str, Any] = {"StreamARN": stream.arn}
         while True:
             try:
-                with asking(f"the tags of {stream}", passing={_MISSING}):
+                with asking_aws(f"the tags of {stream}", passing={_MISSING}):
                     answer = self._client.list_tags_for_stream(**request)
             except ClientError:
                 # The stream was deleted after it was listed.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients import asking, code_of, place_of
+from headrace.pipeline.aws.clients import asking_aws, code_of, place_of_client
 from headrace.pipeline.aws.finding import Finder
 from headrace.pipeline.aws.pages_check import Absurd, check_range
 from headrace.pipeline.aws.pages_client import request_id_of
@@ -94,7 +94,7 @@ class KinesisSource:
             # A stream never uses a shard id again, so this answer stays true.
             return True
         try:
-            with asking(str(key), passing={_MISSING}):
+            with asking_aws(str(key), passing={_MISSING}):
                 self._client.get_shard_iterator(
                     StreamARN=key.stream.arn, ShardId=key.shard_id, ShardIteratorType="TRIM_HORIZON"
                 )
@@ -144,7 +144,7 @@ class KinesisSource:
         """The arrival of the record with this number. If it left the stream, Kinesis answers with a later
         record instead."""
         try:
-            with asking(str(key), passing={_MISSING}):
+            with asking_aws(str(key), passing={_MISSING}):
                 iterator: str | None = self._client.get_shard_iterator(
                     StreamARN=key.stream.arn,
                     ShardId=key.shard_id,
@@ -232,7 +232,7 @@ class KinesisSource:
             return self._first_record(key, self._iterator(key, position))
 
     def _first_record(self, key: ShardKey, iterator: str) -> Any:
-        with asking(str(key), passing={_STALE_ITERATOR}):
+        with asking_aws(str(key), passing={_STALE_ITERATOR}):
             return self._client.get_records(ShardIterator=iterator, StreamARN=key.stream.arn, Limit=1)
 
     def _iterator(self, key: ShardKey, position: Start | int) -> str:
@@ -243,7 +243,7 @@ class KinesisSource:
             start = {"ShardIteratorType": "TRIM_HORIZON"}
         else:
             start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.at}
-        with asking(str(key)):
+        with asking_aws(str(key)):
             answer = self._client.get_shard_iterator(StreamARN=key.stream.arn, ShardId=key.shard_id, **start)
         return answer["ShardIterator"]
 
@@ -251,12 +251,12 @@ class KinesisSource:
         self, operation: str, stream: str, *, passing: frozenset[str] = frozenset(), **request: Any
     ) -> Any:
         try:
-            with asking(f"stream {stream}", passing=passing | {_MISSING}):
+            with asking_aws(f"stream {stream}", passing=passing | {_MISSING}):
                 return getattr(self._client, operation)(**request)
         except ClientError as error:
             if code_of(error) == _MISSING:
                 raise Unknown(
-                    f"there is no stream {stream} in {place_of(self._client)}. Nothing was read or written; "
+                    f"there is no stream {stream} in {place_of_client(self._client)}. Nothing was read or written; "
                     "check the stream's name, aws.region and aws.endpoint in the settings"
                 ) from error
             raise
@@ -267,7 +267,7 @@ class KinesisSource:
         date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         if date is None:
             raise WrongShape(
-                f"the answer of {place_of(self._client)} has no Date header, by which a stream's start is "
+                f"the answer of {place_of_client(self._client)} has no Date header, by which a stream's start is "
                 "chosen. Nothing was changed; if there is a proxy before Kinesis, let it pass the header on"
             )
         moment = parsedate_to_datetime(date).astimezone(UTC)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from botocore.exceptions import ClientError
 
 from headrace.pipeline.aws.attributes import Item
-from headrace.pipeline.aws.clients import asking, code_of, place_of
+from headrace.pipeline.aws.clients import asking_aws, code_of, place_of_client
 from headrace.pipeline.errors import TablesMissing, Throttled
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ class Rows:
         if table:
             request["TableName"] = self.table
         try:
-            with asking(f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES):
+            with asking_aws(
+                f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES
+            ):
                 return getattr(self.client, operation)(**request)
         except ClientError as error:
             # A query may get this code for a missing index: then the caller handles it.
@@ -182,7 +184,7 @@ def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissin
         else f"the tables {', '.join(names)} don't exist"
     )
     return TablesMissing(
-        f"{tables} in {place_of(client)}. Nothing was written and no record is lost: "
+        f"{tables} in {place_of_client(client)}. Nothing was written and no record is lost: "
         "positions are in the lake table. With coordination.create: auto, the default, "
         "the leader's next tick creates missing tables; with never, create them by `headrace tables create`"
     )

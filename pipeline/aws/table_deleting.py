@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from headrace.pipeline.aws import lease_item, lock_item, worker_item
 from headrace.pipeline.aws.attributes import Item
-from headrace.pipeline.aws.clients import asking, place_of
+from headrace.pipeline.aws.clients import asking_aws, place_of_client
 from headrace.pipeline.aws.rows import Rows
 from headrace.pipeline.aws.table_facts import describe, is_protected, is_ready
 from headrace.pipeline.aws.tables import PATIENCE, names_of
@@ -64,7 +64,7 @@ class TableDeletion:
         protected = [name for name, table in existing.items() if is_protected(table)]
         if protected:
             raise BadSetting(
-                f"protected from deletion: {', '.join(protected)} in {place_of(self._client)}. "
+                f"protected from deletion: {', '.join(protected)} in {place_of_client(self._client)}. "
                 "Nothing was deleted; switch the protection off first (aws dynamodb update-table "
                 "--no-deletion-protection-enabled --table-name ...)"
             )
@@ -93,7 +93,7 @@ class TableDeletion:
         names = self.tables()
         for name in names:
             try:
-                with asking(f"deleting table {name}", passing=_GONE, writes=True):
+                with asking_aws(f"deleting table {name}", passing=_GONE, writes=True):
                     self._client.delete_table(TableName=name)
             except ClientError as error:
                 self._progress(f"table {name}: {error}")

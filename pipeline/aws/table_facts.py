@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from headrace.pipeline.aws import lease_item
-from headrace.pipeline.aws.clients import asking, place_of
+from headrace.pipeline.aws.clients import asking_aws, place_of_client
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.choices import Billing
 
@@ -45,7 +45,7 @@ class TableFacts:
 def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     """The table; None where there is no such table. Raises WrongShape if it has another key than Headrace needs."""
     try:
-        with asking(f"table {name}", passing={_MISSING}):
+        with asking_aws(f"table {name}", passing={_MISSING}):
             table: Table = client.describe_table(TableName=name)["Table"]
     except ClientError:
         return None
@@ -56,14 +56,14 @@ def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     if keys != [(key, "HASH")] or types.get(key) != "S":
         shown = ", ".join(f"{attribute} ({kind}, {types.get(attribute)})" for attribute, kind in keys)
         raise WrongShape(
-            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S), "
+            f"table {name} in {place_of_client(client)} has the key {shown}, not {key} (HASH, S), "
             "so it is a different table. Nothing was written; "
             "name another table in the section `coordination` of the settings"
         )
     return table
 
 
-def facts_of(name: str, key: str, table: Table | None) -> TableFacts:
+def table_facts_of(name: str, key: str, table: Table | None) -> TableFacts:
     if table is None:
         return TableFacts(name, key, None)
     return TableFacts(

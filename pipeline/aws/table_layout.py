@@ -69,7 +69,7 @@ class KnownPlaces:
         if self._known is not None and self._clock.monotonic() <= self._until:
             return self._known
         try:
-            places, is_settled = look(self._client, self._settings)
+            places, is_settled = look_at_layout(self._client, self._settings)
         except Transient:
             if self._known is None:
                 raise
@@ -79,7 +79,7 @@ class KnownPlaces:
         return places
 
 
-def look(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
+def look_at_layout(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
     """The places now, and whether to remember them: an application without tables may get either layout in a moment."""
     evidence = gather(client, settings)
     arranged = plan_layout(evidence, settings.kcl.layout)

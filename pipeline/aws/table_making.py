@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from headrace.pipeline.aws import lease_item
-from headrace.pipeline.aws.clients import asking, code_of
+from headrace.pipeline.aws.clients import asking_aws, code_of
 from headrace.pipeline.aws.table_facts import Table, billing_of, describe, index_of
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.choices import Billing
@@ -36,7 +36,7 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
     if coordination.tags:
         request["Tags"] = [{"Key": key, "Value": value} for key, value in coordination.tags.items()]
     try:
-        with asking(f"creating table {name}", passing={"ResourceInUseException"}, writes=True):
+        with asking_aws(f"creating table {name}", passing={"ResourceInUseException"}, writes=True):
             client.create_table(**request)
     except ClientError:
         return False
@@ -50,7 +50,7 @@ def make_index(client: DynamoDBClient, name: str) -> None:
     if table is None or index_of(table) is not None:
         return
     try:
-        with asking(f"index of table {name}", passing=_BUSY | {"ValidationException"}, writes=True):
+        with asking_aws(f"index of table {name}", passing=_BUSY | {"ValidationException"}, writes=True):
             client.update_table(
                 TableName=name,
                 AttributeDefinitions=[
@@ -70,7 +70,7 @@ def make_index(client: DynamoDBClient, name: str) -> None:
 
 
 def has_backups(client: DynamoDBClient, name: str) -> bool:
-    with asking(f"backups of table {name}"):
+    with asking_aws(f"backups of table {name}"):
         backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
     state = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     return state == "ENABLED"
@@ -80,7 +80,7 @@ def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
     """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new
     table; else None."""
     try:
-        with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
+        with asking_aws(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(
                 TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
             )

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.pipeline.aws import lease_item, lock_item, worker_item
 from headrace.pipeline.aws.client_version import DynamoClientVersion
-from headrace.pipeline.aws.clients import place_of
+from headrace.pipeline.aws.clients import place_of_client
 from headrace.pipeline.aws.rows import missing_tables
-from headrace.pipeline.aws.table_facts import Found, Table, TableFacts, describe, facts_of, index_of, is_ready
-from headrace.pipeline.aws.table_layout import KnownPlaces, look
+from headrace.pipeline.aws.table_facts import (
+    Found,
+    Table,
+    TableFacts,
+    describe,
+    index_of,
+    is_ready,
+    table_facts_of,
+)
+from headrace.pipeline.aws.table_layout import KnownPlaces, look_at_layout
 from headrace.pipeline.aws.table_making import has_backups, make_index, make_table, switch_backups_on
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.errors import Unreachable
@@ -79,7 +87,7 @@ class DynamoTables:
         """For `headrace tables create`: create missing tables whatever coordination.create says, and switch
         backups on for existing tables, too, if the settings ask for backups.
         """
-        keys = look(self._client, self._settings)[0].keys
+        keys = look_at_layout(self._client, self._settings)[0].keys
         is_new = self._complete(keys, self._look_at(keys))
         if self._settings.coordination.point_in_time_recovery:
             for name in keys:
@@ -90,11 +98,11 @@ class DynamoTables:
     def describe(self) -> tuple[TableFacts, ...]:
         """All tables with one of the application's three names, whether or not the layout needs them."""
         keys = names_of(self._settings)
-        return tuple(facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
+        return tuple(table_facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
     def arrangement(self) -> Arrangement:
         """Raises where the tables contradict the settings or each other."""
-        return look(self._client, self._settings)[0].arrangement
+        return look_at_layout(self._client, self._settings)[0].arrangement
 
     def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:
         """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further
@@ -127,7 +135,7 @@ class DynamoTables:
             status = _status_of(table)
             if waited >= self._patience:
                 raise Unreachable(
-                    f"table {name} in {place_of(self._client)} is {status} after "
+                    f"table {name} in {place_of_client(self._client)} is {status} after "
                     f"{waited.total_seconds():.0f} s. Nothing else was done; the next start goes on waiting"
                 )
             self._progress(f"table {name}: {status}, waited {waited.total_seconds():.0f} s")

@@ -243,7 +243,7 @@ class DynamoWorkerStore:
         rows_by_key: dict[str, Worker | SkippedRow] = {}
         for rows in self._tables():
             for item in ask(rows):
-                row = wire.read_worker(item, key=rows.key)
+                row = wire.read_worker_row(item, key=rows.key)
                 rows_by_key.setdefault(row.worker_id if isinstance(row, Worker) else row.key, row)
         return WorkerListing(
             tuple(row for row in rows_by_key.values() if isinstance(row, Worker)),
@@ -252,7 +252,7 @@ class DynamoWorkerStore:
 
     def _understood(self, item: Item, rows: Rows | None = None) -> Worker:
         rows = rows or self._rows
-        row = wire.read_worker(item, key=rows.key)
+        row = wire.read_worker_row(item, key=rows.key)
         if isinstance(row, SkippedRow):
             raise WrongShape(
                 f"row {row.key} of table {rows.table} can't be understood: {row.why}. No lease changed; "

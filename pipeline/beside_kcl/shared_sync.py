@@ -22,7 +22,13 @@ from headrace.pipeline.core.position import Position, Positions
 from headrace.pipeline.core.shard import Shard
 from headrace.pipeline.core.stream import ShardKey, lease_key
 from headrace.pipeline.core.sync import a_lease, plan_retire, rows_of
-from headrace.pipeline.kcl.missing_leases import Listed, inconsistent, plan_first_sync, plan_sync, tiles
+from headrace.pipeline.kcl.missing_leases import (
+    Listed,
+    inconsistent,
+    plan_first_sync,
+    plan_missing_leases,
+    tiles,
+)
 
 
 def plan_sync_kcl(
@@ -53,7 +59,9 @@ def plan_sync_kcl(
         return retired
     of_stream = rows_of(family.stream, rows)
     if rows:
-        missing = plan_sync(listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd)
+        missing = plan_missing_leases(
+            listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd
+        )
     else:
         missing = plan_first_sync(_open_at_start(listing), sentinel)
     why = f"KCL's shard sync from {sentinel} would make it too"

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     _check_schemas(loaded)
     if args.json:
-        print(json.dumps(as_json(loaded), indent=2))
+        print(json.dumps(settings_json(loaded), indent=2))
     else:
         tell(*as_lines(loaded))
     return 0
@@ -67,7 +67,7 @@ def as_lines(loaded: "Loaded") -> Iterator[str]:
         yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"
 
 
-def as_json(loaded: "Loaded") -> dict[str, Any]:
+def settings_json(loaded: "Loaded") -> dict[str, Any]:
     """Values are written as in the settings file; null means that the setting isn't set."""
     settings = {
         key: {"value": None if value is None else text, "source": str(loaded.origins[key])}

@@ -79,7 +79,7 @@ def decide(
         return 0 if args.json else 2
     done: list[str] = []
     for key in shards:
-        with _naming_done(done, key), held(recovery, key) as row:
+        with _naming_done(done, key), claim_held(recovery, key) as row:
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
             decision = _as_shown(shown[key], decision)
@@ -103,7 +103,7 @@ def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
 
 
 @contextmanager
-def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
+def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
     """Claim the shard for this command. Waits until the run that reads the shard releases it, or counts as dead."""
     from headrace.pipeline.duties.recover import Busy
     from headrace.pipeline.errors import Transient

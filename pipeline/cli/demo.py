@@ -53,20 +53,20 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.demo.home import as_it_was_left
 
-    return judge(as_it_was_left(Path(args.home))) if args.check else _show(args)
+    return judge_demo(as_it_was_left(Path(args.home))) if args.check else _show(args)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.holding import Holder, held, require_free
+    from headrace.pipeline.cli.holding import Holder, home_held, require_free
     from headrace.pipeline.cli.other_dagster import require_no_process
     from headrace.pipeline.cli.own_spark import spark_of_its_own
-    from headrace.pipeline.cli.services import HOST, is_free, stopped_by_signals
+    from headrace.pipeline.cli.services import HOST, is_port_free, stopped_by_signals
     from headrace.pipeline.cli.show import Show, say
     from headrace.pipeline.cli.watching import until_a_process_dies
     from headrace.pipeline.demo.home import Home, emptied
     from headrace.pipeline.lake.private_files import umask
 
-    port = next(port for port in range(args.port, 65536) if is_free(port))
+    port = next(port for port in range(args.port, 65536) if is_port_free(port))
     ui = f"http://{HOST}:{port}"
     # A `headrace dev` or another Dagster may run on the demo's settings.
     before = Home(Path(args.home).resolve()).dagster
@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace) -> int:
         umask(private=True),
         stopped_by_signals(),
         emptied(Path(args.home)) as home,
-        held(home.dagster, Holder(command="headrace demo", ui=ui)),
+        home_held(home.dagster, Holder(command="headrace demo", ui=ui)),
         spark_of_its_own(home.dagster, home.settings, name="headrace demo"),
         ExitStack() as started,
     ):
@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace) -> int:
         trouble = show.run(port)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
-        code = max(show.parse(), show.replay(), judge(home), show.prove(), 1 if trouble else 0)
+        code = max(show.parse(), show.replay(), judge_demo(home), show.prove(), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):
@@ -94,7 +94,7 @@ def _show(args: argparse.Namespace) -> int:
         return code
 
 
-def judge(home: "Home") -> int:
+def judge_demo(home: "Home") -> int:
     """Print the summary, and return the exit code: 0 only if everything matches."""
     from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
     from headrace.pipeline.demo.summary import summary

@@ -39,14 +39,14 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.holding import Holder, held
+    from headrace.pipeline.cli.holding import Holder, home_held
     from headrace.pipeline.cli.services import HOST, dagster_home, stopped_by_signals
     from headrace.pipeline.lake.private_files import umask
 
     loaded = load(args)
     home, private = dagster_home(Path(loaded.name)), loaded.settings.private_files
     holder = Holder(command="headrace dev", ui=f"http://{HOST}:{args.port}")
-    with umask(private=private), stopped_by_signals(), held(home, holder, private=private) as hold:
+    with umask(private=private), stopped_by_signals(), home_held(home, holder, private=private) as hold:
         return _dev(loaded, hold, home, port=args.port)
 
 
@@ -58,7 +58,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
 
     _stop_former(hold, home)
     require_alone(home, say=_say)
-    if not services.is_free(port):
+    if not services.is_port_free(port):
         raise BadSetting(f"port {port} is taken: name a free port with --port; nothing was started")
     config = Path(loaded.name)
     workspace = services.prepare_dagster_home(home)

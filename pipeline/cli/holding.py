@@ -53,7 +53,7 @@ class Hold:
 
 
 @contextmanager
-def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
+def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
     """Hold DAGSTER_HOME, or refuse with a sentence that says who holds it."""
     make_named_folder(home, private=private, name="DAGSTER_HOME")
     with _opened(home / LOCK) as file:
@@ -90,7 +90,7 @@ def _opened(lock: Path) -> TextIO:
         ) from error
 
 
-def refusal(who: str, home: Path, to_do: str) -> str:
+def home_in_use(who: str, home: Path, to_do: str) -> str:
     """Why no second Dagster starts on this DAGSTER_HOME, in a sentence. `who` is at work there; `to_do` ends that."""
     return (
         f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's "
@@ -100,7 +100,7 @@ def refusal(who: str, home: Path, to_do: str) -> str:
 
 def _refusal_of(holder: Holder | None, home: Path) -> str:
     who = str(holder) if holder else "another headrace command"
-    return refusal(who, home, "stop that command first (Ctrl-C or `kill`)")
+    return home_in_use(who, home, "stop that command first (Ctrl-C or `kill`)")
 
 
 def _read(file: TextIO) -> Holder | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Entry = LedgerEntry | Lost
 
 
-def document(
+def lineage_document(
     args: argparse.Namespace, adapters: Adapters, table: str, entries: list[Entry], left_out: int
 ) -> dict[str, Any]:
     from headrace.pipeline.core.lineage import Lost

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import print_json
-from headrace.pipeline.cli.lineage_json import document
+from headrace.pipeline.cli.lineage_json import lineage_document
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import counted, no_such_shard, records_in
 
@@ -43,7 +43,7 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     if args.shard is not None and frame.empty:
         _require_shard(args, adapters, window, cut)
     if args.json:
-        print_json(document(args, adapters, table, shown_entries, left_out))
+        print_json(lineage_document(args, adapters, table, shown_entries, left_out))
     elif args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:

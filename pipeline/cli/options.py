@@ -45,7 +45,7 @@ def duration(text: str) -> timedelta:
     return period
 
 
-def moment(text: str) -> datetime:
+def moment_argument(text: str) -> datetime:
     """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
     try:
         when = datetime.fromisoformat(text)
@@ -88,7 +88,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="since",
-        type=moment,
+        type=moment_argument,
         metavar="TIME",
         help="only ranges with records that arrived at this time or later (such as 2026-01-31 or "
         "2026-01-31T12:00; UTC)",
@@ -96,7 +96,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         dest="until",
-        type=moment,
+        type=moment_argument,
         metavar="TIME",
         help="only ranges with records that arrived before this time",
     )

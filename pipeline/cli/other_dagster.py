@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.pipeline.cli.holding import refusal
+from headrace.pipeline.cli.holding import home_in_use
 from headrace.pipeline.errors import BadSetting
 
 # Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone.
@@ -54,7 +54,7 @@ def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
 def require_no_process(home: Path) -> None:
     daemon = next(processes_on(home), None)
     if daemon is not None:
-        raise BadSetting(refusal(str(daemon), home, "stop that one first (Ctrl-C or `kill`)"))
+        raise BadSetting(home_in_use(str(daemon), home, "stop that one first (Ctrl-C or `kill`)"))
 
 
 def require_no_beat(
@@ -79,7 +79,7 @@ def require_no_beat(
         pause(_LOOK_EVERY)
         if any(beat > before.get(daemon, newest) for daemon, beat in beats().items()):
             raise BadSetting(
-                refusal(
+                home_in_use(
                     "a Dagster daemon that isn't a process of this host", home, "stop it where it runs first"
                 )
             )

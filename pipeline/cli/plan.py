@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     period = args.period or default_period(settings)
-    shown_plan = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
+    shown_plan = watch_plan(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
     if args.json:
-        print_json(document(shown_plan.changes) | _start(shown_plan))
+        print_json(plan_document(shown_plan.changes) | _start(shown_plan))
     else:
-        tell(*before(shown_plan, settings.application), *lines(shown_plan.changes))
+        tell(*lines_before(shown_plan, settings.application), *lines(shown_plan.changes))
     return 0
 
 
@@ -73,7 +73,7 @@ def default_period(settings: "Settings") -> timedelta:
     return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 
-def watch(
+def watch_plan(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
     """Look again and again for a while, and return the plan of the last look."""
@@ -92,7 +92,7 @@ def watch(
     return latest
 
 
-def before(shown_plan: "Preview", application: str) -> list[str]:
+def lines_before(shown_plan: "Preview", application: str) -> list[str]:
     """Lines to print before the changes: why there can be none, or what a first start does before any change."""
     why_not = [] if shown_plan.why_not is None else [shown_plan.why_not]
     if not shown_plan.first_steps:
@@ -118,7 +118,7 @@ def lines(changes: Sequence["Change"]) -> list[str]:
     if not changes:
         return ["the leader would change nothing now"]
     cells = [
-        (kind_of(change), cell(partition_of(change.key)), cell(_between(change)), change.why)
+        (change_word(change), cell(partition_of(change.key)), cell(_between(change)), change.why)
         for change in changes
     ]
     widths = [max(len(row[n]) for row in cells) for n in range(3)]
@@ -129,11 +129,11 @@ def lines(changes: Sequence["Change"]) -> list[str]:
     return [*rows, _sum(changes)]
 
 
-def document(changes: Sequence["Change"]) -> dict[str, Any]:
+def plan_document(changes: Sequence["Change"]) -> dict[str, Any]:
     return {
         "changes": [
             {
-                "kind": kind_of(change),
+                "kind": change_word(change),
                 "lease": change.key,
                 "name": partition_of(change.key),
                 "from": _from(change),
@@ -142,11 +142,11 @@ def document(changes: Sequence["Change"]) -> dict[str, Any]:
             }
             for change in changes
         ],
-        "counts": dict(Counter(map(kind_of, changes))),
+        "counts": dict(Counter(map(change_word, changes))),
     }
 
 
-def kind_of(change: "Change") -> str:
+def change_word(change: "Change") -> str:
     """The printed word for a change."""
     word = _WORDS.get(change.kind, "change")
     return "move" if word == "assign" and _from(change) else word
@@ -158,7 +158,7 @@ def _from(change: "Change") -> str | None:
 
 
 def _to(change: "Change") -> str | None:
-    if kind_of(change) == "end handover":
+    if change_word(change) == "end handover":
         owner = change.requires.get("owner")
         return None if owner is None else str(owner)
     return change.put.get("owner")
@@ -172,6 +172,6 @@ def _between(change: "Change") -> str:
 
 
 def _sum(changes: Sequence["Change"]) -> str:
-    counts = Counter(map(kind_of, changes))
+    counts = Counter(map(change_word, changes))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     return f"the leader would make {len(changes):,} {'change' if len(changes) == 1 else 'changes'}: {kinds}"

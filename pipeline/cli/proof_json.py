@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.core.proof import Check, Proof, TableProof
 
 
-def document(proof: Proof) -> dict[str, Any]:
+def proof_document(proof: Proof) -> dict[str, Any]:
     return {
         "holds": proof.holds,
         "sentence": str(proof),

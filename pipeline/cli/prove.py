@@ -56,7 +56,7 @@ def _require_alone(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.proof_json import document
+    from headrace.pipeline.cli.proof_json import proof_document
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.wiring import wire
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
     if args.json:
-        print_json(document(proof))
+        print_json(proof_document(proof))
     else:
         tell(*proof.lines())
     if proof.holds:

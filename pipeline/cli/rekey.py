@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, load
-from headrace.pipeline.cli.plan import kind_of
+from headrace.pipeline.cli.plan import change_word
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words import cell
 
@@ -65,9 +65,9 @@ def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[fl
 
 
 def _document(changes: "Sequence[Change]") -> list[dict[str, str]]:
-    return [{"kind": kind_of(change), "lease": change.key, "why": change.why} for change in changes]
+    return [{"kind": change_word(change), "lease": change.key, "why": change.why} for change in changes]
 
 
 def _lines(changes: "Sequence[Change]") -> list[str]:
     width = max((len(cell(change.key)) for change in changes), default=0)
-    return [f"  {kind_of(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]
+    return [f"  {change_word(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]

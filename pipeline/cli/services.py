@@ -248,7 +248,7 @@ def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:
         time.sleep(1)
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

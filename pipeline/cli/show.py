@@ -35,7 +35,7 @@ from headrace.pipeline.demo.home import (
 from headrace.pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
 from headrace.pipeline.demo.progress import DemoProgress, Stillness, progress
 from headrace.pipeline.demo.reading import read_puts, the_table, write_puts, write_shards
-from headrace.pipeline.demo.reshards import Reshards, is_active
+from headrace.pipeline.demo.reshards import Reshards, is_stream_active
 from headrace.pipeline.errors import HeadraceError, ProcessDied
 from headrace.pipeline.local.endpoint import READY, LocalAws
 
@@ -197,7 +197,7 @@ class Show:
     def _a_stream(self, aws: LocalAws) -> Any:
         client = aws.client("kinesis", config=ONE_TRY)
         client.create_stream(StreamName=STREAM, ShardCount=_SHARDS)
-        while not is_active(client, STREAM):
+        while not is_stream_active(client, STREAM):
             time.sleep(0.1)
         return client
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
-from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def add(subparsers: "Subparsers") -> None:
         "to 3.5), for which no settings are needed. The command writes nothing.",
     )
     add_config(parser)
-    add_arguments(parser, table_is_required=False)
+    add_inspect_arguments(parser, table_is_required=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.settings.model import AwsSettings
 
     if args.table is not None:
-        return answer(args, names_of(args), AwsSettings(**place_of(args)))
+        return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
     names = TableNames(
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return answer(
         args,
         names,
-        replace(settings.aws, **place_of(args)),
+        replace(settings.aws, **place_arguments(args)),
         judge=partial(_forms, settings),
         lines=[f"local Spark server: {server}" for server in servers],
         facts={"spark_servers": [server.as_json() for server in servers]},

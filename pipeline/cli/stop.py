@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.yes:
         _ask(names)
-    stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
+    stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=_progress)
     tell(stopped)
     return _TRY_LATER if stopped.still_held else 0
 
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:
     """Stop all workers in these settings, for a command that is about to end their Dagster."""
     leases, workers = _stores(settings)
-    return stop(leases, workers, [w.id for w in settings.workers], wait=wait, progress=progress)
+    return stop_and_wait(leases, workers, [w.id for w in settings.workers], wait=wait, progress=progress)
 
 
 def start_workers(settings: "Settings") -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def cancel(workers: "WorkerStore", names: Collection[str]) -> tuple[str, ...]:
     return stopped
 
 
-def stop(
+def stop_and_wait(
     leases: "LeaseStore",
     workers: "WorkerStore",
     names: Sequence[str],

@@ -35,7 +35,7 @@ def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType]
     if not asset_events:
         return
     try:
-        changes.leave(home, settings, asset_events)
+        changes.leave_events(home, settings, asset_events)
     except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
         tell_aside(
             f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). "

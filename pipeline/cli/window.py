@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json
-from headrace.pipeline.cli.options import add_config, load, moment, window_of
+from headrace.pipeline.cli.options import add_config, load, moment_argument, window_of
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.cli.window_views import as_json, costs, done_of, listed, shown
+from headrace.pipeline.cli.window_views import costs, listed, rows_done, shown, window_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -79,14 +79,14 @@ def _add_create(actions: "Subparsers") -> None:
         "--from",
         dest="since",
         metavar="TIME",
-        type=moment,
+        type=moment_argument,
         help="ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
     )
     create.add_argument(
         "--to",
         dest="until",
         metavar="TIME",
-        type=moment,
+        type=moment_argument,
         help="ranges with records that arrived before this time",
     )
     create.add_argument(
@@ -184,7 +184,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", 
         from_stream=args.from_stream,
     )
     if args.json:
-        print(json.dumps(as_json(KeptWindow(window), windows), indent=2))
+        print(json.dumps(window_json(KeptWindow(window), windows), indent=2))
     else:
         _tell_created(window, windows, from_stream=args.from_stream)
 
@@ -214,7 +214,7 @@ def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_strea
 def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
     windows_kept = windows.windowing(person()).windows.all()
     if args.json:
-        print(json.dumps([as_json(window_kept, windows) for window_kept in windows_kept], indent=2))
+        print(json.dumps([window_json(window_kept, windows) for window_kept in windows_kept], indent=2))
     else:
         tell(*listed(windows_kept, windows))
 
@@ -222,7 +222,9 @@ def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
     window = windows.windowing(person()).find(args.id)
     if args.json:
-        print(json.dumps({**as_json(window, windows), "done": done_of(window.window, windows)}, indent=2))
+        print(
+            json.dumps({**window_json(window, windows), "done": rows_done(window.window, windows)}, indent=2)
+        )
     else:
         tell(*shown(window, windows))
 

@@ -47,9 +47,9 @@ def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]"
             yield f"    after {begins} up to {stretch.upto}: from the stream"
     yield from costs(window, windows)
     if window.unpack:
-        yield f"{counted(done_of(window, windows), 'aggregate')} taken apart in {windows.table_of(window)}"
+        yield f"{counted(rows_done(window, windows), 'aggregate')} taken apart in {windows.table_of(window)}"
     elif window.target:
-        yield f"{counted(done_of(window, windows), 'row')} parsed again for {windows.table_of(window)}"
+        yield f"{counted(rows_done(window, windows), 'row')} parsed again for {windows.table_of(window)}"
     else:
         replaying = windows.replaying(window.id, "headrace window show")
         yield f"{counted(replaying.copied(), 'row')} copied into {windows.table_of(window)}"
@@ -82,7 +82,7 @@ def costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
         yield f"out of reach: {gap}"
 
 
-def as_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
+def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
     """The window for scripts. What of it was done isn't part of this, because only the ledgers of its table tell."""
     window = kept_window.window
     return {
@@ -115,7 +115,7 @@ def _range_json(planned: "WindowRange") -> "dict[str, Any]":
     }
 
 
-def done_of(window: "ReplayWindow", windows: "WindowWiring") -> int:
+def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
     """How many rows of the window were copied or parsed again so far, or how many of its aggregates were
     taken apart."""
     if window.unpack:

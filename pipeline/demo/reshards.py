@@ -34,7 +34,7 @@ class Reshards:
             if self._left and fraction >= self._left[0][0]:
                 self._under_way = self._left.pop(0)[1]()
             return None
-        if not is_active(self._client, self._stream):
+        if not is_stream_active(self._client, self._stream):
             return None
         (verb, parents), self._under_way = self._under_way, None
         self.closed |= parents
@@ -66,7 +66,7 @@ class Reshards:
         return sorted(open_shards, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
 
 
-def is_active(client: KinesisClient, stream: str) -> bool:
+def is_stream_active(client: KinesisClient, stream: str) -> bool:
     answer = client.describe_stream_summary(StreamName=stream)
     return answer["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from headrace.pipeline.inspect.balance import Share, cluster_of
+from headrace.pipeline.inspect.balance import Share, cluster_by_rule
 from headrace.pipeline.inspect.findings import conclusion, findings_of
-from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import Observation, WorkerSeen
 
 FORMAT: Final = 1
@@ -77,7 +77,7 @@ def document_of(observation: Observation) -> dict[str, Any]:
         ],
         "needs_person": any(finding.needs_person for finding in findings),
         "conclusion": conclusion(observation, findings),
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(observation)],
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
     }
 
 
@@ -96,7 +96,7 @@ def _worker(worker: WorkerSeen, shares: Mapping[str, Share], rule: re.Pattern[st
     share = shares.get(worker.worker_id)
     return {
         "worker": worker.worker_id,
-        "cluster": cluster_of(worker.worker_id, rule),
+        "cluster": cluster_by_rule(worker.worker_id, rule),
         "leases": share.leases if share else 0,
         "share": share.share if share else 0.0,
         "ended": share.ended if share else 0,

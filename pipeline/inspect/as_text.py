@@ -19,7 +19,7 @@ _SHOWN: Final = 20
 Row = tuple[str, ...]
 
 
-def text_of(observation: Observation) -> Iterator[str]:
+def observation_text(observation: Observation) -> Iterator[str]:
     """Lines that are safe to print: names come from tables that other programs write."""
     return map(clean, _lines(observation, findings_of(observation)))
 

@@ -57,7 +57,7 @@ class Balance:
         return self.spread <= 1
 
 
-def cluster_of(worker: str, rule: re.Pattern[str]) -> str:
+def cluster_by_rule(worker: str, rule: re.Pattern[str]) -> str:
     """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match
     is a cluster of its own.
     """
@@ -88,7 +88,7 @@ def _worker(name: str, held: Iterable[Lease], total: int, rule: re.Pattern[str])
     open_ones = [lease for lease in rows if not lease.has_ended]
     return Share(
         name=name,
-        cluster=cluster_of(name, rule),
+        cluster=cluster_by_rule(name, rule),
         workers=1,
         leases=len(open_ones),
         share=_part(len(open_ones), total),

@@ -26,7 +26,7 @@ _NEEDS_A_PERSON: Final = 1
 _PLACE: Final = ("region", "profile", "endpoint")
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
     parser.add_argument(
         "--table",
         metavar="NAME",
@@ -71,12 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
     parser.add_argument("--strict", action="store_true", help="exit with 1 when something needs a person")
 
 
-def place_of(args: argparse.Namespace) -> dict[str, Any]:
+def place_arguments(args: argparse.Namespace) -> dict[str, Any]:
     """The settings of AWS with the region, profile and endpoint that the arguments give."""
     return {name: value for name in _PLACE if (value := getattr(args, name))}
 
 
-def names_of(args: argparse.Namespace) -> "TableNames":
+def table_names_in(args: argparse.Namespace) -> "TableNames":
     """The tables of the application that `--table` names."""
     from headrace.pipeline.inspect.read import TableNames
 
@@ -101,19 +101,21 @@ def answer(
     from headrace.pipeline.aws.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
-    from headrace.pipeline.inspect.as_text import text_of
+    from headrace.pipeline.inspect.as_text import observation_text
     from headrace.pipeline.inspect.findings import findings_of
-    from headrace.pipeline.inspect.looking import look
+    from headrace.pipeline.inspect.looking import look_at_tables
 
     client = dynamodb_client(aws)
-    observation = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
+    observation = look_at_tables(
+        client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress
+    )
     observation = replace(observation, also=tuple(judge(observation)))
     if args.json:
         print(json.dumps({**document_of(observation), **facts}, indent=2))
     elif args.csv:
         write_csv(observation, sys.stdout)
     else:
-        *report, blank, conclusion = text_of(observation)
+        *report, blank, conclusion = observation_text(observation)
         also = (blank, *map(clean, lines)) if lines else ()
         print(*report, *also, blank, conclusion, sep="\n", flush=True)
     is_urgent = any(finding.needs_person for finding in findings_of(observation))

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.worker import Worker
 from headrace.pipeline.inspect.balance import balance_of
-from headrace.pipeline.inspect.cover import early_children, uncovered
+from headrace.pipeline.inspect.cover import children_read_early, uncovered
 from headrace.pipeline.inspect.layout import layout_of
 from headrace.pipeline.inspect.observation import (
     FailingShard,
@@ -65,7 +65,7 @@ def observation_of(
         pending=_pending(before, latest),
         uncovered=_in_both(before, latest, uncovered),
         unranged=sum(lease.hash_range is None for lease in open_ones),
-        early=_in_both(before, latest, early_children),
+        early=_in_both(before, latest, children_read_early),
         unowned=unowned,
         still_unowned=tuple(key for key in unowned if key in stood),
         still=tuple(w.worker_id for w in workers if w.moved is False and w.worker_id in holders),

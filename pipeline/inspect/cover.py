@@ -59,7 +59,7 @@ def _gaps(ranges: Iterable[HashRange]) -> list[HashRange]:
     return gaps
 
 
-def early_children(leases: Iterable[Lease]) -> tuple[EarlyChild, ...]:
+def children_read_early(leases: Iterable[Lease]) -> tuple[EarlyChild, ...]:
     rows = {lease.key: lease for lease in leases}
     return tuple(
         EarlyChild(key, parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.inspect.balance import cluster_of
+from headrace.pipeline.inspect.balance import cluster_by_rule
 from headrace.pipeline.inspect.observation import FailingShard, Observation
 
 COLUMNS: Final = {
@@ -37,7 +37,7 @@ an Int64."""
 Plain = tuple[str | int | float | bool | None, ...]
 
 
-def rows_of(observation: Observation) -> Iterator[Plain]:
+def lease_rows_of(observation: Observation) -> Iterator[Plain]:
     failing = {failure.lease: failure for failure in observation.failing}
     for lease in sorted(observation.last.leases, key=lambda lease_row: lease_row.key):
         moved = None if observation.watched is None else lease.key not in observation.stood
@@ -52,7 +52,7 @@ def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Pl
         lease.shard_id,
         state_of(lease),
         lease.owner,
-        None if lease.owner is None else cluster_of(lease.owner, cluster_by),
+        None if lease.owner is None else cluster_by_rule(lease.owner, cluster_by),
         lease.checkpoint_owner,
         lease.counter,
         moved,

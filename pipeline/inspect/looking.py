@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-def look(
+def look_at_tables(
     client: DynamoDBClient,
     table: str | TableNames,
     *,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.pipeline.aws import attributes as av
 from headrace.pipeline.aws import lease_item, lock_item, migration_item, worker_item
 from headrace.pipeline.aws.attributes import Item
-from headrace.pipeline.aws.clients import place_of
+from headrace.pipeline.aws.clients import place_of_client
 from headrace.pipeline.aws.rows import Rows
 from headrace.pipeline.core.election import LockRow
 from headrace.pipeline.core.lease import Lease
@@ -109,7 +109,7 @@ class TableReader:
         leases = self._read(self._names.lease_table, lease_item.KEY)
         if leases is None:
             raise TablesMissing(
-                f"there is no table {self._names.lease_table} in {place_of(self._client)}. "
+                f"there is no table {self._names.lease_table} in {place_of_client(self._client)}. "
                 "Nothing was written; name the lease table (in KCL it has the application's name), "
                 "and check region and account"
             )
@@ -163,7 +163,7 @@ class TableReader:
         keys = [column["AttributeName"] for column in described["KeySchema"]]
         if keys != [key]:
             raise WrongShape(
-                f"table {table} in {place_of(self._client)} has the key {', '.join(keys)}, not {key}: "
+                f"table {table} in {place_of_client(self._client)} has the key {', '.join(keys)}, not {key}: "
                 "it isn't a coordination table. Nothing was written; "
                 "name the application's lease table with --table, and the tables beside it with "
                 "--worker-table and --state-table"
@@ -197,7 +197,7 @@ def _put(item: Item, key: str, kind: str, *, name: str, rows: _TableRows) -> Non
             else:
                 rows.odd.append(OddRow(rows.table, lease.key, lease.why))
         case "WORKER_METRIC_STATS":
-            worker = worker_item.read_worker(item, key=key)
+            worker = worker_item.read_worker_row(item, key=key)
             if isinstance(worker, Worker):
                 rows.workers.append(worker)
             else:

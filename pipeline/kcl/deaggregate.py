@@ -129,7 +129,7 @@ class _Table:
         if index >= len(self._keys):
             raise IndexError(f"its {self._what} has the index {index} in a table of {len(self._keys)}")
         if index not in self._known:
-            text = text_of(self._keys[index])
+            text = java_text(self._keys[index])
             self._known[index] = text, shard.start <= hash_of(text) <= shard.end
         return self._known[index]
 
@@ -137,7 +137,7 @@ class _Table:
         return len(self._keys[index & 0xFFFF_FFFF])
 
 
-def text_of(utf8: bytes) -> str:
+def java_text(utf8: bytes) -> str:
     """Decodes UTF-8 as Java does, with U+FFFD for each malformed part. Java makes one U+FFFD of the three bytes of an
     encoded surrogate; Python would make three, and the partition key would get another hash key."""
     return _SURROGATE.sub("\ufffd".encode(), utf8).decode(errors="replace")

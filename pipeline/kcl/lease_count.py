@@ -18,7 +18,7 @@ def _by_count(fleet: FleetLoads) -> list[str]:
     return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
 
 
-def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
+def assign_free_by_count(fleet: FleetLoads) -> tuple[str, ...]:
     """Gives the free leases to one worker until it has its target, then to the next; workers with fewer
     leases come first.
 
@@ -40,7 +40,7 @@ def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     """Gives each free lease to the worker with the fewest leases, up to `max_leases` for a worker.
 
     This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where
-    `assign_free` gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
+    `assign_free_by_count` gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
     """
     free = fleet.free_keys()
     # Of workers with equally many leases, the one that had fewer when the run began comes first.
@@ -53,7 +53,7 @@ def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     return tuple(free)
 
 
-def balance(fleet: FleetLoads, at_ns: int) -> None:
+def balance_by_count(fleet: FleetLoads, at_ns: int) -> None:
     """Moves leases from the workers with most leases to those with fewest, until one side has its target.
 
     As in KCL, two indexes walk over the workers sorted by their number of leases, one from each end, until they meet.

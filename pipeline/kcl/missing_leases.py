@@ -56,7 +56,7 @@ def plan_first_sync(listing: Iterable[Listed], initial: Checkpoint) -> tuple[Lea
     return _in_order(every, dict.fromkeys(every, initial))
 
 
-def plan_sync(
+def plan_missing_leases(
     listing: Iterable[Listed],
     with_lease: Collection[str],
     *,

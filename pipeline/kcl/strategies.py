@@ -58,7 +58,7 @@ def plan_lease_count(
     before = {worker: fleet.count(worker) for worker in fleet.load}
     lease_count.spread_free(fleet)
     if balance:
-        lease_count.balance(fleet, at_ns=0)
+        lease_count.balance_by_count(fleet, at_ns=0)
 
     def why(giver: str | None, to: str) -> str:
         return f"{giver} has {counted(before.get(giver or '', 0), 'lease')}, {to} {before[to]}"

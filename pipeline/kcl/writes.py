@@ -23,7 +23,7 @@ from headrace.pipeline.core.lease import Lease
 from headrace.pipeline.core.shard import HashRange
 
 
-def assign(read: Lease, to: str, why: str) -> Change:
+def kcl_assign(read: Lease, to: str, why: str) -> Change:
     """Gives the lease to a worker at once, and ends a pending handover."""
     return Change(
         read.key,
@@ -88,7 +88,7 @@ def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
     )
 
 
-def checkpoint(read: Lease, position: Checkpoint) -> Change:
+def kcl_checkpoint(read: Lease, position: Checkpoint) -> Change:
     """Writes a checkpoint in one step, and removes a prepared checkpoint."""
     return Change(
         read.key,
@@ -105,7 +105,7 @@ def checkpoint(read: Lease, position: Checkpoint) -> Change:
     )
 
 
-def prepare(read: Lease, position: Checkpoint, *, state: bytes | None = None) -> Change:
+def kcl_prepare(read: Lease, position: Checkpoint, *, state: bytes | None = None) -> Change:
     """Writes the checkpoint that the application prepares. The row's own checkpoint stays until the second step."""
     return Change(
         read.key,
@@ -135,7 +135,7 @@ def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
     )
 
 
-def note_children(read: Lease, children: frozenset[str]) -> Change:
+def kcl_note_children(read: Lease, children: frozenset[str]) -> Change:
     """Notes the children at the end of a shard. KCL only requires that the row exists; Headrace's own write
     (`note_children` in pipeline/core/change.py) requires more."""
     return Change(

@@ -24,7 +24,7 @@ _STOPPED = 2
 """All commands of Headrace end with this exit code where a person has to change something."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_local_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to a parser."""
     parser.add_argument(
         "--port", type=_port, default=4567, help="port on 127.0.0.1; 0 chooses a free one (default: 4567)"
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="headrace local", description="A simulator of Kinesis, beside moto's AWS."
     )
-    add_arguments(parser)
+    add_local_arguments(parser)
     return run(parser.parse_args(argv))
 
 

@@ -15,8 +15,8 @@ from functools import partial
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.faults import AROUND, Call, Fault, refusal
-from headrace.pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
+from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
+from headrace.pipeline.local.http_answer import HttpAnswer, answer_bytes, error_answer, wire_answer
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.moto_room import MotoRoom
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._perform_with(request, fault, call)
 
     def _perform_with(self, request: HttpRequest, fault: Fault | None, call: Call) -> None:
-        refused = refusal(fault, call) if fault is not None else None
+        refused = error_of_fault(fault, call) if fault is not None else None
         if refused is not None:
             wire = wire_of(request.headers.get("content-type"))
             self._answer(error_answer(refused, self._site.request_id(), call.service, wire))
@@ -185,6 +185,6 @@ class Connection(asyncio.Protocol):
         self._request = None
         if self._transport is None:
             return
-        self._transport.writelines(encoded(answer, date=self._site.date(), method=method, keep=keep))
+        self._transport.writelines(answer_bytes(answer, date=self._site.date(), method=method, keep=keep))
         if not keep:
             self._transport.close()

@@ -19,7 +19,7 @@ def invalid_argument(message: str) -> AwsError:
     return AwsError("InvalidArgumentException", message)
 
 
-def not_found(message: str) -> AwsError:
+def resource_not_found(message: str) -> AwsError:
     """Say that a stream, a shard, or the thing that a token names doesn't exist."""
     return AwsError("ResourceNotFoundException", message)
 

@@ -157,7 +157,7 @@ class FaultPlan:
 _THROTTLED_READS_AND_WRITES = frozenset({"GetRecords", "GetShardIterator", "PutRecord", "PutRecords"})
 
 
-def refusal(fault: Fault, call: Call) -> AwsError | None:
+def error_of_fault(fault: Fault, call: Call) -> AwsError | None:
     """Give the error that a fault makes a call answer; None for a fault with which the call is carried out."""
     if fault.kind == "error":
         return AwsError(fault.code, fault.message, fault.status)

@@ -40,7 +40,7 @@ def maybe_text(request: Request, field: str, pattern: re.Pattern[str] | None = N
     return value
 
 
-def text(request: Request, field: str, pattern: re.Pattern[str] | None = None) -> str:
+def text_field(request: Request, field: str, pattern: re.Pattern[str] | None = None) -> str:
     """Give a string field that has to be there."""
     value = maybe_text(request, field, pattern)
     if value is None:
@@ -50,7 +50,7 @@ def text(request: Request, field: str, pattern: re.Pattern[str] | None = None) -
 
 def choice(request: Request, field: str, allowed: Collection[str]) -> str:
     """Give a string field that has to be one of some."""
-    value = text(request, field)
+    value = text_field(request, field)
     if value not in allowed:
         raise broken(field, value, f"Member must satisfy enum value set: [{', '.join(sorted(allowed))}]")
     return value
@@ -74,7 +74,7 @@ def maybe_number(
     return integer
 
 
-def number(request: Request, field: str, *, least: int | None = None, most: int | None = None) -> int:
+def number_field(request: Request, field: str, *, least: int | None = None, most: int | None = None) -> int:
     """Give an integer field that has to be there."""
     value = maybe_number(request, field, least=least, most=most)
     if value is None:

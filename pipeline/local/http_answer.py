@@ -46,7 +46,7 @@ def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JS
     return HttpAnswer(error.status, headers, body)
 
 
-def encoded(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
+def answer_bytes(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
     """Give an answer's bytes: the head, then the body where there is one."""
     lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}", f"Date: {date}"]
     lines += [f"{name}: {value}" for name, value in answer.headers if name.lower() not in _OURS]

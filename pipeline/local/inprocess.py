@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.faults import AROUND, Fault, refusal
+from headrace.pipeline.local.faults import AROUND, Fault, error_of_fault
 from headrace.pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
 from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.kinesis_region import Options
@@ -108,7 +108,7 @@ class InProcessKinesis:
         fault = faults.draw(AROUND, call)
         if fault is None:
             return None
-        refused = refusal(fault, call)
+        refused = error_of_fault(fault, call)
         if refused is not None:
             raise refused
         if fault.kind == "delay":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.errors import AwsError, invalid_argument, resource_not_found
 from headrace.pipeline.local.fields import (
     SHARD_ID,
     Request,
@@ -117,7 +117,7 @@ def _continued(region: Region, request: Request, token: str, now: float) -> tupl
         )
     stream = region.find_by_id(stream_id, now)
     if stream is None:
-        raise not_found("The stream of the NextToken was not found.")
+        raise resource_not_found("The stream of the NextToken was not found.")
     if request.get("StreamARN") is not None and region.named(request) != stream.name:
         raise invalid_argument("StreamARN does not match the stream of the NextToken.")
     return stream, last, ShardFilter(kind, float(instant), start)
@@ -127,4 +127,4 @@ def _check_creation(request: Request, stream: Stream) -> None:
     # The creation time tells streams of the same name apart. Some clients send it in whole seconds.
     given = maybe_instant(request, "StreamCreationTimestamp")
     if given is not None and int(given) != int(stream.created_at):
-        raise not_found(f"Stream {stream.name} created at {given} not found.")
+        raise resource_not_found(f"Stream {stream.name} created at {given} not found.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.errors import AwsError, invalid_argument, resource_not_found
 from headrace.pipeline.local.faults import Call
 from headrace.pipeline.local.fields import (
     SEQUENCE_NUMBER,
@@ -19,7 +19,7 @@ from headrace.pipeline.local.fields import (
     maybe_instant,
     maybe_number,
     maybe_text,
-    text,
+    text_field,
 )
 from headrace.pipeline.local.kinesis_region import Region
 from headrace.pipeline.local.kinesis_shard import LocalShard
@@ -64,7 +64,7 @@ def get_shard_iterator(region: Region, request: Request) -> dict[str, Any]:
     """Give an iterator at a place in a shard."""
     now = region.clock()
     kind = choice(request, "ShardIteratorType", _TYPES)
-    shard_id = text(request, "ShardId", SHARD_ID)
+    shard_id = text_field(request, "ShardId", SHARD_ID)
     stream = region.made_stream(request, now)
     shard = stream.shard(shard_id)
     region.limits.iterator(stream.name, shard_id, now)
@@ -77,7 +77,7 @@ def get_records(region: Region, request: Request) -> dict[str, Any]:
     """Give the records at an iterator, and the iterator after them."""
     now = region.clock()
     limit = maybe_number(request, "Limit", least=1, most=MOST_RECORDS) or MOST_RECORDS
-    iterator = Iterator.unsealed(text(request, "ShardIterator"))
+    iterator = Iterator.unsealed(text_field(request, "ShardIterator"))
     stream = _stream_of(region, request, iterator, now)
     if int(now * 1000) - iterator.created > ITERATOR_MS:
         raise _expired(iterator, now)
@@ -150,7 +150,7 @@ def _trim(stream: Stream, shard: LocalShard, now: float) -> None:
 def _stream_of(region: Region, request: Request, iterator: Iterator, now: float) -> Stream:
     stream = region.find_by_id(iterator.stream_id, now)
     if stream is None:
-        raise not_found(f"Stream {iterator.stream_name} of the ShardIterator not found.")
+        raise resource_not_found(f"Stream {iterator.stream_name} of the ShardIterator not found.")
     if maybe_text(request, "StreamARN") is not None and region.named(request) != stream.name:
         raise invalid_argument("StreamARN does not match the stream of the ShardIterator.")
     return stream

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headrace.pipeline.local.clock import Clock
-from headrace.pipeline.local.errors import invalid_argument, not_allowed, not_found
+from headrace.pipeline.local.errors import invalid_argument, not_allowed, resource_not_found
 from headrace.pipeline.local.faults import FaultPlan
 from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
 from headrace.pipeline.local.kinesis_limits import RegionLimits
@@ -81,7 +81,7 @@ class Region:
         if stream_id is not None:
             stream = self._by_id.get(stream_id)
             if stream is None:
-                raise not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
+                raise resource_not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
             names.add(stream.name)
         names.discard(None)
         if len(names) != 1:
@@ -111,7 +111,7 @@ class Region:
     @staticmethod
     def no_stream(name: str) -> Exception:
         """Say that there is no such stream."""
-        return not_found(f"Stream {name} under account {ACCOUNT} not found.")
+        return resource_not_found(f"Stream {name} under account {ACCOUNT} not found.")
 
     def _name_in(self, arn: str) -> str:
         name = arn.rpartition("/")[2]
@@ -122,7 +122,7 @@ class Region:
             # exists or not.
             raise not_allowed(arn[:200])
         if arn != self.arn(name):
-            raise not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
+            raise resource_not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
         return name
 
     def _settled(self, stream: Stream | None, now: float) -> Stream | None:

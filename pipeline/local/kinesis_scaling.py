@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.pipeline.local.errors import invalid_argument, over_limit
-from headrace.pipeline.local.fields import Request, choice, number
+from headrace.pipeline.local.fields import Request, choice, number_field
 from headrace.pipeline.local.kinesis_changing import check_shard_limit
 from headrace.pipeline.local.kinesis_region import Region
 from headrace.pipeline.local.kinesis_shard import MAX_HASH
@@ -32,7 +32,7 @@ _SAME_BORDER = 1 << 64
 def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
     """Begin to scale: the stream is UPDATING until the new shards are open."""
     now = region.clock()
-    target = number(request, "TargetShardCount", least=1)
+    target = number_field(request, "TargetShardCount", least=1)
     choice(request, "ScalingType", frozenset({"UNIFORM_SCALING"}))
     region.limits.call("UpdateShardCount", "", now)
     stream = region.stream(request, now)

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.pipeline.local.kinesis_log import RecordLog
-from headrace.pipeline.local.kinesis_sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
+from headrace.pipeline.local.kinesis_sequence import (
+    END_ORDINAL,
+    number_at,
+    ordinal_of,
+    second_of,
+    sequence_base,
+)
 
 MAX_HASH = (1 << 128) - 1
 
@@ -32,7 +38,7 @@ class LocalShard:
         """Make a shard whose creation second is after its parents', so that its sequence numbers are above theirs."""
         self.shard_id = f"shardId-{self.index:012d}"
         self.created = max(int(self.opened_at), *(parent.created + 1 for parent in self.parents), 0)
-        self.base = base_of(self.created, self.index)
+        self.base = sequence_base(self.created, self.index)
 
     def close(self, moment: float) -> None:
         """Close the shard: it takes no more records."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from headrace.pipeline.local.errors import AwsError, in_use, not_found
+from headrace.pipeline.local.errors import AwsError, in_use, resource_not_found
 from headrace.pipeline.local.kinesis_shard import MAX_HASH, LocalShard
 
 ACCOUNT = "123456789012"
@@ -104,7 +104,9 @@ class Stream:
     def shard_by_index(self, index: int, shown: str) -> LocalShard:
         """Find a shard by its place in the order of creation."""
         if not 0 <= index < len(self.shards) or self.shards[index].gone:
-            raise not_found(f"Shard {shown} in stream {self.name} under account {ACCOUNT} does not exist")
+            raise resource_not_found(
+                f"Shard {shown} in stream {self.name} under account {ACCOUNT} does not exist"
+            )
         return self.shards[index]
 
     def listed(self) -> list[LocalShard]:

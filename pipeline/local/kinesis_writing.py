@@ -17,7 +17,7 @@ from headrace.pipeline.local.fields import (
     broken,
     maybe_text,
     sequence_of,
-    text,
+    text_field,
 )
 from headrace.pipeline.local.kinesis_limits import exceeded
 from headrace.pipeline.local.kinesis_region import Region
@@ -92,7 +92,7 @@ def _append(shard: LocalShard, entry: _Entry, now: float) -> dict[str, str]:
 def _entry(record: Any, stream: Stream) -> _Entry:
     if not isinstance(record, dict):
         raise unreadable("Records: Expected a structure")
-    key = text(record, "PartitionKey")
+    key = text_field(record, "PartitionKey")
     if not 1 <= len(key) <= _KEY_LETTERS:
         raise broken("partitionKey", key, "Member must have length between 1 and 256")
     raw_key = key.encode()
@@ -114,7 +114,7 @@ def _entry(record: Any, stream: Stream) -> _Entry:
 
 
 def _blob(record: Request) -> tuple[bytes, int]:
-    data = text(record, "Data")
+    data = text_field(record, "Data")
     try:
         return data.encode("ascii"), len(binascii.a2b_base64(data, strict_mode=True))
     # ValueError comes from letters beyond ASCII.

@@ -88,7 +88,7 @@ class MotoRoom:
         def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
             started.append((status, headers))
 
-        environ = environment(request)
+        environ = wsgi_environment(request)
         chunks = self._application_for(request, environ)(environ, start)
         body = b"".join(chunks)
         # WSGI asks the server for this call after each answer, so that the application can free what it holds.
@@ -106,7 +106,7 @@ class MotoRoom:
         self._answer(request)
 
 
-def environment(request: HttpRequest) -> dict[str, Any]:
+def wsgi_environment(request: HttpRequest) -> dict[str, Any]:
     """The WSGI environment for a request."""
     path, _, query = request.target.partition("?")
     host, _, port = request.headers.get("host", "127.0.0.1").partition(":")

@@ -63,7 +63,7 @@ def line_within(node: yaml.Node, offset: int) -> int:
     return line_of(node) + raw.rstrip().count("\n")
 
 
-def kind_of(node: yaml.Node) -> str:
+def node_kind(node: yaml.Node) -> str:
     if is_null(node):
         return "empty"
     match node:

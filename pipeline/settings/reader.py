@@ -17,9 +17,9 @@ from headrace.pipeline.settings.names import complain_of_key, entry_index, neare
 from headrace.pipeline.settings.nodes import (
     compose,
     is_null,
-    kind_of,
     line_of,
     line_within,
+    node_kind,
     plain_node,
     secrets_in,
 )
@@ -105,7 +105,7 @@ class Reader:
             self.problems.unread(place, key, f"{key} {NO_SECRETS}")
 
     def _wrong_kind(self, node: yaml.Node, key: str, *, source: ValueSource, rule: str) -> None:
-        self.problems.unread(source, key, f"{key or 'the file'} is {kind_of(node)}; allowed: {rule}")
+        self.problems.unread(source, key, f"{key or 'the file'} is {node_kind(node)}; allowed: {rule}")
         self._report_secrets(node, key or "the file", source=source)
 
     def _value(self, hint: Any, node: yaml.Node | None, key: str, *, source: ValueSource, unit: str) -> Any:
@@ -226,7 +226,7 @@ class Reader:
             source = variable or ValueSource(self.problems.file, line_of(name))
             if not isinstance(name, yaml.ScalarNode):
                 self.problems.unread(
-                    source, f"{key}.?", f"a name in {what} is {kind_of(name)}; allowed: text"
+                    source, f"{key}.?", f"a name in {what} is {node_kind(name)}; allowed: text"
                 )
                 self._report_secrets(child, what, source=source)
             elif holds_secret(name.value):

@@ -14,7 +14,7 @@ from headrace.pipeline.aws.leases import DynamoLeaseStore
 from headrace.pipeline.aws.tables import DynamoTables
 from headrace.pipeline.aws.workers import DynamoWorkerStore
 from headrace.pipeline.cli import dev, main
-from headrace.pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
+from headrace.pipeline.cli.stop import Stopped, start_workers, stop_and_wait, stop_workers
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core import change
 from headrace.pipeline.core.lease import Lease
@@ -55,7 +55,7 @@ def stopping(
         world.clock.advance(timedelta(seconds=seconds))
 
     progress = (told if told is not None else []).append
-    return stop(
+    return stop_and_wait(
         world.leases,
         world.rows,
         names,
@@ -268,7 +268,7 @@ def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: p
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(stop.__kwdefaults__ or {}, "pause", interrupt)
+    monkeypatch.setitem(stop_and_wait.__kwdefaults__ or {}, "pause", interrupt)
     stop_workers_before_runs(app.settings)
     assert app.stopped() == {"w1", "w2"}
 
