@@ -11,6 +11,7 @@ class _WithoutStack(DagsterUserCodeProcessError):
     """Dagster shows the error that such an exception carries, instead of the exception and its stack."""
 
     def __init__(self, sentence: str) -> None:
+        # Dagster's UI shows the name of an error's class: here that of Dagster's own failure.
         shown = SerializableErrorInfo(message=sentence, stack=[], cls_name=dg.Failure.__name__)
         super().__init__(sentence, user_code_process_error_infos=[shown])  # type: ignore[no-untyped-call] # Dagster's
 

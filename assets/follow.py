@@ -36,7 +36,7 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=follow_op(settings),
-        # It ends the Spark session with the run.
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "targets": dg.Field(
@@ -56,7 +56,10 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         return dg.Output(None)
 
     @dg.job(
-        name=f"{slug(settings.application)}_parse", description=__doc__, executor_def=dg.in_process_executor
+        # In the run's own process: a process for each step would load Headrace once more.
+        name=f"{slug(settings.application)}_parse",
+        description=__doc__,
+        executor_def=dg.in_process_executor,
     )
     def job() -> None:
         follow()
@@ -119,6 +122,7 @@ class _Follower:
         sentences = {name: _named(name, why) for name, why in failed.items()}
         for name, sentence in sentences.items():
             self.context.log.warning(sentence)
+            # Without it the asset of a failed target would go on looking as good as before.
             plan(self.context, parsed_key(self.wiring.settings, self.targets[name]))
         # Dagster doesn't show an asset as failed whose latest materialization is of the failed run. The next
         # run tries such a target at once, and materializes nothing of it.

@@ -58,6 +58,7 @@ def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataV
         picture = "\n".join(mermaid(story_of(table.entries())))
         metadata["shards"] = dg.MarkdownMetadataValue(f"```mermaid\n{picture}\n```")
     if recorded.gaps:
+        # Lost parts alone: a filter without kinds takes no range.
         no_range = RangeFilter(kinds=frozenset())
         lost = [entry.why for entry in table.entries(no_range) if isinstance(entry, Lost)]
         metadata["lost parts"] = dg.MetadataValue.text("\n".join(lost[-_MOST_LOST:]))

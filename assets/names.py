@@ -10,6 +10,7 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 
 def slug(text: str) -> str:
     """The text as a name that Dagster allows: letters, digits and underscores."""
+    # Dagster refuses other characters in names of ops, jobs and sensors.
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 

@@ -26,7 +26,7 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"pyspark", "iceberg"},
-        # It ends the Spark session with the run.
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
     )
     def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

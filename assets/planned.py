@@ -16,4 +16,5 @@ def plan(context: dg.OpExecutionContext, asset: dg.AssetKey, partition: str | No
         context.get_step_execution_context().step.key,
         AssetMaterializationPlannedData(asset, partition=partition),
     )
+    # Not `context.log_event`, which takes no event of this kind.
     context.instance.report_dagster_event(planned, context.run_id)

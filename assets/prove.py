@@ -14,9 +14,9 @@ from headrace.pipeline.wiring import Wiring
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:
-    # It ends the Spark session with the run.
     @dg.op(
         name=f"prove_{slug(wiring.settings.application)}",
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
         config_schema={
             "all": dg.Field(

@@ -42,8 +42,10 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         deps=[asset.key for asset in streams_outside(settings)],
         description=__doc__,
         kinds={"kinesis", "pyspark", "iceberg"},
+        # Shards are materialized by events, and not by the return of the function.
         output_required=False,
         required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
+        # One run for all shards of a backfill: Dagster's default is a run for each.
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CONFIG_SCHEMA,
     )
@@ -71,6 +73,7 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
         )
         for s in settings.streams
     ]
+    # Which streams it finds isn't known when Dagster loads the definitions: one asset stands for all.
     how = settings.discovery
     if not how.is_asked_for:
         return named

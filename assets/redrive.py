@@ -19,9 +19,9 @@ from headrace.pipeline.wiring import Wiring
 
 
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
-    # It ends the Spark session with the run.
     @dg.op(
         name=f"redrive_{slug(wiring.settings.application)}_{target.name}",
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
         config_schema={
             "shard": dg.Field(

@@ -27,7 +27,7 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=f"replay_{slug(settings.application)}",
-        # It ends the Spark session with the run.
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "window": dg.Field(

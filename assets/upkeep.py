@@ -17,9 +17,9 @@ _EVERY_SIX_HOURS = "23 */6 * * *"
 def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinition]:
     name = f"{slug(wiring.settings.application)}_upkeep"
 
-    # It ends the Spark session with the run.
     @dg.op(
         name=f"upkeep_{slug(wiring.settings.application)}",
+        # The resource `spark` ends the Spark session together with the run.
         required_resource_keys={resource_key(wiring.settings, "spark")},
         description="Drop days before the retention, compact data files, expire old snapshots, "
         "and delete the files that nothing names.",

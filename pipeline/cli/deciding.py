@@ -80,9 +80,11 @@ def decide(
     done: list[str] = []
     for key in shards:
         with _naming_done(done, key), claim_held(recovery, key) as row:
+            # Planned anew under the claim: a run may have landed records since the plan was shown.
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
             decision = _as_shown(shown[key], decision)
+            # With --json only the plan goes to standard output, which a script reads.
             tell(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
             done.append(key)
     return 0
@@ -125,6 +127,7 @@ def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row
     finally:
+        # Also after an error, and where the claim was never got: then this changes nothing.
         recovery.release(key)
 
 

@@ -66,10 +66,12 @@ def _show(args: argparse.Namespace) -> int:
     from headrace.pipeline.demo.home import Home, emptied
     from headrace.pipeline.lake.private_files import umask
 
+    # The user's own `headrace dev` may have the port.
     port = next(port for port in range(args.port, 65536) if is_port_free(port))
     ui = f"http://{HOST}:{port}"
     # A `headrace dev` or another Dagster may run on the demo's settings.
     before = Home(Path(args.home).resolve()).dagster
+    # Before the folder is emptied, with the files of whoever is at work in it.
     require_free(before)
     require_no_process(before)
     with (
@@ -84,6 +86,7 @@ def _show(args: argparse.Namespace) -> int:
         trouble = show.run(port)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
+        # All of them run, also after a failure: each says something else about the table.
         code = max(show.parse(), show.replay(), judge_demo(home), show.prove(), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")

@@ -56,6 +56,7 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
     from headrace.pipeline.errors import BadSetting
 
+    # Before the look for others: a Dagster that a killed `headrace dev` left isn't somebody else's.
     _stop_former(hold, home)
     require_alone(home, say=_say)
     if not services.is_port_free(port):
@@ -65,10 +66,12 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
     try:
+        # Around Dagster, so that the Spark server outlives the runs that use it.
         with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
             warmed(env)
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
+            # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
             _supervise(dagster, loaded.settings, home, port=port)
     except KeyboardInterrupt:
@@ -97,6 +100,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
         with services.undisturbed():
             _say("stopping Dagster, its runs and the local Spark")
             try:
+                # Before Dagster is stopped, which would mark them as failed.
                 _cancel_runs(home)
             finally:
                 dagster.stop()

@@ -61,6 +61,7 @@ def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[H
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadSetting(_refusal_of(_read(file), home)) from None
+        # Read before it is overwritten: text that is left shows that the process before was killed.
         hold = Hold(file, holder, _read(file))
         _write(file, json.dumps(asdict(holder)))
         try:
@@ -82,6 +83,7 @@ def require_free(home: Path) -> None:
 
 def _opened(lock: Path) -> TextIO:
     try:
+        # Not "w", which would empty the file before the lock is held.
         return lock.open("a+", encoding="utf-8")
     except OSError as error:
         raise BadSetting(

@@ -103,6 +103,7 @@ def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDags
 
 
 def _command(process: Path) -> str:
+    # The kernel separates the arguments by zero bytes.
     return os.fsdecode((process / "cmdline").read_bytes()).replace("\0", " ").strip()
 
 
@@ -110,6 +111,7 @@ def _home_of(process: Path) -> Path | None:
     for variable in (process / "environ").read_bytes().split(b"\0"):
         name, _, value = variable.partition(b"=")
         if name == b"DAGSTER_HOME" and value:
+            # Two names of one folder, such as a link and its target, are the same home.
             return Path(os.fsdecode(value)).resolve()
     return None
 

@@ -29,7 +29,7 @@ def spark_of_its_own(
     `headrace consume` of this project, goes on: it is joined, and ends some minutes after its last user.
     Yields the server's folder.
     """
-    # The server of another project, perhaps.
+    # The variable may name the server of another project, which is left alone.
     before = os.environ.pop(DISCOVERY, None)
     folder = own_folder(settings=settings, dagster_home=dagster)
     os.environ[DISCOVERY] = str(folder / ADDRESS)

@@ -61,6 +61,8 @@ class Group:
         self.log = log
         with (log or Path(os.devnull)).open("ab") as out:
             streams: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
+            # A session of its own, and so a group of its own. Its standard input ends with this process,
+            # even by SIGKILL.
             with _child_accepts_sigint():
                 self._process = subprocess.Popen(
                     command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **streams
@@ -85,6 +87,7 @@ class Group:
             self._signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
+            # The leader of the group may have ended and left children, which get the same two signals.
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if not self._signal(number) or self._is_gone(_AFTER_SIGNAL):
                     break
@@ -97,6 +100,7 @@ class Group:
             # A child that ended stays in its group until its parent has asked for its exit code.
             self._process.poll()
             time.sleep(_LOOK_EVERY)
+        # Signal 0 only asks whether a process of the group exists.
         return not self._signal(0)
 
     def _signal(self, number: int) -> bool:
@@ -109,6 +113,7 @@ class Group:
 
 def stop_orphans(group: int, of: Path) -> bool:
     """Stop a Dagster of this DAGSTER_HOME that outlived the process which started it. Returns whether there was one."""
+    # Dagster's command line has the path of workspace.yaml, which lies in DAGSTER_HOME.
     if not any(str(of) in command for command in commands_of(group)):
         # The system may have given the number to another process since.
         return False
@@ -125,6 +130,8 @@ def commands_of(group: int) -> list[str]:
     """Command lines of the living processes of a process group, without zombies (which ended and wait for
     their parent)."""
     shown = subprocess.run(
+        # `ps` rather than /proc, so that it works on macOS too; -ww, because it cuts long lines at the
+        # terminal's width.
         ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "command="],
         capture_output=True,
         text=True,
@@ -193,6 +200,7 @@ def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> di
     env = dict(base)
     env["DAGSTER_HOME"] = str(dagster_home)
     env["HEADRACE_CONFIG"] = str(config.resolve())
+    # Dagster would send facts about its use to its makers.
     env["DAGSTER_DISABLE_TELEMETRY"] = "yes"
     # The code server imports our packages also where they aren't installed, and nothing from the folder it is
     # started in.
@@ -250,6 +258,7 @@ def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:
 
 def is_port_free(port: int) -> bool:
     with socket.socket() as probe:
+        # As servers do: else a port counts as taken for a minute after its last connection was closed.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -275,4 +284,5 @@ def join_spark(config: Path) -> None:
     from headrace.pipeline.lake.session import DISCOVERY, own_folder
     from headrace.pipeline.lake.spark_server.server_process import ADDRESS
 
+    # Where the variable is set already, as by `headrace demo`, its server is the one to join.
     os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

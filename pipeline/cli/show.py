@@ -88,6 +88,7 @@ class Show:
         say(f"Dagster's UI is at {ui}, the shards at {ui}/assets/{APPLICATION}/records?view=partitions")
         seconds = max(_LEAST_SECONDS, self._records / _PACE)
         producers = Producers(client, STREAM, records=self._records, seconds=seconds)
+        # The stack calls in the reverse order: the sentence first, then the producers, then the processes.
         self._started.callback(producers.stop)
         self._started.callback(say, "stopping the producers, Dagster, Spark and the stand-in")
         trouble = self._watch(producers, Reshards(client, STREAM))

@@ -31,9 +31,9 @@ _TRY_LATER = 75
 class Stopped:
     workers: tuple[str, ...]
     still_held: Mapping[str, int]
-    """Open leases that each still holds; empty when all are given up."""
+    """The number of open leases that each worker still holds; empty when all are given up."""
     silent: tuple[str, ...]
-    """The workers in `left` that didn't beat while this command waited."""
+    """The workers in `still_held` that didn't beat while this command waited."""
     after: timedelta
 
     def __str__(self) -> str:
@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
         _ask(names)
     stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=_progress)
     tell(stopped)
+    # The same command, run again later, goes on where this one stopped waiting.
     return _TRY_LATER if stopped.still_held else 0
 
 
@@ -126,6 +127,7 @@ def stop_and_wait(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Stopped:
     """Mark the workers' rows and wait: each worker gives up its leases by itself, at its next ticks."""
+    # Before the rows are marked: a worker that beats later is alive, and only slow to give up its leases.
     before = beats_of(workers, names)
     for name in names:
         workers.set_stopping(name, stopping=True)

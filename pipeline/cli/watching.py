@@ -68,6 +68,7 @@ def until_a_process_dies(dagster: Group) -> NoReturn:
 def require_alive(dagster: Group, watch: Watch) -> None:
     role = watch.dead(commands_of(dagster.pid))
     if dagster.code is not None and role is None:
+        # `dagster dev` ends with code 0 also after a death, so that any end counts.
         role = f"own process (`dagster dev`, exit code {dagster.code})"
     if role is not None:
         raise ProcessDied(

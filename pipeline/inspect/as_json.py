@@ -12,6 +12,7 @@ from headrace.pipeline.inspect.findings import conclusion, findings_of
 from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import Observation, WorkerSeen
 
+# Raised only if a name has to change after all.
 FORMAT: Final = 1
 
 

@@ -73,6 +73,7 @@ def _worker_rows(observation: Observation) -> Iterator[Row]:
     yield ("worker", "open", "share", "ended", "KB/s", "row", "moved")
     rows = {worker.worker_id: worker for worker in observation.workers}
     shares = observation.balance.workers
+    # A single worker between would take the place of the line that leaves it out.
     cut = len(shares) > 2 * _SHOWN + 1
     for share in shares[:_SHOWN] if cut else shares:
         yield _worker_row(share, rows)
@@ -126,5 +127,6 @@ def _aligned(rows: Iterator[Row]) -> Iterator[str]:
     every = [tuple(map(cell, row)) for row in rows]
     widths = [max(len(row[n]) for row in every if n < len(row)) for n in range(len(every[0]))]
     for row in every:
+        # The line that tells of left-out workers has only one cell.
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
         yield "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()

@@ -47,6 +47,7 @@ def observation_of(
     latest = last or first
     before = first if last else None
     pairs = _pairs(before, latest)
+    # By the holder, too: a lease that another worker holds by now doesn't stand still.
     stood = frozenset(new.key for old, new in pairs if (old.counter, old.holder) == (new.counter, new.holder))
     workers = _workers(before, latest, pairs)
     open_ones = tuple(lease for lease in latest.leases if not lease.has_ended)
@@ -133,6 +134,7 @@ def _dropped(latest: TablesRead, pairs: _Pairs, stood: frozenset[str]) -> tuple[
     in their own row.
     """
     beats_for_all = {row.worker_id for row in latest.workers if row.has_sensor}
+    # With the same holder: a lease that has just been given was counted up by the leader.
     renewed: Mapping[str | None, int] = _count(
         new.holder for old, new in pairs if new.key not in stood and old.holder == new.holder
     )
@@ -181,6 +183,7 @@ def _leader(
     beats: bool | None = None
     if before is not None and before.lock != lock:
         beats = True
+    # An unchanged lock says nothing before it may have expired.
     elif before is not None and watched > lock.duration:
         beats = False
     return LeaderSeen(lock.owner, lock.duration, beats, assigned=_passes(before, latest) or _gave(pairs))
@@ -198,6 +201,7 @@ def _gave(pairs: _Pairs) -> bool:
 
 
 def _pending(before: TablesRead | None, latest: TablesRead) -> tuple[PendingHandover, ...]:
+    # Of both workers: another handover of the same lease is a new one.
     earlier = {(row.key, row.owner, row.checkpoint_owner) for row in before.leases} if before else set()
     return tuple(
         PendingHandover(

@@ -64,6 +64,7 @@ def _layout(observation: Observation) -> Iterator[Finding]:
 
 
 def _rows(observation: Observation) -> Iterator[Finding]:
+    # Apart, because a row of an unknown type may be of a newer KCL, which is nobody's mistake.
     for broken in (True, False):
         rows = [row for row in observation.last.odd if row.broken is broken]
         if rows:
@@ -81,6 +82,7 @@ def _rows(observation: Observation) -> Iterator[Finding]:
 def _leader(observation: Observation) -> Iterator[Finding]:
     yield from _notice(observation)
     if observation.leader is None:
+        # KCL 2.x has no lock, and its workers have no rows.
         if observation.layout.kind is not LayoutKind.LEASES_ONLY and observation.last.workers:
             yield _nobody_leads(observation)
         return
@@ -135,6 +137,7 @@ def _assigning(observation: Observation, leader: LeaderSeen) -> Iterator[Finding
     waiting = _waiting(observation)
     if not waiting or leader.assigned or not leader.beats or observation.watched is None:
         return
+    # A shorter watch may lie between two assignments.
     sure = _watched(observation, IDLE_AFTER)
     hint = (
         f"stop {leader.worker_id}, so that another one leads"
@@ -279,9 +282,10 @@ def _workers(observation: Observation) -> Iterator[Finding]:
 
 
 def _quiet(observation: Observation) -> Iterator[Finding]:
-    """A hint at most, because clocks of two hosts are compared. `headrace stop` sets a worker's stamp back,
+    """Workers whose rows look old. A hint at most, because clocks of two hosts are compared. `headrace stop` sets a worker's stamp back,
     so that isn't used."""
     quiet = [w for w in observation.workers if w.age is not None and w.age > QUIET and not w.stopping]
+    # A row that moved is alive: only its clock, or its metrics, are behind.
     late = [worker for worker in quiet if worker.moved]
     gone = [worker for worker in quiet if not worker.moved]
     if gone:
@@ -310,6 +314,7 @@ def _age(worker: WorkerSeen) -> timedelta:
 
 def _clusters(observation: Observation) -> Iterator[Finding]:
     balance = observation.balance
+    # Each worker's number may look fair while a cluster reads more: clusters are compared by themselves.
     uneven = imbalance_of(balance)
     if uneven is not None:
         names = tuple(cluster.name for cluster in balance.clusters)

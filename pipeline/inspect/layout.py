@@ -80,6 +80,7 @@ def layout_of(tables: LayoutFacts) -> LayoutSeen:
     if tables.state is None:
         return _without_state_table(tables)
     status = tables.state.table_migration
+    # KCL 3.5 goes by this row alone: what else the side tables hold is left over.
     if status == _COMPLETE:
         return LayoutSeen(
             LayoutKind.S, "one table: its move from three is complete, the two side tables are leftovers"
@@ -109,6 +110,7 @@ def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
 
 
 def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:
+    # KCL moves the lock last.
     if state.table_migration in _MOVES and tables.beside_leases.lock is None:
         return LayoutSeen(
             LayoutKind.MOVING, "moving from three tables to one: only the leader's lock hasn't moved yet"

@@ -44,5 +44,6 @@ def look_at_tables(
     began = clock.monotonic()
     progress(f"{counted(len(first.leases), 'lease')} seen; looking again in {watch.total_seconds():.0f} s")
     clock.pause(watch.total_seconds())
+    # Measured, as the reading of a large table takes long itself.
     watched = timedelta(seconds=clock.monotonic() - began)
     return observation_of(first, reader.read(), watched=watched, cluster_by=rule)

@@ -138,6 +138,7 @@ class TableReader:
         """Read a table beside the lease table. A role that isn't allowed to read it still gets to see the leases."""
         try:
             return self._read(table, key)
+        # A table of another form is a wrong name, and no matter of what the role may read.
         except WrongShape:
             raise
         except Terminal as error:

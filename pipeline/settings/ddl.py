@@ -37,6 +37,7 @@ _TYPES = {
     "timestamp_ntz": "timestamp_ntz",
 }
 _DECIMALS = ("decimal", "dec", "numeric")
+# Spark and Iceberg have no longer decimals.
 _MOST_DIGITS = 38
 _TEXTS = ("varchar", "char", "character")
 _ALLOWED = (
@@ -54,6 +55,7 @@ _TOKEN = re.compile(
 # What Spark reads as a number, and not as a name.
 _NUMBER = re.compile(r"[0-9]+(?:L|S|Y|D|F|BD|E[0-9]+(?:D|F|BD)?)?", re.IGNORECASE)
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))|(['\"])\3", re.DOTALL)
+# Spark's escapes in texts. % and _ keep their backslash, because it makes them plain in a pattern of LIKE.
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 # Levels of types within types. Python can't call functions much deeper.
 _DEEPEST = 100
@@ -75,9 +77,9 @@ class WrongDdl(Exception):
 class DdlColumn:
     name: str
     type: Any
-    """As Spark writes it in JSON."""
+    """The column's type, as Spark writes it in JSON."""
     required: bool
-    """NOT NULL."""
+    """Whether the column is NOT NULL."""
     comment: str
     offset: int
     """Where the name begins in the text."""
@@ -161,6 +163,7 @@ class _Reading:
             return
         while True:
             column = self._field()
+            # By small letters: Spark takes names without regard to capitals.
             if earlier := names.get(column.name.lower()):
                 same = (
                     "twice"
@@ -180,6 +183,7 @@ class _Reading:
 
     def _field(self) -> DdlColumn:
         offset, name = self.now.offset, self._name()
+        # Spark takes a colon between a name and its type, or none.
         self.took(":")
         kind = self._type(f"the column {name}")
         required = False
@@ -271,6 +275,7 @@ class _Reading:
         while True:
             if not (self.now.kind == "word" and self.now.text.isdecimal()):
                 raise self.wrong(f"a whole number is needed after {token.text}(")
+            # Nine digits say that a number is too large; Python refuses to read one of thousands of digits.
             numbers.append(int(self.now.text[:9]))
             self.place += 1
             if self.took(")"):
@@ -281,6 +286,7 @@ class _Reading:
         type_token = self._whole(token)
         match numbers:
             case None:
+                # Spark's DECIMAL without numbers is DECIMAL(10,0).
                 digits, scale = 10, 0
             case [digits]:
                 scale = 0

@@ -21,6 +21,7 @@ def compose(text: str, name: str) -> yaml.Node | None:
         # The parser's message may quote the text, which may be a secret: quotes longer than one character are
         # taken out.
         problem = re.sub(r"'[^'<\\][^']+'", "'...'", error.problem or error.context or "a mistake")
+        # The parser speaks of a character that can't start a token, which helps nobody.
         hint = " (indent with spaces, not with tabs)" if r"'\t'" in problem else ""
         raise BadSetting(f"{place}: this isn't YAML: {problem}{hint}") from None
     except yaml.reader.ReaderError as error:

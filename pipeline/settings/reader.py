@@ -78,6 +78,7 @@ class Reader:
             if value is not _UNSET:
                 values[name] = value
             elif base is None and _is_required(spec):
+                # One mistake, one sentence: a misspelled key may have been meant for this one.
                 if not self.problems.touches(path):
                     self.problems.unread(
                         self.place_of(path), path, f"{path} is missing: {spec.metadata['doc']}"
@@ -116,6 +117,7 @@ class Reader:
         if is_dataclass(hint):
             return self._section(hint, node, key)  # type: ignore[arg-type]  # is_dataclass doesn't tell class from instance
         variable = variable_for(key)
+        # A variable wins over the file.
         if variable in self.variables:
             source = ValueSource(variable)
             self.origins[key] = source
@@ -186,7 +188,9 @@ class Reader:
 
     def _variables_of(self, key: str) -> list[str]:
         return sorted(
-            (name for name in self.variables if name.startswith(f"{variable_for(key)}__")), key=entry_index
+            # By number: as text, entry 10 would come before entry 2.
+            (name for name in self.variables if name.startswith(f"{variable_for(key)}__")),
+            key=entry_index,
         )
 
     def _appended(self, key: str, count: int) -> int:

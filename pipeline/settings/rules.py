@@ -22,7 +22,7 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
-# DynamoDB's rule.
+# DynamoDB's rule for names of tables.
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 # Kinesis's rule for names.
 _STREAM = re.compile(
@@ -248,6 +248,7 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
         if not 0 < value <= 1:
             yield Broken(key, f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
     share = settings.wave.shard_share
+    # A share that is no fraction has its sentence already.
     if 0 < share < _LEAST_SHARE:
         yield Broken(
             "wave.shard_share",
@@ -332,6 +333,7 @@ def _landing(settings: Settings) -> Iterator[Broken]:
             "there. Allowed: a folder (s3://bucket/headrace-state) that every host reaches, outside the table's own",
             also=("landing.catalog",),
         )
+    # Where the catalog puts the table isn't known before it is asked: both usual folders count.
     for table in _table_locations(landing):
         if landing.state is not None and _inside(landing.state, table):
             yield Broken(

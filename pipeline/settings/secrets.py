@@ -57,6 +57,7 @@ _SHAPES = tuple(
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY",
         # A JSON Web Token: two or three parts in base64, the first of which begins with {".
         r"(?<![A-Za-z0-9])eyJ[\w-]{8,}\.[\w-]{8,}",
+        # With a digit in the token: words such as "bearer authentication" are none.
         r"(?i:\bbearer)\s+(?=[^\s\"']*[0-9])[\w.~+/=-]{16,}",
         # A signature in an address that grants access to whoever has the address (Azure's SAS).
         r"[?&]sig=[^&\s]",

@@ -104,6 +104,7 @@ def read_value(hint: Any, text: str, *, unit: str = "") -> Any:
     if issubclass(hint, StrEnum):
         return hint(text)
     value = datetime.fromisoformat(text) if hint is datetime else hint(text)
+    # A moment without a zone would be another one on each host.
     naive = isinstance(value, datetime) and value.tzinfo is None
     if naive or not text.strip() or (isinstance(value, float) and not isfinite(value)):
         raise ValueError(text)
@@ -182,6 +183,7 @@ def _duration(text: str) -> timedelta:
 
 
 def _show_duration(value: timedelta) -> str:
+    # Parts of milliseconds have no unit of their own.
     if value.microseconds % 1000:
         return f"{value.total_seconds():.6f}".rstrip("0") + "s"
     hours, rest = divmod(value.seconds, 3600)
