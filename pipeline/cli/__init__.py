@@ -48,6 +48,8 @@ COMMANDS = {
 }
 """Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`."""
 
+# 75 is EX_TEMPFAIL of sysexits.h; 130 and 141 are what a shell tells of a process ended by SIGINT and
+# SIGPIPE.
 DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
 
 
@@ -58,9 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser = _parser(command)
         args = parser.parse_args(arguments)
         if command is None:
+            # On standard error: a script that forgot the command must not take the help for an answer.
             parser.print_help(sys.stderr)
             return STOPPED
         code = int(import_module(f"headrace.pipeline.cli.{_module(command)}").run(args))
+        # Now, and not when Python ends: a reader that has gone is told here as BrokenPipeError.
         sys.stdout.flush()
     except HeadraceError as error:
         return tell_errors(error)
@@ -76,6 +80,7 @@ def tell_errors(*errors: HeadraceError) -> int:
     """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help
     with each of them."""
     tell_aside(*(f"headrace: {line}" for error in errors for line in _sentences(error)))
+    # One error that trying again doesn't mend is enough: a supervisor would try for ever.
     return TRY_LATER if all(isinstance(error, Transient) for error in errors) else STOPPED
 
 

@@ -66,6 +66,7 @@ def adopt(
     adoptions = [
         adopting.survey(name, timestamp=args.timestamp) for name in known_streams(adopting, settings)
     ]
+    # The plan alone: nothing is asked and nothing written.
     if args.json:
         print(json.dumps([_as_json(candidate) for candidate in adoptions], indent=2))
         return 0

@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_schemas(loaded: "Loaded") -> None:
-    """Of formats whose schema needs a library of its own. Raises BadSetting. One in DDL was judged when the
-    settings were read."""
+    """Check the schemas of formats that need a library of their own. Raises BadSetting. A schema in DDL was judged
+    when the settings were read."""
     from headrace.pipeline.settings.schema_rules import DDL_FORMATS
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
@@ -64,6 +64,7 @@ def as_lines(loaded: "Loaded") -> Iterator[str]:
     rows = [(key, " ".join(text.split()), str(loaded.origins[key])) for key, _, text in _shown(loaded)]
     width, room = max(len(key) for key, *_ in rows), max(len(text) for _, text, _ in rows)
     for key, text, source in rows:
+        # A single long value must not push the places of all others to the right.
         yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"
 
 
@@ -92,6 +93,7 @@ def _document(target: str) -> None:
         return
     file = Path(target)
     try:
+        # Only between its marks: the page around the tables is written by people.
         file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(

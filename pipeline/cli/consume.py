@@ -60,10 +60,12 @@ def run(args: argparse.Namespace) -> int:
     wiring = wire(_as_worker(loaded.settings, args.worker))
     output = _Output()
     try:
+        # Before anything is read: a mistyped name is told at once.
         keys = wiring.readers().meant(args.shard)
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
+        # Also after an error: what has landed until then is there.
         tell_dagster(
             Path(loaded.name),
             loaded.settings,
@@ -72,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)
+    # The other shards were read: this isn't the code of a command that did nothing.
     return 1 if ending.failed else 0
 
 
@@ -117,7 +120,7 @@ class _Output:
     """Prints one line for each wave, and one line for each shard at the end."""
 
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Kinesis records and rows of each shard."""
+    """The numbers of Kinesis records and of rows of each shard, by lease key."""
     last: dict[str, "Landed"] = field(default_factory=dict)
 
     def show(self, report: "WaveReport") -> None:

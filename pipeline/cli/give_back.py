@@ -84,6 +84,7 @@ def give_back(
     agree("give these leases back", yes=args.yes)
     missed = [key for changes, _ in plans.values() for key in adopting.apply(changes)]
     if missed:
+        # The code for trying again: the rows that were written stay right, and are passed over then.
         raise Unreachable(
             f"another process changed {counted(len(missed), 'lease row')} meanwhile ({missed[0]}, ...), "
             "which this command left as they are: run it again"
@@ -106,6 +107,7 @@ def _gone(
     tell_aside(
         f"{names} still hold leases: watching for {watch.total_seconds():.0f} s whether any of these workers beats"
     )
+    # Both are looked at: our workers beat in their own rows, KCL's in the leases.
     beats = _beats(workers, holders)
     pause(watch.total_seconds())
     alive = {name for name, beat in _beats(workers, holders).items() if beat != beats.get(name)}

@@ -31,4 +31,5 @@ def time_json(when: datetime | None) -> str | None:
 
 
 def id_json(number: int | None) -> str | None:
+    # As text: ids of snapshots have 19 digits, and JavaScript's numbers are exact to 15.
     return None if number is None else str(number)

@@ -41,6 +41,7 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
     frame = _frame(args, shown_entries)
     if args.shard is not None and frame.empty:
+        # Only where nothing is shown: it reads all ledgers, and all lease rows.
         _require_shard(args, adapters, window, cut)
     if args.json:
         print_json(lineage_document(args, adapters, table, shown_entries, left_out))
@@ -65,6 +66,7 @@ def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
     import pandas as pd
 
     columns, width = (_SHORT, 64) if args.target is None else (_OF_TARGET, 120)
+    # pandas would else cut the table to the width of a terminal, and leave rows out in the middle.
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", width):
         tell(*frame[columns].to_string(index=False).split("\n"))
     rows = int(frame["rows"].sum())

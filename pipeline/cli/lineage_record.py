@@ -98,6 +98,7 @@ def _steps_with(story: Story, number: int) -> Iterator[Step]:
     for key in story.keys:
         for step in story.of(key):
             after, upto = step.range.after, step.range.upto.sequence
+            # Sequence numbers begin at 0.
             begins = -1 if after is None or after.sequence is None else after.sequence
             if upto is not None and (begins < number <= upto or _may_have_rest(step, number)):
                 yield step

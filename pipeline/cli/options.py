@@ -49,6 +49,7 @@ def moment_argument(text: str) -> datetime:
     """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
     try:
         when = datetime.fromisoformat(text)
+        # Not the host's own zone: the same command has to mean the same times on each host.
         return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
     if args.check:
+        # Without Spark, which takes seconds to start and isn't needed.
         _check(targets)
         return 0
     join_spark(Path(loaded.name))
@@ -98,6 +99,7 @@ def _check(targets: "tuple[ParseSettings, ...]") -> None:
             check_target(target)
             tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
         except BadSetting as error:
+            # The other targets are checked all the same: one look tells all mistakes.
             wrong.append(str(error))
     if wrong:
         raise BadSetting("\n".join(wrong))
@@ -107,6 +109,7 @@ def _infer(args: argparse.Namespace, target: "ParseSettings", wiring: "Wiring") 
     inferred = wiring.targets.inferring(target).infer()
     tell_aside(f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written")
     if not args.json:
+        # Alone on standard output, so that it can go into a file.
         tell(inferred.ddl)
     return {"target": target.name, "records": inferred.records, "schema": inferred.ddl}
 

@@ -82,6 +82,7 @@ def watch_plan(
 
     latest = preview(duty, LeaderMemory())
     remaining = period
+    # Only what moves between two looks shows that a worker is alive.
     while (
         remaining > timedelta(0) and (latest.has_started or latest.memory.workers) and latest.why_not is None
     ):

@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
                     done[target.name].append(portion)
                     say(f"{target.name}: {portion}")
             finally:
+                # Also after an error or Ctrl-C: the portions that were committed stay.
                 _tell_dagster(loaded, target, done[target.name])
             if not done[target.name]:
                 say(f"{target.name}: {_nothing(args, target.quarantine)}")

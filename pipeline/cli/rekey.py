@@ -57,6 +57,7 @@ def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[fl
     if not args.yes:
         tell_aside("nothing was changed: add --yes to write it")
         return 0
+    # Before the rows are read again: a worker that is alive would go on by the old keys.
     rekeying.require_alone(tell_aside, pause)
     # Read anew: the plan above may be older than the last write of a worker that has stopped since.
     done = rekeying.carry_out(rekeying.plan(args.stream))

@@ -59,6 +59,7 @@ def _start(text: str) -> "Start":
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
+    # An origin is kept for good, so that no zone is guessed here.
     if moment is None or moment.tzinfo is None:
         raise BadSetting(
             f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, "

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":
+        # Looked at anew for each plan: the second one is made under the claim.
         scene = recovery.situation(row)
         return plan_skip(scene, _target(args, scene, recovery, pages), person)
 
@@ -75,6 +76,7 @@ def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", page
 
     try:
         recovery.require_readable(key, int(sequence), pages)
+    # Both say by themselves what is wrong; other refusals of Kinesis don't speak of --to.
     except (BadSetting, DataLoss):
         raise
     except Terminal as error:

@@ -81,6 +81,7 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
     if not names:
         tell("there are no tables: nothing was deleted")
         return
+    # The name, typed or given, because a "yes" is typed too easily in the wrong folder.
     _require_name(settings.application, args.application, names)
     if not args.even_if_in_use:
         deletion.refuse_if_in_use()
@@ -100,6 +101,7 @@ def _require_name(application: str, given: str | None, names: tuple[str, ...]) -
         )
         try:
             given = input().strip()
+        # Standard input has ended, as in a job without a terminal.
         except EOFError:
             raise BadSetting(
                 "there is no terminal to type the application's name on. Nothing was deleted; "

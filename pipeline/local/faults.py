@@ -142,6 +142,7 @@ class FaultPlan:
             if fault.kind not in kinds or planned.spent or not planned.matches(call):
                 continue
             planned.matched += 1
+            # For a certain fault no number is drawn, so that it doesn't change the luck of the others.
             if planned.matched > fault.skip and (
                 fault.probability >= 1 or self._dice.random() < fault.probability
             ):

@@ -67,6 +67,7 @@ class HttpReader:
             if len(self._buffer) > _MOST_HEAD:
                 raise BadHttpError("the head is too large")
             return False
+        # latin-1 has a letter for each byte, so that no head fails to decode.
         first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
         del self._buffer[: end + 4]
         words = first.split(" ")

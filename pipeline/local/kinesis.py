@@ -100,6 +100,7 @@ class Kinesis:
 
     def _call_of(self, operation: str, request: Request) -> Call:
         arn = request.get("StreamARN")
+        # An ARN ends in the stream's name.
         name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
         shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""
         token = request.get("ShardIterator")

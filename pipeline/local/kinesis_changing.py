@@ -91,6 +91,7 @@ def merge_shards(region: Region, request: Request) -> dict[str, Any]:
     ids = text_field(request, "ShardToMerge", SHARD_ID), text_field(request, "AdjacentShardToMerge", SHARD_ID)
     stream = _active(region, request, "MergeShards", now)
     lower, upper = (_open_shard(stream, shard_id) for shard_id in ids)
+    # A request may name the two shards in either order.
     if lower.first_hash > upper.first_hash:
         lower, upper = upper, lower
     if lower.last_hash + 1 != upper.first_hash:

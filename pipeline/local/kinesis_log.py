@@ -67,6 +67,7 @@ class RecordLog:
         """Drop records that arrived before a moment (ms)."""
         cut = bisect_left(self._arrivals, before)
         self.first = max(self.first, self._gone + cut)
+        # The rest moves to the front, which costs its length: it pays once the rest is the smaller half.
         if cut and (cut == len(self._records) or (cut > _COMPACT_FROM and cut > len(self._records) // 2)):
             self._drop(cut)
 

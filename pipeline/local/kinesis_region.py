@@ -47,6 +47,8 @@ class Region:
 
     def arn(self, name: str) -> str:
         """Give the ARN that a stream of this name has here."""
+        # The partition of an ARN follows from the region: AWS has clouds of its own in China and for
+        # governments.
         partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(self.name.rsplit("-", 2)[0], "aws")
         return f"arn:{partition}:kinesis:{self.name}:{ACCOUNT}:stream/{name}"
 

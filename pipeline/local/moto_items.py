@@ -32,6 +32,7 @@ class _ItemSerializer(JSONSerializer):
 
 def _written(value: dict[str, Any]) -> dict[str, Any]:
     """A value of DynamoDB as it is in an answer: `{"S": "text"}`."""
+    # A value of DynamoDB is a map with one entry, from its type to its content.
     ((kind, content),) = value.items()
     match kind:
         case "M":

@@ -97,6 +97,7 @@ def _from_cbor(field: str, value: Any) -> Any:
             return binascii.b2a_base64(value, newline=False).decode()
         case Tagged(tag, int() | float() as millis) if tag == _EPOCH and _is_instant(field):
             return _finite(field, millis) / 1000
+        # True is an int in Python.
         case int() | float() if _is_instant(field) and not isinstance(value, bool):
             return _finite(field, value) / 1000
         case float():
