@@ -81,7 +81,8 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
     conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
     matching = dg.AssetSpec(
         ["kinesis", "found"],
-        description=f"The Kinesis streams whose {' and whose '.join(conditions)}, read from {how.initial_position.value}.",
+        description=f"The Kinesis streams whose {' and whose '.join(conditions)}, read from "
+        f"{how.initial_position.value}.",
         kinds={"kinesis"},
     )
     return [*named, matching]

@@ -140,7 +140,8 @@ def stop_and_wait(
             break
         if passed - said_at >= _TELL_EVERY:
             progress(
-                f"{counted(sum(still_held.values()), 'open lease')} still held ({', '.join(still_held)}), waited {passed:.0f} s"
+                f"{counted(sum(still_held.values()), 'open lease')} still held ({', '.join(still_held)}), "
+                f"waited {passed:.0f} s"
             )
             said_at = passed
         pause(min(_LOOK, wait.total_seconds() - passed))

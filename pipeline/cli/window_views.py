@@ -17,8 +17,8 @@ def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "It
         tail += f", {kept_window.told}" if kept_window.told else ""
         tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
         yield (
-            f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  {kept_window.window.cost()}{tail}  "
-            f"({kept_window.window.how})"
+            f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "
+            f"{kept_window.window.cost()}{tail}  ({kept_window.window.how})"
         )
     if not windows_kept:
         yield "there is no window"

@@ -81,18 +81,18 @@ class DemoEvidence:
     """Kinesis's list of shards after the last record."""
     files: tuple[File, ...]
     pages: tuple[SnapshotLedger, ...]
-    """Oldest snapshot first."""
+    """The pages of the ledger, that of the oldest snapshot first."""
     typed: Typed | None = None
-    """None where nothing has been parsed."""
+    """The rows of the typed table and its quarantine table; None where nothing has been parsed."""
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:
         """Shard -> (snapshot, range) in the order of the commits."""
         by_shard: dict[str, list[tuple[int, Range]]] = defaultdict(list)
         for page in self.pages:
-            for planned in page.ranges:
-                if planned.moves:
-                    by_shard[planned.key.shard_id].append((page.snapshot, planned))
+            for landed in page.ranges:
+                if landed.moves:
+                    by_shard[landed.key.shard_id].append((page.snapshot, landed))
         return {shard: tuple(ranges) for shard, ranges in sorted(by_shard.items())}
 
     @cached_property

@@ -112,10 +112,13 @@ def emptied(folder: Path) -> Iterator[Home]:
                 f"a demo is running in {folder}: stop it, or name another folder with --home"
             ) from None
         for thing in folder.iterdir():
+            # A link may lead out of the folder: it is removed, and what it leads to stays.
             if thing.is_dir() and not thing.is_symlink():
                 shutil.rmtree(thing)
+            # The marker is the file that this process has locked.
             elif thing != marker:
                 thing.unlink()
+        # The default folder lies in a working copy of the user's.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         yield Home(folder)
 
@@ -138,5 +141,6 @@ def surroundings(endpoint: str) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    # Without the user's own variables: they could send the demo to a real account, or change its settings.
     theirs = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE__", "AWS_"))}
     return {**theirs, **ours}

@@ -34,6 +34,7 @@ ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
 """For the producers' client: a second try after a lost answer would put a record twice."""
 # Seconds before what Kinesis refused is put again.
 _BACKOFF = 0.2
+# Primes, so that the partition keys and the shops don't repeat in step.
 _CUSTOMERS = 997
 _SHOPS = 7
 # User records of one aggregate.
@@ -43,9 +44,9 @@ _TOGETHER = 10
 @dataclass(frozen=True, slots=True)
 class _KinesisRecord:
     ids: tuple[str, ...]
-    """Of the records in it: more than one in an aggregate."""
+    """The ids of the records in it: more than one in an aggregate."""
     entry: Any
-    """As PutRecords takes it."""
+    """The entry of PutRecords."""
 
 
 class Producers:
@@ -65,6 +66,7 @@ class Producers:
         self._jobs = [self._pool.submit(self._produce, number) for number in range(PRODUCERS)]
 
     def stop(self) -> None:
+        # The threads sleep between their calls, and would else be waited for until their next one.
         self._stop.set()
         self._pool.shutdown()
 
@@ -74,6 +76,7 @@ class Producers:
 
     @property
     def puts(self) -> dict[str, Put]:
+        # A copy, because the producers' threads go on putting.
         return dict(self._puts)
 
     @property
@@ -87,6 +90,7 @@ class Producers:
 
     def _produce(self, number: int) -> None:
         mine = range(number, self.records, PRODUCERS)
+        # Rounded up, so that the last calls leave no record over.
         size = max(1, min(_MOST, -(-len(mine) // _CALLS)))
         odd = self.records // 2
         began = time.monotonic()
@@ -127,6 +131,7 @@ class Producers:
 
 def _kinesis_record(producer: int, numbers: Sequence[int], odd: int) -> _KinesisRecord:
     ids = tuple(f"p{producer}-{number:06d}" for number in numbers)
+    # A large prime spreads neighbouring numbers over the partition keys, and so over the shards.
     customer = f"customer-{numbers[0] * 7919 % _CUSTOMERS}"
     payloads = [
         {

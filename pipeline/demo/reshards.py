@@ -37,6 +37,7 @@ class Reshards:
         if not is_stream_active(self._client, self._stream):
             return None
         (verb, parents), self._under_way = self._under_way, None
+        # Only now: before, the shards can still be written to.
         self.closed |= parents
         children = [s["ShardId"] for s in self.shards() if _parents(s) & parents]
         return f"{verb} {' and '.join(sorted(parents))} -> {', '.join(_short(child) for child in children)}"

@@ -210,7 +210,10 @@ def _ledger(evidence: DemoEvidence) -> Iterator[str]:
             )
         elif landed.records != (count := len(records[snapshot, shard])):
             records_stated = counted(landed.records, "Kinesis record")
-            yield f"{shard}: the ledger of snapshot {snapshot} says {records_stated}, the rows in its files are of {count:,}"
+            yield (
+                f"{shard}: the ledger of snapshot {snapshot} says {records_stated}, the rows in its files "
+                f"are of {count:,}"
+            )
 
 
 def _early_children(evidence: DemoEvidence) -> Iterator[str]:

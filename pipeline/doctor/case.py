@@ -37,6 +37,7 @@ class Case:
     @property
     def starts_java(self) -> bool:
         """Whether Headrace starts a JVM: for the local server, or for a classic master."""
+        # Where the settings can't be read, their defaults count: they start a local server.
         if self.uses_local_spark or self.loaded is None:
             return True
         return any(worker.spark.master for worker in self.loaded.settings.workers)

@@ -23,6 +23,7 @@ def own_server(case: Case) -> Iterator[Diagnosis]:
     server = next((server for server in servers_of_user() if server.is_own(folder)), None)
     if server is None:
         yield Diagnosis(_OWN, Health.WELL, "none runs; the first run or command that needs it starts it")
+    # A process that is there may still hang, or not be up yet.
     elif not is_reachable(folder):
         yield Diagnosis(
             _OWN,

@@ -64,6 +64,7 @@ def cluster_by_rule(worker: str, rule: re.Pattern[str]) -> str:
     match = rule.search(worker)
     if match is None:
         return worker
+    # A group that matches nothing, or an empty match, names no cluster.
     return (match[1] if rule.groups else match[0]) or worker
 
 
@@ -118,12 +119,14 @@ def _clusters(workers: Iterable[Share], total: int) -> list[Share]:
 def imbalance_of(balance: Balance) -> str | None:
     """A sentence where one cluster reads more per worker than another, though each worker's number of leases
     looks fair."""
+    # With one cluster, or a cluster for each worker, there is nothing to compare.
     if not 1 < len(balance.clusters) < len(balance.workers):
         return None
     a_worker = sum(c.leases for c in balance.clusters) / len(balance.workers)
     over = {c.name: c.leases - a_worker * c.workers for c in balance.clusters}
     most = max(balance.clusters, key=lambda c: over[c.name])
     least = min(balance.clusters, key=lambda c: over[c.name])
+    # A difference of one lease is as even as it can be.
     if over[most.name] - over[least.name] <= 1 or over[most.name] < _WORTH_TELLING * a_worker * most.workers:
         return None
     stays = (

@@ -47,7 +47,8 @@ def uncovered(leases: Iterable[Lease]) -> tuple[UncoveredRange, ...]:
 
 
 def _gaps(ranges: Iterable[HashRange]) -> list[HashRange]:
-    """The hash keys between the ranges. Ranges may overlap, because leases of parents and children coexist for a while."""
+    """The hash keys between the ranges. Ranges may overlap, because leases of parents and children coexist
+    for a while."""
     gaps: list[HashRange] = []
     reached = -1
     for hashes in sorted(ranges):

@@ -94,8 +94,8 @@ def _leader(observation: Observation) -> Iterator[Finding]:
     if rows and observation.leader.worker_id not in rows:
         yield Finding(
             "leader-without-row",
-            f"{observation.leader.worker_id} leads, but writes no worker row as the others do: a KCL 3.5 worker whose start "
-            "failed half-way looks like this, and never assigns",
+            f"{observation.leader.worker_id} leads, but writes no worker row as the others do: a KCL 3.5 "
+            "worker whose start failed half-way looks like this, and never assigns",
             needs_person=bool(observation.unowned),
             names=(observation.leader.worker_id,),
         )
@@ -146,8 +146,9 @@ def _assigning(observation: Observation, leader: LeaderSeen) -> Iterator[Finding
     )
     yield Finding(
         "leader-idle",
-        f"the leader {leader.worker_id} renews its lock, but assigned no lease in {in_words(observation.watched)} while "
-        f"{counted(len(waiting), 'open lease')} waited ({_some(waiting)}): {hint}",
+        f"the leader {leader.worker_id} renews its lock, but assigned no lease in "
+        f"{in_words(observation.watched)} while {counted(len(waiting), 'open lease')} waited "
+        f"({_some(waiting)}): {hint}",
         needs_person=sure,
         names=waiting,
     )
@@ -205,8 +206,9 @@ def _failing(observation: Observation) -> Iterator[Finding]:
         which = ":" if len(observation.failing) == 1 else "; the shard that has failed for longest:"
         yield Finding(
             "shards-failing",
-            f"{counted(len(observation.failing), 'shard')} can't be read or landed{which} {partition_of(first.lease)} since "
-            f"{first.since:%Y-%m-%d %H:%M:%S} UTC, by its worker's clock: {first.why}",
+            f"{counted(len(observation.failing), 'shard')} can't be read or landed{which} "
+            f"{partition_of(first.lease)} since {first.since:%Y-%m-%d %H:%M:%S} UTC, "
+            f"by its worker's clock: {first.why}",
             needs_person=True,
             names=tuple(failure.lease for failure in observation.failing),
         )
@@ -222,7 +224,8 @@ def _unowned(observation: Observation) -> Iterator[Finding]:
     )
     yield Finding(
         "unowned",
-        f"{counted(len(observation.unowned), 'open lease')} without an owner ({_some(observation.unowned)}){still_unowned}",
+        f"{counted(len(observation.unowned), 'open lease')} without an owner "
+        f"({_some(observation.unowned)}){still_unowned}",
         needs_person=bool(observation.still_unowned) and _watched(observation, IDLE_AFTER),
         names=observation.unowned,
     )
@@ -261,7 +264,8 @@ def _workers(observation: Observation) -> Iterator[Finding]:
         verdict = f"dead, and {leases} unread" if sure else f"too short a time to call it dead; {leases} held"
         yield Finding(
             "workers-still",
-            f"neither the row nor a lease of {_some(observation.still)} changed in {in_words(observation.watched)}: {verdict}",
+            f"neither the row nor a lease of {_some(observation.still)} changed in "
+            f"{in_words(observation.watched)}: {verdict}",
             needs_person=sure,
             names=observation.still,
         )
@@ -282,8 +286,8 @@ def _workers(observation: Observation) -> Iterator[Finding]:
 
 
 def _quiet(observation: Observation) -> Iterator[Finding]:
-    """Workers whose rows look old. A hint at most, because clocks of two hosts are compared. `headrace stop` sets a worker's stamp back,
-    so that isn't used."""
+    """Workers whose rows look old. A hint at most, because clocks of two hosts are compared. `headrace stop`
+    sets a worker's stamp back, so that isn't used."""
     quiet = [w for w in observation.workers if w.age is not None and w.age > QUIET and not w.stopping]
     # A row that moved is alive: only its clock, or its metrics, are behind.
     late = [worker for worker in quiet if worker.moved]

@@ -118,8 +118,8 @@ def _refusal(progress: CheckpointProgress, checkpoint: Checkpoint) -> OutOfBound
     # itself is allowed.
     if (progress.last is not None and checkpoint < progress.last) or checkpoint > progress.largest:
         return OutOfBounds(
-            f"the checkpoint {checkpoint} isn't between the last checkpoint ({progress.last or 'none yet'}) and the last "
-            f"delivered record ({progress.largest}); the row stays as it is"
+            f"the checkpoint {checkpoint} isn't between the last checkpoint ({progress.last or 'none yet'}) "
+            f"and the last delivered record ({progress.largest}); the row stays as it is"
         )
     return None
 

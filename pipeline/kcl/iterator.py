@@ -24,7 +24,8 @@ class IteratorStart(Generic[Moment]):
 def plan_start(
     checkpoint: Checkpoint, *, restart: bool = False, configured: Moment | None = None
 ) -> IteratorStart[Moment]:
-    """The iterator to ask for. `checkpoint`: the checkpoint in the row or, at a restart, the last record that was delivered.
+    """The iterator to ask for. `checkpoint`: the checkpoint in the row or, at a restart, the last record that
+    was delivered.
 
     `configured` is the initial timestamp of today's configuration. The row doesn't hold a timestamp, so a row at
     AT_TIMESTAMP can't be read once another initial position is configured.

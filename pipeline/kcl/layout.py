@@ -97,9 +97,9 @@ def plan_layout(evidence: LayoutEvidence, layout: Layout) -> Arrangement:
     arranged = Arrangement(effective, lease_rows_only=older)
     if layout is Layout.S and older:
         raise BadSetting(
-            f"kcl.layout is S, but table {evidence.lease_table} holds leases of KCL workers older than 3.5. A row in it "
-            "that isn't a lease would stop all these workers. Nothing was written; set kcl.layout to auto or M, which "
-            "keep other rows in tables of their own"
+            f"kcl.layout is S, but table {evidence.lease_table} holds leases of KCL workers older than 3.5. "
+            "A row in it that isn't a lease would stop all these workers. Nothing was written; "
+            "set kcl.layout to auto or M, which keep other rows in tables of their own"
         )
     if layout is not Layout.AUTO and layout is not arranged.layout:
         raise BadSetting(

@@ -25,7 +25,8 @@ from headrace.pipeline.local.kinesis_stream import State, Stream
 _MOST_SHARDS = 10_000
 _MOST_A_DAY = 10
 _DAY = 24 * 3600
-# Two borders this close are the same (of 2^128): they differ a little if a range is divided in two steps instead of one.
+# Two borders this close are the same (of 2^128): they differ a little if a range is divided in two steps
+# instead of one.
 _SAME_BORDER = 1 << 64
 
 

@@ -37,7 +37,7 @@ class Loaded:
     origins: Mapping[str, ValueSource]
     """Dotted key (streams.0.name) -> source, for every value in `settings`."""
     name: str
-    """The file's name."""
+    """The name of the settings file, as it was given."""
 
 
 def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
@@ -69,6 +69,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     landing = settings.landing
     state = landing.state
     if state is not None and "://" not in state:
+        # A URI names one place already.
         state = str(folder / state)
     parse = tuple(_with_files(target, folder) for target in settings.parse)
     return replace(
@@ -89,6 +90,7 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     file = folder / target.schema
     content, text = _read(target, "schema", file)
     if file.suffix == ".desc":
+        # A compiled schema is no text, and settings hold texts only.
         text = b64encode(content).decode()
     target = replace(target, schema=text)
     if file.suffix == ".ddl":
@@ -134,10 +136,12 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
     if root is None or is_null(root):
         raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
     problems = Problems(name)
+    # Other variables are nobody's business here, not even as a mistake.
     given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
     variables = {key: value for key, value in given.items() if _is_known(key, value, problems)}
     reader = Reader(variables, problems)
     settings = reader.read(root)
+    # After the reading: rules compare values, and a value that can't be read has its default by now.
     for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
         if not problems.touches(broken.key, *broken.also):
             place = (
@@ -169,6 +173,7 @@ def _places(reader: Reader, section: str) -> Mapping[str, str]:
 def _is_known(variable: str, text: str, problems: Problems) -> bool:
     """Whether a variable stands for a setting. A message about another variable never repeats its value,
     which may be a secret."""
+    # Before anything quotes the name or the value.
     if holds_secret(variable):
         problems.variable(variable, f"the name of a variable that begins with {PREFIX} {NO_SECRETS}")
     elif names_secret(variable.lower().replace("__", ".")):

@@ -37,6 +37,7 @@ def complain_of_variable(variable: str) -> str | None:
                 f"{variable}: give the whole mapping as {name}='{{name: "
                 "value}', which replaces the mapping in the file"
             )
+    # A section's own name: its settings are nearer than a word that looks alike.
     inside = [name for name in hints if name.startswith(f"{variable}__")]
     near = inside or get_close_matches(variable, hints, n=1)
     hint = f"did you mean {near[0]}?" if near else "`headrace config --doc` lists all settings"
@@ -61,6 +62,7 @@ def nearest(name: str, keys: Iterable[str]) -> str | None:
 def _elsewhere(name: str) -> Iterator[str]:
     """Keys in any section that have this name, in Headrace or in KCL."""
     for key, spec, _ in knobs(Settings, index="N"):
+        # Somebody who comes from KCL may write a setting's name as KCL spells it.
         kcl = [word.lower() for word in re.findall(r"[a-z]+[A-Z]\w+", spec.metadata.get("kcl", ""))]
         if name == spec.name or name.lower() in kcl:
             yield key

@@ -59,6 +59,7 @@ class Problems:
         if not self._found:
             return None
         ordered = sorted(self._found, key=lambda entry: (entry[0].name != self.file, entry[0].line or 0))
+        # Each sentence once: the same mistake may be met in more than one way.
         return WrongSettings("\n".join(dict.fromkeys(sentence for _, sentence in ordered)))
 
 

@@ -23,6 +23,7 @@ _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 def target_rules(settings: Settings) -> Iterator[Broken]:
+    # With the lineage tables, whose names Headrace makes of the others.
     tables = {settings.landing.table, f"{settings.landing.table}_lineage"}
     names: list[str] = []
     for n, target in enumerate(settings.parse):
@@ -112,13 +113,15 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
 
 
 def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
-    """Of a schema that stands in the settings. One in a file of its own is judged when the file is read."""
+    """The mistakes of a schema that stands in the settings. One in a file of its own is judged when that file
+    is read."""
     if (
         target.format not in DDL_FORMATS
         or target.schema.endswith((".ddl", ".avsc", ".desc"))
         or not target.schema
     ):
         return
+    # JSON where DDL belongs has a sentence already (`_wrong_schema`).
     if target.schema.lstrip().startswith("{"):
         return
     try:
@@ -126,6 +129,7 @@ def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
     except WrongDdl as wrong:
         yield Broken(f"{key}.schema", f"of the target {target.name} is wrong {wrong}", offset=wrong.offset)
         return
+    # With inferred columns, the payloads may bring what `schema` doesn't name.
     if target.columns is ColumnsFrom.GIVEN and (
         why := why_no_keys(target.key_columns, {column.name: column.type for column in columns})
     ):
