@@ -18,7 +18,7 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.wiring import Wiring
 
 REPLAY_TAG = "headrace/replay"
-"""On each run of the job, with the application as its value: by this tag Dagster can limit how many windows
+"""Each run of the job has this tag, with the application as its value. By it Dagster can limit how many windows
 are copied at once."""
 
 

@@ -37,7 +37,7 @@ class _Unreported:
     first: Position | None
     last: Landed
     records: int = 0
-    """Kinesis records."""
+    """The number of Kinesis records."""
     rows: int = 0
     """Rows of the lake table."""
     bytes: int = 0
@@ -54,7 +54,8 @@ class Reporter:
     in every wave."""
     clock: Clock
     announced_by_dagster: frozenset[str] = frozenset()
-    """In partition mode Dagster itself has written the planned events of the run's partitions."""
+    """The lease keys of the run's partitions: in partition mode Dagster itself has written the planned events
+    of the run's partitions."""
     recovering: frozenset[str] = frozenset()
     """Shards that failed in the previous run, and that Dagster shows as failed. They are announced only once
     the outcome is known, because an announced shard of a run at work counts as in progress. The first wave

@@ -21,7 +21,7 @@ from headrace.sensors.results import result
 def build_leader(
     wiring: Wiring, kept_instance: KeptInstance, jobs: Sequence[str] = ()
 ) -> dg.SensorDefinition:
-    """`jobs`: the names of the application's jobs, whose old runs are deleted."""
+    """The leader's sensor. `jobs`: the names of the application's jobs, whose old runs are deleted."""
     housekeeping = Housekeeping(wiring, jobs)
 
     @dg.sensor(

@@ -37,6 +37,7 @@ def build_worker(
             runs=DagsterRuns(instance, wiring.settings.application),
         )
         _report_dead(instance, turn.dead_runs)
+        # A worker has one run at a time: a second one would only wait for the shards of the first.
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
         return result(context, code_server, wiring.settings, turn, requests)
 

@@ -59,7 +59,7 @@ class Columns:
     """Views of the payloads, where they can stay in the answer's body: copying them into other memory took a
     third of a page's time."""
     arrivals: np.ndarray[Any, np.dtype[np.float64]]
-    """Seconds since 1970."""
+    """When each record arrived, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _form(body: Body, offset: int) -> _Form | None:
 
 
 def _guesses(body: Body, offset: int, form: _Form, count: int | None) -> Iterator[_Positions]:
-    """Where the records probably begin."""
+    """The guesses where the records begin, the cheapest first."""
     marks = places_of(form.mark, body) if form.size < _DENSE else None
     if marks is not None:
         # As far before each mark as in the first record. For 1 KB, 0.2 us a record.

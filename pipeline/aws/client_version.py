@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class DynamoClientVersion:
-    """With the key `leaseKey` the row is in the lease table (layout S), and has the attribute entityType."""
+    """The row of KCL's migration to version 3. With the key `leaseKey` the row is in the lease table (layout
+    S), and has the attribute entityType."""
 
     def __init__(
         self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = lock_item.KEY

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class DynamoLeaderLock:
-    """With the key `leaseKey` the lock is in the lease table (layout S), and its row has the attribute entityType."""
+    """The leader's lock. With the key `leaseKey` the lock is in the lease table (layout S), and its row has
+    the attribute entityType."""
 
     def __init__(
         self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = wire.KEY

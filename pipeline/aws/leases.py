@@ -41,7 +41,8 @@ _AT_ONCE: Final = 16
 
 
 class DynamoLeaseStore:
-    """`entity_type`: whether new rows get the attribute entityType. KCL workers before 3.5 don't know it."""
+    """Open the lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before
+    3.5 don't know it."""
 
     def __init__(
         self,

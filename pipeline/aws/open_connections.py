@@ -29,7 +29,8 @@ class Answer(NamedTuple):
 
 class OpenConnections:
     def __init__(self, session: Any, url: str) -> None:
-        """`session`: the URLLib3Session of a boto3 client, whose parts that are used here have no public names."""
+        """Use the pool of a client. `session`: the URLLib3Session of a boto3 client, whose parts that are
+        used here have no public names."""
         self._pool: Any = None
         # To a proxy a request is written in another way.
         if session._proxy_config.proxy_url_for(url) is None:  # noqa: SLF001

@@ -135,9 +135,9 @@ class _Reading:
         self._at_most = source.first_page
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
-        """Bytes of the last answer."""
+        """The number of bytes of the last answer."""
         self._access = (source.host.connect, source.access)
-        """By which way Kinesis is asked."""
+        """How Kinesis is asked, and by whose rights."""
         self._is_proved = False
         """Whether the stream is the one that the driver means."""
         self.ended = False

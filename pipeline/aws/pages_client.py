@@ -40,8 +40,8 @@ class KinesisAccess:
 
     region: str
     endpoint: str | None = None
-    """None: AWS's own, also where the reading process has AWS_ENDPOINT_URL in its environment or an endpoint
-    in its AWS files."""
+    """The endpoint of Kinesis. None means AWS's own, also where the reading process has AWS_ENDPOINT_URL in
+    its environment or an endpoint in its AWS files."""
     identity: TaskIdentity = ROLE_OF_THE_HOST
     fips: bool = False
     dualstack: bool = False
@@ -88,13 +88,13 @@ def _client(access: KinesisAccess) -> QuickRecords:
 
 
 def forget_clients() -> None:
-    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many
+    """Forget credentials that Kinesis refused: the next request reads them anew. A worker of Spark lives for many
     runs, and a client keeps the keys of a file as they were."""
     _client.cache_clear()
 
 
 def tapped(client: KinesisClient) -> KinesisClient:
-    """The same client, whose GetRecords answers stay undecoded until `held_body`."""
+    """The client that was given, whose GetRecords answers stay undecoded until `held_body`."""
     client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)
     return with_wire(client)
 

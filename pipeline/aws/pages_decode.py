@@ -41,7 +41,7 @@ class _Record(msgspec.Struct, gc=False):
 
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
-    """Seconds since 1970, with milliseconds as the fraction."""
+    """When each record arrived, in seconds since 1970, with milliseconds as the fraction."""
     Data: bytes
     PartitionKey: str
 
@@ -84,7 +84,7 @@ class PageAnswer:
     bytes: int
     behind: timedelta
     next_iterator: str | None
-    """None: the shard is closed and this was its last page."""
+    """The next iterator; None where the shard is closed and this was its last page."""
     children: tuple[Child, ...]
     first_sequence: int | None
     last_sequence: int | None

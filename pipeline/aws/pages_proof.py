@@ -36,7 +36,7 @@ class StreamProofs:
         self._asking: dict[tuple[StreamId, Hashable], Lock] = {}
         self._proved: set[tuple[StreamId, Hashable]] = set()
         self._rests: dict[Hashable, tuple[float, type[Transient]]] = {}
-        """By access: until when nobody asks, and because of which trouble."""
+        """For each access, until when nobody asks, and because of which trouble."""
 
     def require(
         self,
@@ -78,7 +78,7 @@ class StreamProofs:
 
 
 PROOFS: Final = StreamProofs()
-"""Of this process."""
+"""The proofs of this process: what one task has proved, the others needn't ask."""
 
 
 def _resting(stream: StreamId, trouble: type[Transient]) -> str:

@@ -1,4 +1,4 @@
-"""In which format GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and
+"""The format in which GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and
 not as base64.
 
 botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into
@@ -38,7 +38,7 @@ class WireChoice:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For `get_records` of a client with `with_wire`."""
+        """The arguments for `get_records` of a client with `with_wire`."""
         return {ARGUMENT: CBOR} if self._cbor else {}
 
     def after(self, trouble: Exception) -> None:
@@ -55,7 +55,7 @@ class WireChoice:
 
 
 def with_wire(client: KinesisClient) -> KinesisClient:
-    """The same client, whose `get_records` takes `WireChoice.arguments`."""
+    """The client that was given, whose `get_records` takes `WireChoice.arguments`."""
     # The type stubs don't say that such a handler returns the arguments.
     take: Any = _take_argument
     client.meta.events.register("provide-client-params.kinesis.GetRecords", take)

@@ -23,7 +23,8 @@ _BINARY = re.compile(rb'"BS?" ?:')
 
 
 def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:
-    """The same client, whose reads return rows parsed by `json` alone. botocore parses errors and writes as always."""
+    """The client that was given, whose reads return rows parsed by `json` alone. botocore parses errors and
+    writes as always."""
     for operation in _READS:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _put_aside)
         client.meta.events.register(f"after-call.dynamodb.{operation}", _take_back)

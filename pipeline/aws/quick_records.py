@@ -47,7 +47,8 @@ _SERVER_ERROR: Final = 500
 
 class QuickRecords:
     def __init__(self, client: KinesisClient) -> None:
-        """`client`: one whose GetRecords answers stay undecoded (`headrace.pipeline.aws.pages_client.tapped`)."""
+        """Take over a client. `client`: one whose GetRecords answers stay undecoded
+        (`headrace.pipeline.aws.pages_client.tapped`)."""
         self.client = client
         self._region = client.meta.region_name
         # botocore has no public names for these. Credentials refresh themselves when they are read; the

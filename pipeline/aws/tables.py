@@ -84,7 +84,7 @@ class DynamoTables:
         return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
-        """For `headrace tables create`: create missing tables whatever coordination.create says, and switch
+        """Do what `headrace tables create` does: create missing tables whatever coordination.create says, and switch
         backups on for existing tables, too, if the settings ask for backups.
         """
         keys = look_at_layout(self._client, self._settings)[0].keys

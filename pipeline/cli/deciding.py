@@ -76,6 +76,7 @@ def decide(
     shown = {key: _planned(recovery, key, plan) for key in shards}
     sentences = [line for decision in shown.values() for line in decision.sentences]
     if not is_wanted(args, sentences, shards=shards):
+        # With --json the plan was what was asked for; without, a person said no.
         return 0 if args.json else 2
     done: list[str] = []
     for key in shards:

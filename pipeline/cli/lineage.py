@@ -141,6 +141,7 @@ def _rebuild(adapters: "Adapters") -> int:
         f"{lineage.identifier} has {counted(content.ranges, 'range')} of {counted(content.snapshots, 'snapshot')}, "
         f"up to snapshot {content.snapshot or 'none'}"
     )
+    # A filter without kinds takes no range: lost parts are left.
     for lost in lineage.entries(RangeFilter(kinds=frozenset())) if content.gaps else ():
         if isinstance(lost, Lost):
             tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")

@@ -119,6 +119,7 @@ def _of_window(
                 f"nothing of the window {window.id} was copied yet; `headrace window run {window.id}` copies it"
             )
         return window_table(lake, window.id), ports.lineage.entries(asked_for)
+    # Such a window has no table of its own: its ranges are in the ledger of the table that it changes.
     of_windows = replace(asked_for, kinds=DONE_ANEW)
     if window.unpack:
         table, entries = lake, adapters.lineage("lineage").entries(of_windows)

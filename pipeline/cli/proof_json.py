@@ -33,7 +33,7 @@ def proof_document(proof: Proof) -> dict[str, Any]:
 
 
 def _checks(checks: Iterable[Check]) -> list[dict[str, Any]]:
-    """Of the mistakes of a check the first are told, and all are counted."""
+    """A check as JSON. Of its mistakes the first are told, and all are counted."""
     return [
         {
             "promise": check.promise,

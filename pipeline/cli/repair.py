@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)
     if not is_wanted(args, plan.sentences, snapshot=plan.on):
+        # With --json the plan was what was asked for; without, a person said no.
         return 0 if args.json else 2
     tell(repairing.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
     return 0

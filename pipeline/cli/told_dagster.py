@@ -36,7 +36,8 @@ def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType]
         return
     try:
         changes.leave_events(home, settings, asset_events)
-    except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
+    except Exception as error:  # noqa: BLE001 -- see below
+        # Dagster's storages have errors of their own, and the command has done its work.
         tell_aside(
             f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). "
             "The tables are as the command says; materialize the asset in Dagster, or let the next run do "

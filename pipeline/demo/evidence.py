@@ -65,7 +65,7 @@ class Typed:
     """What has become of the records in the typed table."""
 
     parsed: tuple[str, ...]
-    """The ids of its rows."""
+    """The ids of the rows of the typed table."""
     set_aside: tuple[tuple[str | None, str], ...]
     """The id and the reason of each row of its quarantine table."""
     again: tuple[str | None, ...]

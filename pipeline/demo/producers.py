@@ -31,7 +31,7 @@ _MOST = 500
 # About this many calls of each producer, so that records come evenly instead of in a few large groups.
 _CALLS = 100
 ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
-"""For the producers' client: a second try after a lost answer would put a record twice."""
+"""The config of the producers' client: a second try after a lost answer would put a record twice."""
 # Seconds before what Kinesis refused is put again.
 _BACKOFF = 0.2
 # Primes, so that the partition keys and the shops don't repeat in step.

@@ -55,6 +55,7 @@ def read_evidence(
         head = table.load().snapshot
         pages = tuple(SnapshotLedger(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
         files = _files(table)
+        # A commit in between would show in the files and not in the ledger.
         if table.load().snapshot == head:
             return DemoEvidence(puts, shards, files, pages, typed)
 

@@ -39,11 +39,12 @@ def _counts(verdict: DemoVerdict) -> Iterator[tuple[str, int]]:
 
 
 def _shards(evidence: DemoEvidence) -> Iterator[str]:
-    """For each shard: rows, ranges, parents and children."""
+    """A line for each shard, with its rows, ranges, parents and children."""
     yield f"  {'shard':22}{'rows':>9}  {'ranges':>6}  {'parents':8}  up to"
     for shard in sorted(evidence.shards, key=lambda s: s.shard_id):
         ranges = [covered for _, covered in evidence.ranges.get(shard.shard_id, ())]
         rows = sum(covered.rows for covered in ranges)
+        # A shard that was just made has no range yet.
         last = ranges[-1].upto if ranges else None
         if last is None:
             upto = "nothing yet"

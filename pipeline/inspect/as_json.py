@@ -78,6 +78,7 @@ def document_of(observation: Observation) -> dict[str, Any]:
         ],
         "needs_person": any(finding.needs_person for finding in findings),
         "conclusion": conclusion(observation, findings),
+        # Last, because it is by far the longest.
         "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
     }
 

@@ -79,6 +79,7 @@ def balance_of(
     total = sum(not lease.has_ended for leases_held in held.values() for lease in leases_held)
     every = _ordered(_worker(name, leases_held, total, cluster_by) for name, leases_held in held.items())
     counts = {share.name for share in every if share.leases} | set(idle)
+    # Who owns only ended leases has left the fleet, and would make it look uneven.
     workers = tuple(share for share in every if share.name in counts)
     leavers = tuple(share for share in every if share.name not in counts)
     return Balance(workers, _ordered(_clusters(workers, total)), leavers)

@@ -1,4 +1,4 @@
-"""From one reading of the tables, or from two that are compared, to an `Observation`.
+"""Makes an `Observation` of one reading of the tables, or of two that are compared.
 
 One look shows which worker owns which leases. Whether a worker is alive shows only in what moved between two
 looks: each counter is compared with its own earlier value, and never the clock of one host with that of
@@ -43,7 +43,7 @@ def observation_of(
     watched: timedelta = QUIET,
     cluster_by: re.Pattern[str],
 ) -> Observation:
-    """`watched`: the time between the two looks, by a monotonic clock."""
+    """What the readings show. `watched`: the time between the two looks, by a monotonic clock."""
     latest = last or first
     before = first if last else None
     pairs = _pairs(before, latest)

@@ -15,7 +15,7 @@ class UncoveredRange:
     """Hash keys of a stream that no open lease covers."""
 
     stream: str | None
-    """None in an application of a single stream."""
+    """The stream's part of the lease keys; None in an application of a single stream."""
     gap: HashRange
 
 

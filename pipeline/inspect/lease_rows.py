@@ -39,6 +39,7 @@ Plain = tuple[str | int | float | bool | None, ...]
 
 def lease_rows_of(observation: Observation) -> Iterator[Plain]:
     failing = {failure.lease: failure for failure in observation.failing}
+    # In the order of the keys: a script may compare two answers line by line.
     for lease in sorted(observation.last.leases, key=lambda lease_row: lease_row.key):
         moved = None if observation.watched is None else lease.key not in observation.stood
         yield (*_row(lease, observation.cluster_by, moved=moved), *_failure(failing.get(lease.key)))

@@ -28,7 +28,7 @@ class CheckpointProgress:
     largest: Checkpoint | None = None
     """The last user record that was delivered to the application. A checkpoint after it is refused."""
     at_end: Checkpoint | None = None
-    """Set once the shard has been read to its end: its last record. A checkpoint at this record is written as
+    """The shard's last record, once the shard has been read to its end. A checkpoint at this record is written as
     SHARD_END."""
 
 

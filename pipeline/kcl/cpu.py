@@ -18,7 +18,8 @@ def _java_divide(dividend: float, divisor: float) -> float:
 
 
 def _at_most_100(percent: float) -> float:
-    return percent if percent != percent else min(100.0, percent)  # noqa: PLR0124 - NaN stays NaN: min(100.0, NaN) is 100.0
+    # NaN, which isn't equal to itself, stays NaN: min(100.0, NaN) would be 100.0.
+    return percent if percent != percent else min(100.0, percent)  # noqa: PLR0124 -- see above
 
 
 def is_sample(percent: float) -> bool:

@@ -19,7 +19,7 @@ from headrace.pipeline.kcl.aggregate import Aggregate, Malformed, TooLarge, pars
 
 MAGIC = bytes.fromhex("f3899ac2")
 DIGEST = 16
-"""Bytes of an MD5."""
+"""The number of bytes of an MD5."""
 MOST_BYTES = 64 * 1024 * 1024
 """The most bytes that keys and data of one aggregate's user records may have together. Each of 170,000 user
 records may name the same key of half a megabyte, so that 1 MiB would become 80 GiB.

@@ -53,7 +53,7 @@ class SeenLease:
     moved_ns: int
     """When the leader last saw the counter change. 0 if the lease had no owner when the leader first saw it."""
     deadline_ns: int = 0
-    """Until this instant a pending handover is left to its holder."""
+    """The instant until which a pending handover is left to its holder."""
     free: bool = False
     """The lease is expired or has no owner."""
     pinned: bool = False

@@ -208,4 +208,4 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "times.checkpoint": _RUN,
     "times.materialize": _RUN,
 }
-"""By the key of the setting, as `headrace config` prints it, with N for the entries of lists."""
+"""What a change does, by the key of the setting, as `headrace config` prints it, with N for the entries of lists."""

@@ -63,7 +63,8 @@ _DEEPEST = 100
 
 class WrongDdl(Exception):
     def __init__(self, why: str, word: str, offset: int) -> None:
-        """`why`: the rest of a sentence after the wrong word. `offset`: where the word begins in the text."""
+        """Tell what is wrong. `why`: the rest of a sentence after the wrong word. `offset`: where the word
+        begins in the text."""
         super().__init__(why)
         self.why = why
         self.word = word

@@ -23,6 +23,7 @@ def compose(text: str, name: str) -> yaml.Node | None:
         problem = re.sub(r"'[^'<\\][^']+'", "'...'", error.problem or error.context or "a mistake")
         # The parser speaks of a character that can't start a token, which helps nobody.
         hint = " (indent with spaces, not with tabs)" if r"'\t'" in problem else ""
+        # `from None`, because the parser's own error quotes the text.
         raise BadSetting(f"{place}: this isn't YAML: {problem}{hint}") from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1

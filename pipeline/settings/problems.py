@@ -58,6 +58,7 @@ class Problems:
         """The error with one line for each mistake; None where there is no mistake."""
         if not self._found:
             return None
+        # Mistakes of the file first, in the order of its lines; those of variables have no line.
         ordered = sorted(self._found, key=lambda entry: (entry[0].name != self.file, entry[0].line or 0))
         # Each sentence once: the same mistake may be met in more than one way.
         return WrongSettings("\n".join(dict.fromkeys(sentence for _, sentence in ordered)))

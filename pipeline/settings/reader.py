@@ -85,6 +85,7 @@ class Reader:
                     )
                 # Only for the walk to go on: with a mistake in `problems` these settings are never used.
                 values[name] = f"missing-{path}"
+        # An entry of a default list keeps what nobody has given.
         return kind(**values) if base is None else replace(base, **values)
 
     def _unknown(

@@ -133,6 +133,7 @@ def _candidates(run: str) -> Iterator[str]:
 
 def _is_random(text: str) -> bool:
     """Whether a text looks random: neither words nor a hash in hexadecimal digits."""
+    # A hash in hexadecimal digits has letters of one case only.
     if not (re.search("[a-z]", text) and re.search("[A-Z]", text)):
         return False
     pairs = [(first, second) for first, second in pairwise(text) if first.isalnum() and second.isalnum()]

@@ -1,4 +1,4 @@
-"""From a setting's text to its value and back, by the setting's type."""
+"""Turns a setting's text into its value and back, by the setting's type."""
 
 import json
 import re
