@@ -13,9 +13,9 @@ import dagster as dg
 from headrace.assets.changes import RedoneWave, by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
-from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.windows.window import ReplayWindow
 
 REPLAY_TAG = "headrace/replay"
 """Each run of the job has this tag, with the application as its value. By it Dagster can limit how many windows

@@ -56,9 +56,9 @@ def _require_alone(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.proof_json import proof_document
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.cli.views.proof_json import proof_document
 
     window = window_of(args)
     if (args.accept_foreign is None) != (args.why is None):

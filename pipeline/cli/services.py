@@ -19,7 +19,7 @@ from typing import Any
 
 import headrace
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable
-from headrace.pipeline.lake.private_files import make_folder
+from headrace.pipeline.lake.files.private_files import make_folder
 
 # Never a public address: a person who reaches Dagster's UI can run code.
 HOST = "127.0.0.1"
@@ -281,8 +281,8 @@ def _answers(port: int) -> bool:
 def join_spark(config: Path) -> None:
     """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster
     dev` and other commands."""
-    from headrace.pipeline.lake.session import DISCOVERY, own_folder
-    from headrace.pipeline.lake.spark_server.server_process import ADDRESS
+    from headrace.pipeline.lake.spark.server.process import ADDRESS
+    from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
     # Where the variable is set already, as by `headrace demo`, its server is the one to join.
     os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

@@ -23,7 +23,7 @@ _ADVICE = (
 
 
 def java_is_found(case: Case) -> Iterator[Diagnosis]:
-    from headrace.pipeline.lake.session import environment_of_jvm
+    from headrace.pipeline.lake.spark.session import environment_of_jvm
 
     if not case.starts_java:
         yield Diagnosis(_NAME, Health.WELL, "not needed: each worker uses a Spark Connect server")

@@ -3,7 +3,7 @@ blockedOnPendingCheckpoint."""
 
 from __future__ import annotations
 
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
 
 # As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as
 # expired.

@@ -31,7 +31,7 @@ _STREAM = re.compile(
 # The name of a stream, or its beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # Sentences join ids by commas, and the key of a run has slashes between its parts
-# (`pipeline/duties/turns.py`).
+# (`pipeline/duties/fleet/sensor_turn.py`).
 _WORKER = re.compile(r"[^\s,/]+")
 # Keys of KCL's own rows, which lie in one table with the workers' rows in layout S.
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
@@ -360,7 +360,7 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-# A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks
+# A commit may name files that were staged half a day ago (`pipeline/lake/table/lake_table.py`), and hosts' clocks
 # differ.
 _LEAST_ORPHANS_AFTER = timedelta(days=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.local.kinesis_sequence import (
+from headrace.pipeline.local.kinesis.sequence import (
     END_ORDINAL,
     number_at,
     ordinal_of,
