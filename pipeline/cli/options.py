@@ -106,8 +106,8 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
     """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what
     hasn't been done then."""
-    from headrace.pipeline.errors import BadSetting
     from headrace.pipeline.core.ledger.arrivals import Window
+    from headrace.pipeline.errors import BadSetting
 
     if args.since is not None and args.until is not None and args.since >= args.until:
         raise BadSetting(
