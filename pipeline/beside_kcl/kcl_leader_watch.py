@@ -19,9 +19,9 @@ from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import (
     Sightings,
+    after_look,
     expired,
     from_cursor,
-    look,
     suspects_to_cursor,
     time_from_cursor,
     time_to_cursor,
@@ -90,7 +90,7 @@ class KclLeaderWatch:
         # `renewal_periods` takes these tokens apart again: the counter comes last.
         tokens = {row.key: f"{row.owner or ''}:{row.checkpoint}:{row.counter}" for row in open_rows}
         since = now - before.last if before.last is not None and beats else None
-        sightings = look(sightings_before, tokens, since=since, tick=every)
+        sightings = after_look(sightings_before, tokens, since=since, tick=every)
         period = None
         if since is not None:
             period = self._renewal_period(open_rows, renewal_periods(sightings_before, tokens, since))
