@@ -42,7 +42,7 @@ from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts,
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time of this host's clock, in UTC."""
-        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/protocol.md, section 6).
+        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/reference/protocol.md, section 6).
         ...
 
     def monotonic(self) -> float:
@@ -132,7 +132,7 @@ class ShardSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SkippedRow:
-    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/protocol.md)."""
+    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/reference/protocol.md)."""
 
     key: str
     why: str

@@ -91,5 +91,5 @@ def notice_of(others: Iterable[OtherApplication]) -> str | None:
     more = "another application lands" if len(told) == 1 else "other applications land"
     return (
         f"{more} the same stream in this table: {'; '.join(told)}. No record is lost or doubled, but each is read twice, and waves are refused. "
-        'Stop one of the two, or give it a table of its own (landing.table): see "Two applications on one table" in docs/operations.md'
+        'Stop one of the two, or give it a table of its own (landing.table): see "Two applications on one table" in docs/use/operations.md'
     )

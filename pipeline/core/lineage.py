@@ -22,7 +22,7 @@ class Kind(StrEnum):
     REPAIR = "repair"
     ADOPT = "adopt"
     REPLAY = "replay"
-    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
+    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/reference/protocol.md),
     and lands only together with a range of the kind `generation`. `why` tells what became of each row (`headrace.pipeline.core.accounting`)."""
     GENERATION = "generation"
     """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.redrive_chain`). `why` tells what the
@@ -106,7 +106,7 @@ class Range:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether the range may move a position back, which only a person may decide (I9 of docs/protocol.md)."""
+        """Whether the range may move a position back, which only a person may decide (I9 of docs/reference/protocol.md)."""
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 
 

@@ -167,7 +167,7 @@ def _range(kind: Kind, situation: ShardSituation, *, upto: Position, person: Per
         upto=upto,
         run=person.run,
         claim=person.claim,
-        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of docs/protocol.md).
+        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of docs/reference/protocol.md).
         parents=situation.parents if at is None else (),
         why=person.why,
     )

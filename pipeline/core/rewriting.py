@@ -3,7 +3,7 @@
     look -> plan_compaction -> Spark writes each group of files as one file -> another look -> why_left? -> one commit for each day
 
 Between the first look and the commit, other writers work on the table. A group that isn't found exactly as it was planned is left: if
-another engine has deleted rows of it meanwhile by a delete file, the rewritten file would bring them back (I35 of docs/protocol.md).
+another engine has deleted rows of it meanwhile by a delete file, the rewritten file would bring them back (I35 of docs/reference/protocol.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). If the run dies between the two commits,
+So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). If the run dies between the two commits,
 the next run finds the same gap again, or a longer one, and records it once more.
 """
 

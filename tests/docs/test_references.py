@@ -9,13 +9,13 @@ import pytest
 from headrace.pipeline.core.change_kind import ChangeKind
 from tests.docs.pages import CODE, PAGES, ROOT, anchor, named
 
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
 RULES = set(re.findall(r"^\| ([ID]\d+) \|", PROTOCOL, re.MULTILINE))
 _FOLDERS = "pipeline|assets|resources|sensors|tests|bench|bin|docs|examples"
 _PATH = re.compile(rf"(?<![\w/.{{-])(?:{_FOLDERS})/[\w./-]*\w")
 _DOCUMENT = re.compile(r"\b(?:[\w-]+/)*[\w-]+\.md\b")
 _NUMBERED = re.compile(r'\(([A-Z]\d{1,2})[):,; ]|"""([A-Z]\d{1,2})[.:,]')
-_SECTION = re.compile(r"docs/protocol\.md, section (\d+)")
+_SECTION = re.compile(r"docs/reference/protocol\.md, section (\d+)")
 _MADE_BY_TESTS = {"d.md"}
 """Documents that a test writes into a folder of its own."""
 

@@ -1,4 +1,4 @@
-"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/lake/test_compare_spark.py has a real one."""
+"""The example of docs/use/shadow.md runs as the page says. What Spark does is done in this process: tests/lake/test_compare_spark.py has a real one."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from tests.docs.reading_table import HOME, make_table
 from tests.lake.proofs import InThisProcess
 from tests.lake.target_proofs import shuffled
 
-PAGE = (ROOT / "docs" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
+PAGE = (ROOT / "docs" / "use" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
 
 
 def block(language: str) -> str:

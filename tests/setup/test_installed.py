@@ -17,7 +17,7 @@ from tests.eventually import eventually
 from tests.ports import free_port
 from tests.setup.installed import PROJECT_PACKAGES, Environment, build, write_project
 
-PAGE = (ROOT / "docs" / "in-your-project.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "start" / "in-your-project.md").read_text(encoding="utf-8")
 _LOAD = """
 import importlib, json, sys
 import headrace.pipeline.cli, headrace.assets, headrace.resources, headrace.sensors

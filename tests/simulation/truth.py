@@ -16,7 +16,7 @@ History = list[tuple[float, str, object]]
 
 
 class Violation(AssertionError):
-    """An invariant of docs/protocol.md is broken. `about`: the shard or key that the trace of the failure is
+    """An invariant of docs/reference/protocol.md is broken. `about`: the shard or key that the trace of the failure is
     limited to."""
 
     def __init__(self, invariant: str, said: str, about: str = "") -> None:
