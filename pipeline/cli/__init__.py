@@ -102,7 +102,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
-        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}.",
+        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # so that the path stays in one piece
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(metavar="command", dest="command")

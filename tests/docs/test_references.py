@@ -11,6 +11,7 @@ from tests.docs.pages import CODE, PAGES, ROOT, anchor, named
 
 PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
 RULES = set(re.findall(r"^\| ([ID]\d+) \|", PROTOCOL, re.MULTILINE))
+DOCUMENTS = [ROOT / "docs", *(path for path in (ROOT / "docs").rglob("*") if path.is_dir())]
 _FOLDERS = "pipeline|assets|resources|sensors|tests|bench|bin|docs|examples"
 _PATH = re.compile(rf"(?<![\w/.{{-])(?:{_FOLDERS})/[\w./-]*\w")
 _DOCUMENT = re.compile(r"\b(?:[\w-]+/)*[\w-]+\.md\b")
@@ -43,7 +44,7 @@ def in_code(found: Callable[[Path, str], set[str]]) -> dict[str, set[str]]:
 
 def test_every_document_that_code_names_exists() -> None:
     def missing(path: Path, text: str) -> set[str]:
-        places = (ROOT, ROOT / "docs", path.parent)
+        places = (ROOT, path.parent, *DOCUMENTS)
         said = set(_DOCUMENT.findall(text)) - _MADE_BY_TESTS
         return {name for name in said if not any((place / name).exists() for place in places)}
 

@@ -1,0 +1,90 @@
+"""docs/start.md, walked from its first command to its last by real processes: the stand-in, Dagster, Spark and the commands."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.docs.walk import agrees, steps_of, walking
+from tests.ports import free_port
+
+PAGE = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+STEPS = steps_of(PAGE)
+
+
+def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
+    programs = str(Path(sys.executable).parent)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "DAGSTER_", "AWS_"))}
+    local, ui = free_port(), free_port()
+    replaced = {
+        "127.0.0.1:4567": f"127.0.0.1:{local}",
+        "--port 4567": f"--port {local}",
+        "127.0.0.1:3000": f"127.0.0.1:{ui}",
+        "headrace dev\n": f"headrace dev --port {ui}\n",
+    }
+    variables = clean | {"PATH": programs + os.pathsep + os.environ["PATH"]}
+    with walking(tmp_path, variables, replaced) as walk:
+        for step in STEPS:
+            walk.take(step)
+        _see_in_dagster(f"http://127.0.0.1:{ui}/graphql")
+        assert set(walk.end().values()) == {0}
+
+
+def _see_in_dagster(address: str) -> None:
+    """What step 8 of the page says of Dagster's UI, asked of the server behind it."""
+    said = set(re.findall(r"`((?:kinesis|shop)/[\w/]+)`", PAGE.partition("\n## 8. ")[2]))
+    reloaded = _ask(address, "mutation { reloadWorkspace { __typename } }")
+    assert reloaded == {"reloadWorkspace": {"__typename": "Workspace"}}
+    nodes = _ask(address, "{ assetNodes { assetKey { path } dependencyKeys { path } } }")["assetNodes"]
+    above = {
+        "/".join(node["assetKey"]["path"]): {"/".join(key["path"]) for key in node["dependencyKeys"]}
+        for node in nodes
+    }
+    assert said == {"kinesis/orders", "shop/records", "shop/parsed/orders"}
+    assert said <= above.keys()
+    assert above["shop/records"] == {"kinesis/orders"}
+    assert above["shop/parsed/orders"] == {"shop/records"}
+    read = _ask(
+        address,
+        """{ assetNodeOrError(assetKey: {path: ["shop", "records"]}) { ... on AssetNode {
+           assetPartitionStatuses { ... on DefaultPartitionStatuses { materializedPartitions failedPartitions } } } } }""",
+    )["assetNodeOrError"]["assetPartitionStatuses"]
+    shards = {"shardId-000000000000", "shardId-000000000001"}
+    assert (set(read["materializedPartitions"]), read["failedPartitions"]) == (shards, [])
+
+
+def _ask(address: str, question: str) -> dict[str, Any]:
+    request = Request(address, json.dumps({"query": question}).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=120) as answer:
+        return dict(json.load(answer)["data"])
+
+
+def test_every_command_of_the_tutorial_that_says_something_has_its_output_on_the_page():
+    silent = [step.body for step in STEPS if step.language == "sh" and step.output is None]
+    assert [body.split()[0] for body in silent] == ["mkdir"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agreeing"),
+    [
+        ("3 records put", "3  records put\n", True),
+        ("3 records put", "4 records put\n", False),
+        ("3 records put", "3 records put\nand a warning\n", False),
+        ("<time> <id> landed", "2026-11-26 19:42:46.396+00:00 1924813 landed", True),
+        ("<time> <id> landed", "2026-11-26 19:42:46.396+00:00 landed", False),
+        ("first\n...\nlast", "first\nlast", True),
+        ("first\n...\nlast", "first\nsecond\nthird\nlast", True),
+        ("first\n...\nlast", "first\nsecond", False),
+        ("1 json of <version>", "1 json of headrace 0.1.0, code 6a1a", True),
+    ],
+)
+def test_an_output_agrees_with_the_page_only_where_each_line_does(
+    shown: str, printed: str, *, agreeing: bool
+):
+    assert agrees(shown, printed) is agreeing
