@@ -36,7 +36,7 @@ def build_lineage(settings: Settings) -> dg.AssetsDefinition:
     )
     def lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lake: LakeResource = getattr(context.resources, resource_key(settings, "lake"))
-        table = lake.lineage_table(f"run {context.run.run_id}")
+        table = lake.wiring.ports.lineage(f"run {context.run.run_id}")
         try:
             return dg.MaterializeResult(metadata=_metadata(table.record(), table))
         except HeadraceError as error:

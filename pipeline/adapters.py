@@ -32,6 +32,7 @@ from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts,
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
+    from pyspark.sql import SparkSession
 
     from headrace.pipeline.aws.table_layout import KnownPlaces
     from headrace.pipeline.lake.iceberg import IcebergTable
@@ -157,6 +158,11 @@ class Adapters:
 
     def stage(self, worker_id: str) -> Stage:
         return self.lake_tables.sessions.stage(worker_id, self.pages)
+
+    def session(self, worker_id: str) -> SparkSession:
+        from headrace.pipeline.lake.waiting import warn
+
+        return self.lake_tables.sessions.of(worker_id, warn)
 
     def close(self) -> None:
         """Stop the Spark session. Clients and tables hold nothing that outlives the process."""

@@ -49,8 +49,8 @@ def build_definitions(
     if ports is None:
         keep_spark(settings)
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
-    kept = dg.ResourceDefinition.hardcoded_resource(
-        wiring.ports, "the ports that this process keeps between ticks"
+    shared = dg.ResourceDefinition.hardcoded_resource(
+        wiring, "what the sensors and assets of this process work with"
     )
     instance = KeptInstance()
     records = build_records(wiring, on_arrow)
@@ -84,10 +84,10 @@ def build_definitions(
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={
-            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, kept),
-            resource_key(settings, "stream"): StreamResource.of(settings, kept),
-            resource_key(settings, "lake"): LakeResource.of(settings, kept),
-            resource_key(settings, "spark"): SparkResource.of(settings, kept),
+            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
+            resource_key(settings, "stream"): StreamResource.of(settings, shared),
+            resource_key(settings, "lake"): LakeResource.of(settings, shared),
+            resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
     )
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
 from headrace.pipeline.core.due import RunVerdict
@@ -382,6 +382,10 @@ class Ports(Protocol):
 
     def stage(self, worker_id: str) -> Stage:
         """The stage that works on this worker's Spark."""
+        ...
+
+    def session(self, worker_id: str) -> Any:
+        """This worker's SparkSession, for code of the user's."""
         ...
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from headrace.pipeline.duties.chain_repair import Repairing
 from headrace.pipeline.duties.claims import Claims
 from headrace.pipeline.duties.due_rows import DueRows
 from headrace.pipeline.duties.expiring import Expiring
+from headrace.pipeline.duties.handing_over import HandingOver
 from headrace.pipeline.duties.known_tables import KnownTables
 from headrace.pipeline.duties.leader_tick import LeaderDuty
 from headrace.pipeline.duties.load_report import LoadReport
@@ -104,10 +105,6 @@ class Wiring:
     settings: Settings
     ports: Ports
     remembered: Remembered = field(default_factory=Remembered)
-
-    def on(self, ports: Ports) -> Wiring:
-        """The same application on other ports, with the same memory of its sensors."""
-        return replace(self, ports=ports)
 
     def leases(self) -> OwnForm:
         """The application's lease rows, without those of the other `streams_mode`."""
@@ -359,6 +356,12 @@ class Wiring:
             source=ports.source(run_id),
             table=ports.table(run_id),
             run=run_id,
+        )
+
+    def handing_over(self) -> HandingOver:
+        ports = self.ports
+        return HandingOver(
+            settings=self.settings, leases=self.leases(), workers=ports.workers(), clock=ports.clock
         )
 
     def adopting(self) -> Adopting:

@@ -107,6 +107,9 @@ class Ports:
     def stage(self, _worker: str) -> Any:
         return self.world.stage
 
+    def session(self, worker: str) -> Any:
+        return f"the Spark of {worker}"
+
 
 @dataclass(kw_only=True)
 class DagsterWorld:
