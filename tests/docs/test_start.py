@@ -3,22 +3,28 @@
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.pages import ROOT
-from tests.docs.walk import agrees, steps_of, walking
+from tests.docs.walk import Walk, agrees, steps_of
+from tests.examples.example import alive_until, owners
 from tests.ports import free_port
 
 PAGE = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 STEPS = steps_of(PAGE)
 
 
-def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
+def reader(folder: Path, kind: type[Walk] = Walk) -> Walk:
+    """A reader whose terminals know nothing yet, and whose ports are free ones."""
     programs = str(Path(sys.executable).parent)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE_", "DAGSTER_", "AWS_"))}
     local, ui = free_port(), free_port()
@@ -28,12 +34,56 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
         "127.0.0.1:3000": f"127.0.0.1:{ui}",
         "headrace dev\n": f"headrace dev --port {ui}\n",
     }
-    variables = clean | {"PATH": programs + os.pathsep + os.environ["PATH"]}
-    with walking(tmp_path, variables, replaced) as walk:
+    return kind(folder, clean | {"PATH": programs + os.pathsep + os.environ["PATH"]}, replaced)
+
+
+@pytest.mark.slow
+def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
+    with reader(tmp_path) as walk:
         for step in STEPS:
             walk.take(step)
-        _see_in_dagster(f"http://127.0.0.1:{ui}/graphql")
+        _see_in_dagster(f"http://{walk.replaced['127.0.0.1:3000']}/graphql")
         assert set(walk.end().values()) == {0}
+
+
+@dataclass
+class WithoutDagster(Walk):
+    """A reader with a process that ticks in the place of `headrace dev`, and with `headrace consume` in the place of its runs."""
+
+    def start(self, command: str, shown: str) -> None:
+        if not command.startswith("headrace dev"):
+            super().start(command, shown)
+            return
+        home = Path(self.variables["DAGSTER_HOME"])
+        home.mkdir()
+        shutil.copy(ROOT / "dagster.yaml", home)
+        variables = self.variables | {
+            "PYTHONPATH": str(ROOT),
+            "HEADRACE_CONFIG": str(self.folder / "headrace.yaml"),
+        }
+        ticking = subprocess.Popen(
+            [sys.executable, "-m", "tests.examples.sensors"],
+            cwd=self.folder,
+            env=variables,
+            stdin=subprocess.PIPE,
+        )
+        try:
+            address = self.variables["AWS_ENDPOINT_URL"]
+            alive_until(lambda: owners(LocalAws(address), "shop")["shop-1"] == 2, "both leases", ticking)
+        finally:
+            ticking.kill()
+            ticking.wait()
+
+    def repeat(self, commands: str, shown: str) -> None:
+        self.run("headrace consume --shard shardId-000000000000 shardId-000000000001")
+        super().repeat(commands, shown)
+
+
+@pytest.mark.usefixtures("joined_spark")
+def test_each_command_of_the_tutorial_but_dagsters_prints_what_the_page_shows(tmp_path: Path):
+    with reader(tmp_path, WithoutDagster) as walk:
+        for step in STEPS:
+            walk.take(step)
 
 
 def _see_in_dagster(address: str) -> None:

@@ -14,16 +14,16 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tests.eventually import eventually
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`([\w.]+)`:\s*$")
-_CHANGE = re.compile(r"in\s+`headrace.yaml`,\s+write\s+`([^`]+)`\s+instead\s+of\s+`([^`]+)`")
+_CHANGE = re.compile(r"[Ii]n\s+`headrace.yaml`,\s+write\s+`([^`]+)`\s+instead\s+of\s+`([^`]+)`")
 _STAYS = re.compile(r"^headrace (?:local|dev)\b", re.MULTILINE)
 _STANDS_FOR = {
     "time": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*",
@@ -94,7 +94,11 @@ class Walk:
         self.logs = self.folder
 
     def take(self, step: Step) -> None:
-        for new, old in _CHANGE.findall(step.prose):
+        changes = _CHANGE.findall(step.prose)
+        assert len(changes) == step.prose.count("instead"), (
+            f"a change isn't told as the walk reads it: {step.prose}"
+        )
+        for new, old in changes:
             self._change(old, new)
         named = _FILE.search(step.prose)
         if named:
@@ -112,21 +116,20 @@ class Walk:
     def _type(self, step: Step) -> None:
         commands, shown = self._as_here(step.body), self._as_here(step.output or "")
         if _STAYS.match(commands):
-            self._start(commands.strip(), shown)
+            self.start(commands.strip(), shown)
         elif "Repeat this command" in step.prose:
-            self._repeat(commands, shown)
+            self.repeat(commands, shown)
         else:
-            printed_once = self._run(commands)
-            assert agrees(shown, printed_once), (
-                f"{commands} printed\n{printed_once}\nand the page says\n{shown}"
-            )
+            printed = self.run(commands)
+            assert agrees(shown, printed), f"{commands} printed\n{printed}\nand the page says\n{shown}"
 
-    def _repeat(self, commands: str, shown: str) -> None:
+    def repeat(self, commands: str, shown: str) -> None:
+        """Run the commands again and again, until they print what the page shows."""
         printed = ""
 
         def prints_it() -> bool:
             nonlocal printed
-            printed = self._run(commands, must_succeed=False)
+            printed = self.run(commands, must_succeed=False)
             return agrees(shown, printed)
 
         try:
@@ -139,7 +142,7 @@ class Walk:
             text = text.replace(ours, theirs)
         return text
 
-    def _run(self, commands: str, *, must_succeed: bool = True) -> str:
+    def run(self, commands: str, *, must_succeed: bool = True) -> str:
         """Run the commands, and remember the folder and the variables that they leave behind."""
         left = self.logs / "left-behind"
         done = subprocess.run(
@@ -159,7 +162,7 @@ class Walk:
             assert not must_succeed, f"{commands}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
-    def _start(self, command: str, shown: str) -> None:
+    def start(self, command: str, shown: str) -> None:
         """Start a command that stays at work, and wait until it has printed the lines of the page."""
         log = self.logs / f"{command.split()[1]}.log"
         with log.open("w") as file:
@@ -178,6 +181,12 @@ class Walk:
         except TimeoutError as late:
             raise AssertionError(f"{late}. It has printed:\n{log.read_text()}") from late
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def end(self) -> dict[str, int]:
         """Press Ctrl-C at the commands that stay at work, the newest first. Returns their exit codes."""
         codes = {}
@@ -186,12 +195,3 @@ class Walk:
             process.send_signal(signal.SIGINT)
             codes[command] = process.wait(timeout=_FIRST_START_WITHIN)
         return codes
-
-
-@contextmanager
-def walking(folder: Path, variables: Mapping[str, str], replaced: Mapping[str, str]) -> Iterator[Walk]:
-    walk = Walk(folder, dict(variables), replaced)
-    try:
-        yield walk
-    finally:
-        walk.end()
