@@ -8,13 +8,13 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import lineage_key, records_key, resource_key
-from headrace.pipeline.core.family_picture import mermaid
-from headrace.pipeline.core.lineage import Lost
-from headrace.pipeline.core.lineage_filter import RangeFilter
-from headrace.pipeline.core.proof_chains import story_of
-from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Lost
+from headrace.pipeline.core.ledger.recording import Recorded
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.lineage.family_picture import mermaid
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lake import LakeResource
 

@@ -15,14 +15,14 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import partitions_name, records_key, resource_key
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
+from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.partition import lease_key_of, partition_of
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.duties.run import RunEnding
-from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
+from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.waves.report import Arrow, OnArrow, WaveReport
+from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Hints, Wiring
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 

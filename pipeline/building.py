@@ -18,11 +18,11 @@ from headrace.assets.records import build_records, streams_outside
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
-from headrace.pipeline.duties.wave import OnArrow
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.app.wiring import Wiring, wire
+from headrace.pipeline.duties.waves.report import OnArrow
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring, wire
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource

@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.stated import refuse_changes
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease, run_of_claim
-from headrace.pipeline.core.partition import meant_by, partition_of
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease, run_of_claim
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.partition import meant_by, partition_of
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.aws import AwsResource, place_of
 from headrace.resources.stated import refuse_changes
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.stated import refuse_changes
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class SparkResource(LazyPySparkResource):
 
     def session_of(self, worker: str) -> "SparkSession":
         """The Spark of this worker."""
-        return self.wiring.ports.session(worker)
+        session: SparkSession = self.wiring.ports.session(worker)
+        return session
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         refuse_changes(self, _stated(self.wiring.settings))

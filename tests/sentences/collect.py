@@ -12,8 +12,8 @@ from headrace.pipeline import errors
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("assets", "pipeline", "resources", "sensors")
-APART = ("pipeline/local/", "pipeline/memory/", "pipeline/settings/model.py", "pipeline/settings/changes.py")
-"""The stand-in speaks for AWS, the ports in memory are for tests, and the texts of settings are in docs/reference/settings.md."""
+APART = ("pipeline/local/", "pipeline/settings/model.py", "pipeline/settings/changes.py")
+"""The stand-in speaks for AWS, and the texts of settings are in docs/reference/settings.md."""
 _ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
 _OTHER_PAGES = {"help", "description", "epilog", "metavar", "doc", "kcl", "meaning"}
 """Arguments whose texts `--help` or the settings' page shows."""
