@@ -69,7 +69,9 @@ class WithoutDagster(Walk):
         )
         try:
             address = self.variables["AWS_ENDPOINT_URL"]
-            alive_until(lambda: owners(LocalAws(address, "eu-west-1"), "shop")["shop-1"] == 2, "both leases", ticking)
+            alive_until(
+                lambda: owners(LocalAws(address, "eu-west-1"), "shop")["shop-1"] == 2, "both leases", ticking
+            )
         finally:
             ticking.kill()
             ticking.wait()

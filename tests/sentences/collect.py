@@ -64,8 +64,8 @@ def _is_text(node: ast.AST) -> bool:
 
 def _rendered(node: ast.AST) -> str:
     match node:
-        case ast.Constant(value=value):
-            return str(value)
+        case ast.Constant(value=str(value)):
+            return value
         case ast.JoinedStr(values=values):
             return "".join(_rendered(value) for value in values)
         case ast.FormattedValue(value=value):

@@ -22,7 +22,10 @@ def test_the_committed_tables_are_up_to_date():
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_are_valid_settings(example: str):
-    assert parse_settings(example, {}, name="docs/reference/settings.md").settings.application in {"my-app", "orders"}
+    assert parse_settings(example, {}, name="docs/reference/settings.md").settings.application in {
+        "my-app",
+        "orders",
+    }
 
 
 def test_the_full_example_has_every_section():
