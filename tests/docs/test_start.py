@@ -50,9 +50,9 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path):
 class WithoutDagster(Walk):
     """A reader with a process that ticks in the place of `headrace dev`, and with `headrace consume` in the place of its runs."""
 
-    def start(self, command: str, shown: str) -> None:
-        if not command.startswith("headrace dev"):
-            super().start(command, shown)
+    def start(self, words: str, shown: str) -> None:
+        if not words.startswith("headrace dev"):
+            super().start(words, shown)
             return
         home = Path(self.variables["DAGSTER_HOME"])
         home.mkdir()
@@ -61,20 +61,17 @@ class WithoutDagster(Walk):
             "PYTHONPATH": str(ROOT),
             "HEADRACE_CONFIG": str(self.folder / "headrace.yaml"),
         }
-        ticking = subprocess.Popen(
-            [sys.executable, "-m", "tests.examples.sensors"],
-            cwd=self.folder,
-            env=variables,
-            stdin=subprocess.PIPE,
-        )
-        try:
-            address = self.variables["AWS_ENDPOINT_URL"]
-            alive_until(
-                lambda: owners(LocalAws(address, "eu-west-1"), "shop")["shop-1"] == 2, "both leases", ticking
-            )
-        finally:
-            ticking.kill()
-            ticking.wait()
+        command = [sys.executable, "-m", "tests.examples.sensors"]
+        address = self.variables["AWS_ENDPOINT_URL"]
+
+        def leases() -> int:
+            return owners(LocalAws(address, "eu-west-1"), "shop")["shop-1"]
+
+        with subprocess.Popen(command, cwd=self.folder, env=variables, stdin=subprocess.PIPE) as ticking:
+            try:
+                alive_until(lambda: leases() == 2, "a lease for each shard", ticking)
+            finally:
+                ticking.kill()
 
     def repeat(self, commands: str, shown: str) -> None:
         self.run("headrace consume --shard shardId-000000000000 shardId-000000000001")

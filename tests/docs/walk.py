@@ -162,14 +162,14 @@ class Walk:
             assert not must_succeed, f"{commands}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
-    def start(self, command: str, shown: str) -> None:
+    def start(self, words: str, shown: str) -> None:
         """Start a command that stays at work, and wait until it has printed the lines of the page."""
-        log = self.logs / f"{command.split()[1]}.log"
+        log = self.logs / f"{words.split()[1]}.log"
         with log.open("w") as file:
             process = subprocess.Popen(
-                shlex.split(command), cwd=self.folder, env=self.variables, stdout=file, stderr=file
+                shlex.split(words), cwd=self.folder, env=self.variables, stdout=file, stderr=file
             )
-        self.running[command] = process
+        self.running[words] = process
         lines = shown.strip().replace("\n", "\n...\n")
 
         def has_begun() -> bool:
@@ -177,7 +177,7 @@ class Walk:
             return agrees(f"{lines}\n...", log.read_text())
 
         try:
-            eventually(has_begun, f"{command} prints\n{shown}", within=_FIRST_START_WITHIN)
+            eventually(has_begun, f"{words} prints\n{shown}", within=_FIRST_START_WITHIN)
         except TimeoutError as late:
             raise AssertionError(f"{late}. It has printed:\n{log.read_text()}") from late
 
