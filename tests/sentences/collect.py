@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("assets", "pipeline", "resources", "sensors")
 APART = ("pipeline/local/", "pipeline/settings/model.py", "pipeline/settings/changes.py")
 """The stand-in speaks for AWS, and the texts of settings are in docs/reference/settings.md."""
-_ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+_ERRORS = {
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+}
 _OTHER_PAGES = {"help", "description", "epilog", "metavar", "doc", "kcl", "meaning"}
 """Arguments whose texts `--help` or the settings' page shows."""
 _WORDS = 5
