@@ -77,7 +77,7 @@ def _rendered(node: ast.AST) -> str:
 
 def _placeholder(value: ast.AST) -> str:
     match value:
-        case ast.Call(func=ast.Name(id="counted"), args=[_, ast.Constant(value=noun), *_]):
+        case ast.Call(func=ast.Name(id="counted"), args=[_, ast.Constant(value=str(noun)), *_]):
             return f"<number> {noun}s"
         case ast.Call(func=function):
             return f"<{_name(function)}>"
