@@ -48,7 +48,7 @@ class LakeAdapters:
         return self._table(IcebergTable, self.settings.landing.table, writer)
 
     def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
-        from headrace.pipeline.core.landing.applications import name_of
+        from headrace.pipeline.core.landing.applications import application_name
         from headrace.pipeline.lake.files.aws_access import with_aws
         from headrace.pipeline.lake.table.catalog import embedded_catalog
         from headrace.pipeline.lake.table.state_files import KeptStates
@@ -62,7 +62,7 @@ class LakeAdapters:
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self._clock,
                 writer=writer,
-                application=name_of(self.settings),
+                application=application_name(self.settings),
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self._source(writer).aws_now(),
                 private=private,

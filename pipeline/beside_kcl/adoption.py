@@ -25,7 +25,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import a_family
 from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
 from headrace.pipeline.ports.landing import LandingTable
@@ -78,7 +78,7 @@ class Adopting:
         # The table is loaded before the rows. A run writes its rows after its commit: in the other order, rows of a commit
         # in between would look as if they had gone back.
         state = self.table.load()
-        rows = rows_of(facts.stream, self.leases.scan().leases)
+        rows = rows_of_stream(facts.stream, self.leases.scan().leases)
         self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
         origin = state.positions.origins.get(facts.stream)
@@ -162,7 +162,7 @@ class Adopting:
         `gone`: workers that no longer run. Their leases are given back too; a row that changes until then is refused.
         """
         facts = self.source.describe(stream)
-        rows = rows_of(facts.stream, self.leases.scan().leases)
+        rows = rows_of_stream(facts.stream, self.leases.scan().leases)
         holders = {row.holder for row in rows if row.holder is not None and not row.has_ended}
         # KCL must not start while a Headrace worker may still write: both would write the same rows.
         held = sorted(holders - gone)

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.sighting import time_from_cursor, time_to_cursor
 from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.duties.policy.memory import PartMemory, from_json
 from headrace.pipeline.duties.streams.lake_table import ensure_table
 from headrace.pipeline.duties.streams.origin import ensure_origin, plan_origin
@@ -78,7 +78,7 @@ class AdoptionCheck:
         refused, may_read = "", False
         for stream in self.settings.streams:
             facts = self.source().describe(stream.name)
-            leases = rows_of(facts.stream, rows)
+            leases = rows_of_stream(facts.stream, rows)
             try:
                 # Raises OriginUnsafe, for example if rows of the stream have checkpoints and the stream isn't adopted.
                 if plan_origin(state, facts, stream=stream, leases=leases) is not None:

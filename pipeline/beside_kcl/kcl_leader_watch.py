@@ -18,9 +18,9 @@ from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import (
     Sightings,
+    after_look,
     expired,
     from_cursor,
-    look,
     suspects_to_cursor,
     time_from_cursor,
     time_to_cursor,
@@ -87,7 +87,7 @@ class KclLeaderWatch:
         # `renewal_periods` takes these tokens apart again: the counter comes last.
         tokens = {row.key: f"{row.owner or ''}:{row.checkpoint}:{row.counter}" for row in open_rows}
         since = now - before.last if before.last is not None and beats else None
-        seen = look(known, tokens, since=since, tick=every)
+        seen = after_look(known, tokens, since=since, tick=every)
         period = None
         if since is not None:
             period = self._renewal_period(open_rows, renewal_periods(known, tokens, since))

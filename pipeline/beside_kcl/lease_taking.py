@@ -16,15 +16,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.pipeline.beside_kcl.kcl_workers import kcl_workers_among, why_kcl_not_joined, why_mode_differs
-from headrace.pipeline.core.leases.change import applied, require_some
+from headrace.pipeline.core.leases.change import require_some, rows_written
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import (
     Sighting,
     Sightings,
+    after_look,
     expired,
     from_cursor,
-    look,
     suspects_to_cursor,
     time_from_cursor,
     time_to_cursor,
@@ -106,7 +106,7 @@ class LeaseTaking:
         if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory, memory.why_not)
         rows = {row.key: row for row in self._scan()}
-        seen = look(
+        seen = after_look(
             memory.leases,
             {key: str(row.counter) for key, row in rows.items()},
             since=_since_last_scan(memory, now, mono),
@@ -169,7 +169,7 @@ class LeaseTaking:
             rows = [now for now in found if now.owner == owners[now.key] and not now.has_ended]
         why = f"-> {self.me}: {pick.why}"
         takes = [take(row, self.me, f"{row.owner or 'unowned'} {why}") for row in rows]
-        return applied(require_some(self.leases.apply_all(takes)))
+        return rows_written(require_some(self.leases.apply_all(takes)))
 
 
 def _since_last_scan(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:

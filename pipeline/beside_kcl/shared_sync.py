@@ -21,7 +21,7 @@ from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, TRIM_HORIZON,
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, lease_key
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, rows_of
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, rows_of_stream
 from headrace.pipeline.kcl.missing_leases import Listed, inconsistent, plan_first_sync, plan_sync, tiles
 
 
@@ -51,7 +51,7 @@ def plan_sync_kcl(
     # As in KCL, one inconsistent shard stops the whole sync of the stream. The next listing may be consistent.
     if odd and not pass_over_inconsistent:
         return retired
-    of_stream = rows_of(family.stream, rows)
+    of_stream = rows_of_stream(family.stream, rows)
     if rows:
         wanted = plan_sync(listing, {row.shard_id for row in of_stream}, initial=sentinel, passed_over=odd)
     else:

@@ -25,8 +25,8 @@ from headrace.pipeline.core.sharing.assign_plan import (
     GapRules,
     dwells,
     give_free,
-    is_free,
-    move,
+    move_or_hand_over,
+    needs_worker,
 )
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.kcl import lease_count, variance
@@ -89,7 +89,7 @@ def _build_fleet(
 
 
 def _seen(row: Lease, scene: AssignmentInput, rules: GapRules) -> SeenLease:
-    if is_free(row, scene) and not _has_living_next_owner(row, scene):
+    if needs_worker(row, scene) and not _has_living_next_owner(row, scene):
         # 0 and 1 are no real times: they only put leases without a holder before the lost ones.
         return SeenLease(row, 0 if row.holder is None else 1, free=True)
     pinned = row.checkpoint_owner is not None or dwells(row, scene, rules)
@@ -112,10 +112,12 @@ def _changes(fleet: FleetLoads, scene: AssignmentInput, rules: GapRules, why: _W
     changes: list[Change] = []
     for key, to in sorted({**next_owners, **fleet.moves}.items()):
         row, stands = rows[key], f"-> {to}, now with {counted(fleet.count(to), 'lease')}"
-        if is_free(row, scene):
+        if needs_worker(row, scene):
             changes.append(give_free(row, to, stands, lost=key in scene.lost))
         else:
-            changes.append(move(row, to, f"{why(row.owner, to)}: {stands}", at=scene.now, rules=rules))
+            changes.append(
+                move_or_hand_over(row, to, f"{why(row.owner, to)}: {stands}", when=scene.now, rules=rules)
+            )
     return changes
 
 

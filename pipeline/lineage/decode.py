@@ -133,6 +133,7 @@ class LineageDecoder:
             self._instants(_field(column, "arrival")),
             self._instants(_field(column, "seen")),
             self._shared(_field(column, "start")),
+            self._instants(_field(column, "skipped_until")),
             strict=True,
         )
         return (
@@ -143,7 +144,7 @@ class LineageDecoder:
         known = self._last.get(key)
         if known is not None and known[0] == raw:
             return known[1]
-        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start = raw
+        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start, skipped_until = raw
         position = Position(
             None if sequence is None else int(sequence),
             sub,
@@ -154,6 +155,7 @@ class LineageDecoder:
             start=None if start is None else start_in(start),
             gap_accepted=gap_accepted,
             inside=inside,
+            skipped_until=skipped_until,
         )
         self._last[key] = raw, position
         return position

@@ -22,7 +22,7 @@ from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
 from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
-from headrace.pipeline.typed.account import joined, whole_survey
+from headrace.pipeline.typed.account import one_report, whole_survey
 from headrace.pipeline.typed.codec import decode_facts, decode_parsed, decode_survey
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_by_side
@@ -290,7 +290,7 @@ def _numbers(session: SparkSession, tasks: int) -> DataFrame:
 
 def _reported(reports: DataFrame) -> Parsed:
     told: list[Any] = reports.toArrow().column(0).to_pylist()
-    return joined(map(decode_parsed, told))
+    return one_report(map(decode_parsed, told))
 
 
 def survey_on(session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int) -> Survey:

@@ -15,7 +15,7 @@ from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark, run_ta
 from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.spark import packed, survey_on
 from headrace.pipeline.typed.values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
@@ -46,7 +46,9 @@ class SparkCopier(Copier):
         spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
         units = packed(plan.units, cores=self.cores)
         work = _copying(units, spec)
-        return joined(map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work))))
+        return one_report(
+            map(decode_parsed, self._asked(lambda session: run_tasks(session, len(units), work)))
+        )
 
     def _asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         return asked_of(self.session, ask, f"copies records to {self.table.identifier}")

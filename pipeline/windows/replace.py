@@ -45,12 +45,12 @@ from headrace.pipeline.windows.replace_plan import (
     check_covered,
     check_once,
     check_whole,
-    done_of,
+    done_up_to,
     for_quarantine,
     is_carried_out,
     leaving_of,
-    order_of,
     replays_of,
+    survey_order_of,
     whole_order,
     why_not_replaced,
     with_removed,
@@ -132,7 +132,7 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
+        done = done_up_to(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
@@ -154,7 +154,7 @@ class Replacing:
         order = [(each.key, each.after, each.upto) for each in plan.ranges]
         # A row of each of the tables tells when its record arrived.
         typed, aside = (
-            self._leaving(leaver, at, order_of(order, within(at.files, days), window.streams))
+            self._leaving(leaver, at, survey_order_of(order, within(at.files, days), window.streams))
             for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
         check_covered(plan, typed, aside)

@@ -40,7 +40,7 @@ from headrace.pipeline.windows.unpack_plan import (
     files_with,
     kept_in,
     next_wishes,
-    parts_of,
+    parts_by_landing,
     without_ledger,
 )
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
@@ -150,7 +150,7 @@ class Unpacking:
         if not plan.rows:
             return UnpackedWave(is_last=plan.is_last)
         files = files_with(plan, look.files)
-        parts = parts_of(plan, story)
+        parts = parts_by_landing(plan, story)
         self.on_arrow("planned")
         streams = tuple(sorted(look.positions.streams()))
         made = ports.unpacker.unpack(files, [each.kept.bound for each in parts], streams, shards)

@@ -16,7 +16,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.spark.spark_job import run_tasks
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.spark import packed, survey_on
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, Survey, SurveyOrder
@@ -53,7 +53,7 @@ class SparkUnpacker(Unpacker):
         spec = spec_of(self.table, selected, streams, shards)
         work = _unpacking(paths, spec)
         what = f"takes aggregates of {self.table.identifier} apart"
-        return joined(
+        return one_report(
             map(
                 decode_parsed,
                 asked_of(self.session, lambda session: run_tasks(session, len(paths), work), what),

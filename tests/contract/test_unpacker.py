@@ -10,7 +10,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of
+from headrace.pipeline.core.shards.sort_texts import end_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.demo.aggregate import aggregated
 from headrace.pipeline.kcl.deaggregate import MAGIC
@@ -97,7 +97,7 @@ def found(made: Made, *bounds: Bound, aggregates: bool = True) -> list[tuple[Sha
 
 
 def key(number: int, sub: int = 0) -> str:
-    return key_of(Position(number, sub))
+    return sort_key_of(Position(number, sub))
 
 
 def apart(made: Made, *bounds: Bound) -> Parsed:

@@ -45,6 +45,7 @@ POSITIONS = st.builds(
     start=st.none() | STARTS,
     gap_accepted=st.booleans(),
     inside=st.booleans(),
+    skipped_until=st.none() | MOMENTS,
 )
 
 

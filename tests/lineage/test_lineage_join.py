@@ -25,7 +25,7 @@ from headrace.pipeline.core.ledger.ledger import (
     Range,
 )
 from headrace.pipeline.core.ledger.live_files import LiveFiles
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.sort_texts import order_text
@@ -145,7 +145,7 @@ def _through_files(
     batches: list[pa.RecordBatch] = []
     cuts = sorted({0, *random.sample(range(len(entries)), 3), len(entries)})
     for begin, end in pairwise(cuts):
-        rows = [row for entry in entries[begin:end] for row in rows_of(entry)]
+        rows = [row for entry in entries[begin:end] for row in lineage_rows_of(entry)]
         batches += sorted_rows(pa.Table.from_pylist(rows, _ARROW)).to_batches(random.choice([5, 40]))
     random.shuffle(batches)
     decoder = LineageDecoder()
@@ -276,4 +276,6 @@ def _landed(number: int, after: int, upto: int) -> LedgerEntry:
 
 
 def _batches(entries: Iterable[LedgerEntry]) -> list[pa.RecordBatch]:
-    return pa.Table.from_pylist([row for each in entries for row in rows_of(each)], _ARROW).to_batches()
+    return pa.Table.from_pylist(
+        [row for each in entries for row in lineage_rows_of(each)], _ARROW
+    ).to_batches()

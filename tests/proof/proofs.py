@@ -157,12 +157,13 @@ class Family:
         committed = self.lake.handle().commit(Proposal(ranges, (file,)))
         assert not committed.landing.refused
 
-    def move(self, key: ShardKey, upto: int | None, kind: Kind) -> None:
+    def move(
+        self, key: ShardKey, upto: int | None, kind: Kind, *, skipped_until: datetime | None = None
+    ) -> None:
         """A range without rows, such as a gap."""
         at = self.table.load().positions.of(key)
-        moved = Range(
-            kind, key, at, Position(upto, arrival=NOON), run="r", claim="r", why="the test's reason"
-        )
+        end = Position(upto, arrival=NOON, skipped_until=skipped_until)
+        moved = Range(kind, key, at, end, run="r", claim="r", why="the test's reason")
         assert not self.lake.handle().commit(Proposal((moved,))).landing.refused
 
     # --- proofs -----------------------------------------------------------------------------------------------

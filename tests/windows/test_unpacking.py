@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.demo.aggregate import aggregated
@@ -161,7 +161,7 @@ def test_after_the_ledger_of_an_unpacking_was_lost_its_user_records_stay_as_they
         if row["kind"] != Kind.UNPACKED:
             return [row]
         of = Lost(row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], "a test")
-        return [{**dict.fromkeys(row), **each} for each in rows_of(of)]
+        return [{**dict.fromkeys(row), **each} for each in lineage_rows_of(of)]
 
     with proofs.changed_ledgers(bed.lake.handle(), lost):
         assert A.shard_id in bed.notes(bed.to_unpack(ALL_OF_A))

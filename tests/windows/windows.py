@@ -16,7 +16,7 @@ from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.typed.tasks.read import survey
 from headrace.pipeline.typed.values import Parsed, Survey, SurveyOrder, WaveLimits, WavePlan
@@ -64,7 +64,7 @@ class InProcess(Copier):
     def copy(self, plan: WavePlan) -> Parsed:
         bounds = tuple(each.bound for each in plan.ranges)
         spec = CopySpec(self.bed.lake.iceberg.staging_spec(), self.table.staging_spec(), bounds)
-        return joined(
+        return one_report(
             # A task for each row group, as on a large Spark.
             copy_units([unit], spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
             for unit in plan.units

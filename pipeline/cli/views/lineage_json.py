@@ -45,9 +45,9 @@ def document(
 
 
 def _ranges_json(entry: Entry, *, is_typed: bool) -> Iterator[dict[str, Any]]:
-    from headrace.pipeline.lineage.cut import ranges_of
+    from headrace.pipeline.lineage.cut import ranges_in
 
-    for record_range in ranges_of(entry):
+    for record_range in ranges_in(entry):
         answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(record_range)}
         yield {**answer, **_account_json(record_range.why)} if is_typed else answer
 

@@ -155,16 +155,16 @@ def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWin
     from headrace.pipeline.core.ledger.filter import ALL_RANGES
     from headrace.pipeline.core.shards.partition import meant_by, partition_of
     from headrace.pipeline.errors import Unknown
-    from headrace.pipeline.lineage.cut import Cut, ranges_of
+    from headrace.pipeline.lineage.cut import Cut, ranges_in
 
     landed = Cut(cut.shard).of(adapters.lineage("lineage").entries(cut.filter()))
-    if any(ranges_of(entry) for entry in landed):
+    if any(ranges_in(entry) for entry in landed):
         return
     leases = [row.key for row in adapters.leases().scan().leases]
     if meant_by(args.shard, leases):
         return
     every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
-    in_ledgers = {each.key.shard_id for entry in every for each in ranges_of(entry)}
+    in_ledgers = {each.key.shard_id for entry in every for each in ranges_in(entry)}
     raise Unknown(no_such_shard(args.shard, {*map(partition_of, leases), *in_ledgers}))
 
 

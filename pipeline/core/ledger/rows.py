@@ -30,13 +30,13 @@ LOST, DERIVED = "lost", "derived"
 _TRIM = "TRIM_HORIZON"
 
 
-def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
+def lineage_rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     if isinstance(entry, Lost):
-        parts: list[Row] = [{"entry": LOST, "why": entry.why}]
-        parts += [{**_range_out(each), "entry": DERIVED} for each in entry.ranges]
-        return [{**_where(entry), "place": place, **row} for place, row in enumerate(parts)]
+        lost_rows: list[Row] = [{"entry": LOST, "why": entry.why}]
+        lost_rows += [{**_range_out(derived), "entry": DERIVED} for derived in entry.ranges]
+        return [{**_where(entry), "place": place, **row} for place, row in enumerate(lost_rows)]
     page = entry.page
-    rows: list[Row] = [_range_out(each) for each in page.ranges]
+    rows: list[Row] = [_range_out(recorded) for recorded in page.ranges]
     rows += [_origin_out(stream, origin) for stream, origin in page.origins]
     rows += [{"entry": DROPPED, **_key_out(key)} for key in page.dropped]
     where = {**_where(entry), "writer": entry.writer}
@@ -47,14 +47,14 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 def put(row: Row, pages: LedgerPages) -> None:
     """Add what this row tells."""
     where = SnapshotPlace(row["snapshot_sequence"], row["snapshot_id"])
-    at, place = row["snapshot_at"], row["place"]
+    when, place = row["snapshot_at"], row["place"]
     if row["entry"] == LOST:
-        pages.of(where, at).lost.append((place, row["why"]))
+        pages.of(where, when).lost.append((place, row["why"]))
         return
     if row["entry"] == DERIVED:
-        pages.of(where, at).derived.append((place, _range_in(row)))
+        pages.of(where, when).derived.append((place, _range_in(row)))
         return
-    page = pages.ours(where, at, writer=row["writer"])
+    page = pages.ours(where, when, writer=row["writer"])
     if row["entry"] == RANGE:
         page.ranges.append((place, _range_in(row)))
     elif row["entry"] == ORIGIN:
@@ -71,24 +71,24 @@ def _where(entry: LedgerEntry | Lost) -> dict[str, Any]:
     }
 
 
-def _range_out(each: Range) -> Row:
+def _range_out(recorded: Range) -> Row:
     return {
         "entry": RANGE,
-        **_key_out(each.key),
-        "kind": each.kind.value,
-        "after": None if each.after is None else _position_out(each.after),
-        "upto": _position_out(each.upto),
-        "rows": each.rows,
-        "bytes": each.bytes,
-        "first_arrival": each.first_arrival,
-        "last_arrival": each.last_arrival,
-        "run": each.run,
-        "claim": each.claim,
-        "files": list(each.files),
-        "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
-        "why": each.why,
-        "records": each.records,
-        "unpacked": each.unpacked,
+        **_key_out(recorded.key),
+        "kind": recorded.kind.value,
+        "after": None if recorded.after is None else _position_out(recorded.after),
+        "upto": _position_out(recorded.upto),
+        "rows": recorded.rows,
+        "bytes": recorded.bytes,
+        "first_arrival": recorded.first_arrival,
+        "last_arrival": recorded.last_arrival,
+        "run": recorded.run,
+        "claim": recorded.claim,
+        "files": list(recorded.files),
+        "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in recorded.parents],
+        "why": recorded.why,
+        "records": recorded.records,
+        "unpacked": recorded.unpacked,
     }
 
 
@@ -121,18 +121,20 @@ def _origin_in(row: Row) -> Origin:
     return Origin(start_in(row["origin"]["start"]), row["origin"]["decided"])
 
 
-def _position_out(at: Position) -> Row:
+def _position_out(position: Position) -> Row:
     return {
-        "sequence_number": None if at.sequence is None else str(at.sequence),
-        "sub_sequence_number": at.sub,
-        "ended": at.ended,
-        "sort_key": order_text(at),
-        "children": list(at.children),
-        "arrival": at.arrival,
-        "seen": at.seen,
-        "start": None if at.start is None else _start_out(at.start),
-        "gap_accepted": at.gap_accepted,
-        "inside": at.inside,
+        # As text: no decimal type of Iceberg holds 129 digits.
+        "sequence_number": None if position.sequence is None else str(position.sequence),
+        "sub_sequence_number": position.sub,
+        "ended": position.ended,
+        "sort_key": order_text(position),
+        "children": list(position.children),
+        "arrival": position.arrival,
+        "seen": position.seen,
+        "start": None if position.start is None else _start_out(position.start),
+        "gap_accepted": position.gap_accepted,
+        "inside": position.inside,
+        "skipped_until": position.skipped_until,
     }
 
 
@@ -148,6 +150,7 @@ def _position_in(row: Row) -> Position:
         start=None if start is None else start_in(start),
         gap_accepted=row["gap_accepted"],
         inside=row["inside"],
+        skipped_until=row["skipped_until"],
     )
 
 

@@ -24,7 +24,7 @@ from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
 from headrace.pipeline.duties.waves.report import Landed, Problem
 from headrace.pipeline.duties.waves.shard_ends import ShardEnds
-from headrace.pipeline.duties.waves.steps import LandedWave, StagedWave, WavePorts, known_by
+from headrace.pipeline.duties.waves.steps import LandedWave, StagedWave, WavePorts, begun_by, known_by
 from headrace.pipeline.duties.waves.wave_streams import WaveStreams
 from headrace.pipeline.ports.landing import Committed
 
@@ -100,7 +100,13 @@ class LandingStep:
                 ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
                 if read.batch.after is None:
                     below[staged.key] = read.below.union(staged.upto.children)
-        return Proposal(tuple(ranges), wave.manifest.files, below=below, known=known_by(wave.reads))
+        return Proposal(
+            tuple(ranges),
+            wave.manifest.files,
+            below=below,
+            known=known_by(wave.reads),
+            begun_by=begun_by(wave.reads),
+        )
 
     def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
         return Range(
@@ -139,7 +145,7 @@ class LandingStep:
         ):  # None: no record has landed yet, so that there is nothing to checkpoint
             return {}
         kbps = throughput_after(row, staged)
-        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, upto=at, throughput_kbps=kbps)
         return {staged.key: wanted}
 
 

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.lake.spark.spark_job import run_tasks
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.ports import Redriver
 from headrace.pipeline.typed.spark import SparkParser, packed
@@ -30,7 +30,9 @@ class SparkRedriver(SparkParser, Redriver):
         # All columns, also those that others have added to the table.
         schema = schema_to_pyarrow(self.source.open().schema())
         work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return joined(map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work))))
+        return one_report(
+            map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work)))
+        )
 
 
 def _copying(

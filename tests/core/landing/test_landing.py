@@ -177,7 +177,7 @@ def test_a_range_of_a_replaced_run_doesnt_keep_other_shards_from_landing():
     )
     assert [f.path for f in landing.files] == ["b"]
     (refused,) = landing.refused
-    assert (refused.range.key, refused.found) == (A, Position(5))
+    assert (refused.range.key, refused.position) == (A, Position(5))
 
 
 def test_a_refusal_spreads_over_a_chain_of_shared_files():

@@ -103,8 +103,8 @@ class WatchedLeases:
         self._world.tally.writes += 1
         if isinstance(done, Refused):
             self.refused += 1
-            self._judge_refusal(done.found, change, by)
-            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
+            self._judge_refusal(done.row, change, by)
+            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.row)}")
             return done
         after = self.rows.get(change.key)
         if after is not before:
@@ -351,8 +351,12 @@ class WatchedLeases:
             return  # this release belongs to an earlier wave and arrives late
         # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
         # because Kinesis's Date is in whole seconds.
-        before = [each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row)]
-        if (why := _trouble(read, row)) and not before:
+        by_kcl = self._world.foreign.get(shard.key)
+        foreign = None if by_kcl is None else shard.checkpoint(by_kcl)
+        before = [
+            each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row, foreign)
+        ]
+        if (why := _trouble(read, row, foreign)) and not before:
             raise Violation(
                 "I13",
                 f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
@@ -426,9 +430,11 @@ def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
     return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
 
 
-def _trouble(read: Staged, row: Lease) -> str:
-    """Why the row may not tell of this read; empty if it may."""
-    behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
+def _trouble(read: Staged, row: Lease, foreign: Checkpoint | None) -> str:
+    """Why the row may not tell of this read; empty if it may. `foreign`: the newest checkpoint of a KCL worker."""
+    # A KCL worker may have read on since. Then the row says beside its checkpoint how far Headrace has landed, which keeps the shard due.
+    said = row.landed if foreign is not None and row.checkpoint == foreign else row.checkpoint
+    behind = read.upto.sequence is not None and said != read.upto.checkpoint
     return read.error or (
         f"the shard was read to {read.upto}, and the row says {row.checkpoint}" if behind else ""
     )
