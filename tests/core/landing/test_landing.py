@@ -318,3 +318,9 @@ def test_the_seen_time_never_goes_back():
     at = landing.positions.of(A)
     assert at is not None
     assert at.seen == NOON
+
+
+def test_an_end_goes_only_where_shards_are_known_that_show_that_nothing_after_it_is_left_to_read():
+    base = base_of({A: Position(4, ended=True), B: Position(2)})
+    assert decide_landing(base, Proposal(drop=(A,))).page.dropped == ()
+    assert decide_landing(base, Proposal(drop=(A,), begun=(B,))).page.dropped == (A,)

@@ -84,6 +84,8 @@ class CopyWatch:
             # The first range of a shard brings the table to where the window begins.
             elif each.rows or not each.why:
                 self._judge_copied(each, found)
+            if each.rows:
+                self._judge_order(each)
 
     def _judge_copied(self, each: Range, found: set[int]) -> None:
         key = each.key
@@ -112,6 +114,16 @@ class CopyWatch:
             raise self._broken(f"{kept[0]} of {key} was passed over in the stream", key)
         if lost and not each.why:
             raise self._broken(f"{min(lost)} of {key} has left the stream, and nothing tells so", key)
+
+    def _judge_order(self, each: Range) -> None:
+        """I3: the window's parents of a shard come first."""
+        own = next(of for of in self.window.ranges if of.key == each.key)
+        for parent in own.parents:
+            key = ShardKey(each.key.stream, parent)
+            above = next(of for of in self.window.ranges if of.key == key)
+            at = self.table.load().positions.of(key)
+            if at is None or not (at.ended or at.token == above.upto.token):
+                raise self._broken(f"{each.key} comes before its parent {parent}, which is at {at}", each.key)
 
     def _put(self, key: ShardKey, after: Position | None, upto: Position) -> set[int]:
         """The user records that were put into the shard."""

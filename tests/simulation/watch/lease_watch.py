@@ -19,8 +19,10 @@ from headrace.pipeline.ports.leases import NO_ROWS, Listing
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.troubles.to_and_fro import ToAndFro
-from tests.simulation.watch.silence_watch import judge_beaten_since, judge_silence
+from tests.simulation.watch.lock_watch import judge_leads
+from tests.simulation.watch.silence_watch import judge_beaten_since, judge_second_look, judge_silence
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
+from tests.simulation.watch.turn_watch import judge_waiting
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -141,6 +143,7 @@ class WatchedLeases:
             self.made[after.key] = self._world.sim.now
             self._judge_position(after, by)
             return
+        judge_leads(self._world, change, by)
         self._world.kept.note_write(before, after, change, by)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(before, after, by)
@@ -259,6 +262,7 @@ class WatchedLeases:
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
         self._judge_busy(before, by)
+        judge_waiting(self._world, before, by)
         if self.is_ahead(after):
             self._ahead[by.claim, key] = after.landed or after.checkpoint
         else:
@@ -314,6 +318,7 @@ class WatchedLeases:
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
             judge_silence(self._world, before, by, looked)
+            judge_second_look(self._world, before, by)
             judge_beaten_since(self._world, before, by, looked=looked, sent=sent)
         self._to_and_fro.judge(before, after, change, by)
         self._world.call_listeners(before, after, change, by)
