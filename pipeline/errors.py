@@ -89,6 +89,7 @@ class WrongSettings(BadSetting):
     """Each line of the message names one mistake and its place."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        # Each sentence once: the same mistake may be met in more than one way.
         super().__init__("\n".join(dict.fromkeys(mistake.sentence for mistake in mistakes)))
         self.mistakes = tuple(mistakes)
 

@@ -37,8 +37,8 @@ def renewed(text: str) -> str:
 def knob_tables() -> str:
     by_section = groupby(knobs(Settings, index="N"), key=lambda knob: knob[0].rpartition(".")[0])
     sections: dict[str, list[str]] = {}
-    for section, found in by_section:
-        sections.setdefault(section, []).extend(_row(*knob) for knob in found)
+    for section, section_knobs in by_section:
+        sections.setdefault(section, []).extend(_row(*knob) for knob in section_knobs)
     return "\n\n".join("\n".join((*_head(section), *rows)) for section, rows in sections.items())
 
 

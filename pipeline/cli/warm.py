@@ -16,7 +16,8 @@ from headrace.pipeline.settings.file import read_settings
 
 
 def main() -> int:
-    logging.basicConfig(format="headrace: %(message)s")  # shows the progress of a slow start
+    # Shows the progress of a slow start.
+    logging.basicConfig(format="headrace: %(message)s")
     settings = read_settings(None, os.environ).settings
     local = next((worker for worker in settings.workers if is_local(worker.spark)), None)
     if local is None:

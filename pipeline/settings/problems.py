@@ -31,14 +31,15 @@ class Problems:
     _broken: set[str] = field(default_factory=set)
     """Keys that break a rule."""
 
-    def unread(self, at: ValueSource, key: str, why: str) -> None:
+    def unread(self, source: ValueSource, key: str, why: str) -> None:
         """Add a mistake: the value of `key` can't be read. Reading goes on with the default value."""
-        self._mistakes.append((at, Mistake(str(at), key, f"{at}: {why}")))
+        self._mistakes.append((source, Mistake(str(source), key, f"{source}: {why}")))
         self._unread.add(key)
 
-    def broken(self, at: ValueSource, key: str, why: str) -> None:
-        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence after the key."""
-        self._mistakes.append((at, Mistake(str(at), key, f"{at}: {key} {why}")))
+    def broken(self, source: ValueSource, key: str, why: str) -> None:
+        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence
+        after the key."""
+        self._mistakes.append((source, Mistake(str(source), key, f"{source}: {key} {why}")))
         self._broken.add(key)
 
     def variable(self, name: str, sentence: str) -> None:
@@ -49,15 +50,16 @@ class Problems:
         """Whether this key, or one of the keys that a rule compares it with, already has a mistake in the list."""
         if not self._broken.isdisjoint((key, *also)) or any(_within(key, bad) for bad in self._unread):
             return True
-        return any(_within(other, bad) or _within(bad, other) for other in also for bad in self._unread)
+        return any(
+            _within(compared, bad) or _within(bad, compared) for compared in also for bad in self._unread
+        )
 
     def error(self) -> WrongSettings | None:
         """The error with one line for each mistake; None where there is no mistake."""
         if not self._mistakes:
             return None
-        ordered = sorted(
-            self._mistakes, key=lambda mistake: (mistake[0].name != self.file, mistake[0].line or 0)
-        )
+        # Mistakes of the file first, in the order of its lines; those of variables have no line.
+        ordered = sorted(self._mistakes, key=lambda entry: (entry[0].name != self.file, entry[0].line or 0))
         return WrongSettings([mistake for _, mistake in ordered])
 
 

@@ -396,7 +396,7 @@ CASES = {
         allowed_by=({"checkpoint_owner": None}, {"owner": "third"}),
     ),
     "KCL's checkpoint": Case(
-        writes.checkpoint(PENDING, FURTHER_CHECKPOINT),
+        writes.kcl_checkpoint(PENDING, FURTHER_CHECKPOINT),
         PENDING,
         {
             "counter": 6,
@@ -409,14 +409,14 @@ CASES = {
         allowed_by=(IN_HANDOVER, {"run_claim": "run/2"}),
     ),
     "KCL's prepare": Case(
-        writes.prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
+        writes.kcl_prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
         IDLE,
         {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"x"},
         refused_by=({"counter": 6},),
         allowed_by=(IN_HANDOVER, {"owner_switches": 9}),
     ),
     "KCL's assign": Case(
-        writes.assign(IDLE, "you", "more to read"),
+        writes.kcl_assign(IDLE, "you", "more to read"),
         IDLE,
         {"counter": 6, "owner": "you", "owner_switches": 3},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),

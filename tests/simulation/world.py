@@ -11,11 +11,11 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
+from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
-    AssignmentSettings,
-    DiscoverySettings,
     Settings,
     StreamSettings,
     TimeSettings,

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     Entry = LedgerEntry | Lost
 
 
-def document(
-    args: argparse.Namespace, adapters: Adapters, table: str, kept: list[Entry], left_out: int
+def lineage_document(
+    args: argparse.Namespace, adapters: Adapters, table: str, entries: list[Entry], left_out: int
 ) -> dict[str, Any]:
     from headrace.pipeline.core.ledger.ledger import Lost
 
-    parts = [entry for entry in kept if isinstance(entry, Lost)]
+    losses = [entry for entry in entries if isinstance(entry, Lost)]
     answer: dict[str, Any] = {
         "table": table,
         "ranges": [
-            record for entry in kept for record in _ranges_json(entry, is_typed=args.target is not None)
+            record for entry in entries for record in _ranges_json(entry, is_typed=args.target is not None)
         ],
         "left_out": left_out,
-        "lost": [{"snapshot": id_json(part.snapshot), "why": part.why} for part in parts],
+        "lost": [{"snapshot": id_json(loss.snapshot), "why": loss.why} for loss in losses],
     }
     if args.window is None and args.target is None:
         state = adapters.table("lineage").load()

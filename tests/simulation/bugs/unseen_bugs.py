@@ -197,8 +197,8 @@ _PARSING: Final = (
         "a typed table parses a child before a parent that only the lake table knows",
         (
             "typed.plan",
-            "    return any(not target.has_ended(parent) for parent in known)\n",
-            "    return any(not target.has_ended(parent) for parent in known if target.of(parent))\n",
+            "    return any(not target.has_ended(parent) for parent in placed)\n",
+            "    return any(not target.has_ended(parent) for parent in placed if target.of(parent))\n",
         ),
         among=typed_fleet(begins=150.0, rows=5, redrives=0.0) | {"troubles": {"split": 40.0}},
     ),
