@@ -17,7 +17,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
+import headrace
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
 
@@ -47,6 +49,9 @@ COMMANDS = {
     "window": "choose records that have landed, and copy them from the lake table into a table of their own",
 }
 """Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`."""
+
+DOCUMENTS = Path(headrace.__file__).parent / "docs"
+"""The folder of the documents, which an installed Headrace has, too."""
 
 # 75 is EX_TEMPFAIL of sysexits.h; 130 and 141 are what a shell tells of a process ended by SIGINT and
 # SIGPIPE.
@@ -105,6 +110,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
+        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # so that the path stays in one piece
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(metavar="command", dest="command")

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if proof.holds:
         return 0
     tell_aside(
-        "headrace: the proof has changed nothing, and landing goes on; docs/proof.md, "
+        "headrace: the proof has changed nothing, and landing goes on; docs/use/proof.md, "
         "`When something is wrong`, tells what to do for each check"
     )
     return 1

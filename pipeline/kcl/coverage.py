@@ -1,4 +1,4 @@
-"""Warns where the lease rows of a stream, or the lake table, leave out hash keys (I5 in docs/protocol.md)."""
+"""Warns where the lease rows of a stream, or the lake table, leave out hash keys (I5 in docs/reference/protocol.md)."""
 
 from __future__ import annotations
 

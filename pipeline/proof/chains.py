@@ -84,7 +84,7 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 
 
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
-    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/protocol.md)."""
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/reference/protocol.md)."""
     for key in sorted(story.steps.keys() | positions.shards.keys()):
         steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None

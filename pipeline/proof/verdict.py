@@ -1,5 +1,5 @@
 """What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See
-docs/proof.md."""
+docs/use/proof.md."""
 
 from __future__ import annotations
 

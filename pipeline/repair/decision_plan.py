@@ -171,7 +171,7 @@ def _range(kind: Kind, situation: ShardSituation, *, upto: Position, person: Per
         position,
         upto,
         # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of
-        # docs/protocol.md).
+        # docs/reference/protocol.md).
         parents=situation.parents if position is None else (),
         why=person.why,
     )

@@ -6,7 +6,7 @@ on values.
 
 Between the first look and the commit, other writers work on the table. A group that isn't found exactly as it was
 planned is left: if another engine has deleted rows of it meanwhile by a delete file, the rewritten file would bring
-them back (I35 of docs/protocol.md).
+them back (I35 of docs/reference/protocol.md).
 """
 
 from __future__ import annotations

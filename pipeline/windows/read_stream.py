@@ -42,7 +42,7 @@ class WindowReading:
             for key, each in stretches.items()
         ]
         manifest = self.stage().stage(batches, spec, self.limits)
-        # Else records of a later life could come into the table as records of this one (D12 of docs/protocol.md).
+        # Else records of a later life could come into the table as records of this one (D12 of docs/reference/protocol.md).
         for stream in streams:
             _same_life(window, stream, source)
         return manifest

@@ -1,4 +1,4 @@
-"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/proof/test_compare_spark.py has a real one."""
+"""The example of docs/use/shadow.md runs as the page says. What Spark does is done in this process: tests/proof/test_compare_spark.py has a real one."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from tests.docs.reading_table import HOME, make_table
 from tests.memory.tasks import LocalTasks
 from tests.proof.target_proofs import shuffled
 
-PAGE = (ROOT / "docs" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
+PAGE = (ROOT / "docs" / "use" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
 
 
 def block(language: str) -> str:

@@ -1,4 +1,4 @@
-"""The forms of all that Headrace stores in tables, as docs/formats.md describes them. Files of a released form are never changed: each later
+"""The forms of all that Headrace stores in tables, as docs/reference/formats.md describes them. Files of a released form are never changed: each later
 Headrace has to read them.
 
 `python -m tests.lake.test_formats` writes the files that are missing, for a new form under a new name.
@@ -54,7 +54,7 @@ from tests.docs.pages import ROOT
 from tests.memory.ledger_rows import ledgers_in
 
 FOLDER = Path(__file__).parent / "formats"
-PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)

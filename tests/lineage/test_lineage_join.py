@@ -253,7 +253,9 @@ def _settled(history: History) -> Iterator[LedgerEntry | Lost]:
 def _range_aside(its: list[Range], history: History) -> Range:
     rows = sum(read_accounting(each.account).quarantined for each in its if each.account.startswith("{"))
     lie = history.is_odd()
-    return replace(its[-1], after=its[0].after, rows=rows + lie, account=its[-1].account if len(its) == 1 else "")
+    return replace(
+        its[-1], after=its[0].after, rows=rows + lie, account=its[-1].account if len(its) == 1 else ""
+    )
 
 
 def test_ranges_arent_joined_where_another_batch_has_one_that_lies_between_them():

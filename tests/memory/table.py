@@ -128,7 +128,7 @@ class MemoryTable(LakeTable):
         unsure = 0
         while True:
             base = self.load()
-            # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/protocol.md).
+            # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/reference/protocol.md).
             mine = self._landed(base.snapshot, tries)
             if mine is not None:
                 return self._committed(mine, tries[mine])

@@ -1,4 +1,4 @@
-"""What `headrace prove --json` prints. docs/proof.md tells the form."""
+"""What `headrace prove --json` prints. docs/use/proof.md tells the form."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def decide_landing(
         # the files in `gone`.
         return Landing(LedgerPage(), (), tuple(refused.values()), base, stated)
     # From here on, a refused shard leaves nothing in the commit: no range, no file, no position (I10 of
-    # docs/protocol.md).
+    # docs/reference/protocol.md).
     landed = tuple(r for r in proposal.ranges if r.key not in refused)
     files = tuple(f for f in proposal.files if not f.shards & refused.keys())
     moved = {r.key: _carried(base.of(r.key), r) for r in landed if r.moves}
@@ -306,7 +306,7 @@ def _why_passed(
 
 
 def _why_of_another(proposed: Range, now: datetime | None) -> str | None:
-    """Why records that were read from the stream can't be its own (I43 of docs/protocol.md)."""
+    """Why records that were read from the stream can't be its own (I43 of docs/reference/protocol.md)."""
     if proposed.kind not in READ_FROM_STREAMS or not proposed.rows:
         return None
     late = None if now is None else why_too_late(proposed.last_arrival, now)
@@ -328,7 +328,7 @@ def _may_drop(base: Positions, key: ShardKey, begun: tuple[ShardKey, ...]) -> bo
 def _replays_alone(
     base: Positions, proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]
 ) -> dict[ShardKey, RangeRefused]:
-    """The replays whose shard's generation isn't raised by the same commit (I39 of docs/protocol.md): of two replays of
+    """The replays whose shard's generation isn't raised by the same commit (I39 of docs/reference/protocol.md): of two replays of
     the same rows, both would land. An empty range has no file by which a second replay could be noticed."""
     raised = {r.key for r in proposal.ranges if r.moves and r.key not in refused}
     why = "its shard's generation isn't raised with it, because another commit has raised it meanwhile"
@@ -343,7 +343,7 @@ def _closed_over_files(
     proposal: Proposal, refused: Mapping[ShardKey, RangeRefused]
 ) -> dict[ShardKey, RangeRefused]:
     """The ranges that can't land because they share a file with a refused one, over any number of files (D10 of
-    docs/protocol.md)."""
+    docs/reference/protocol.md)."""
     # No file with records of a refused shard lands, and no shard lands in part. So a refused shard takes the other
     # shards in its files along, these take the shards in their other files along, and so on until nothing is added.
     by_key = {r.key: r for r in proposal.ranges}

@@ -4,7 +4,7 @@
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.landing.state_delta`), in a file
 
 The number before the colon is the version of the format. A version that this code doesn't know is refused, and every
-version that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
+version that was ever released can be read (I17 of docs/reference/protocol.md; docs/reference/formats.md describes each form).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
 A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger,
-while the positions come from the full state and the delta; whoever reads them compares (I34 of docs/protocol.md). It is
+while the positions come from the full state and the delta; whoever reads them compares (I34 of docs/reference/protocol.md). It is
 a sum over shards and origins, so that a landing changes only its own part. Pure functions on values.
 """
 

@@ -3,7 +3,7 @@
 No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit.
 Each successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more
 than one and a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead:
-at worst a death is noticed late (docs/protocol.md, section 6).
+at worst a death is noticed late (docs/reference/protocol.md, section 6).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Worker:
     last_update: datetime | None = None
     """KCL's `lut`, in whole seconds: the time of the last write, by the writing host's clock. KCL's workers go by
     it."""
-    # Headrace judges by counters instead, because clocks of two hosts differ (docs/protocol.md, section 6).
+    # Headrace judges by counters instead, because clocks of two hosts differ (docs/reference/protocol.md, section 6).
     beat: int = 0
     """A number that the worker's sensor counts up at each tick."""
     run_beats: Mapping[str, int] = field(default_factory=dict)

@@ -23,8 +23,8 @@ class Kind(StrEnum):
     ADOPT = "adopt"
     REPLAY = "replay"
     """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15
-    of docs/protocol.md), and lands only together with a range of the kind `generation`. `account` tells what became of each
-    row (`headrace.pipeline.core.ledger.accounting`)."""
+    of docs/reference/protocol.md), and lands only together with a range of the kind `generation`. `account` tells what
+    became of each row (`headrace.pipeline.core.ledger.accounting`)."""
     GENERATION = "generation"
     """In a typed table or its quarantine table: a replay raised the shard's generation
     (`headrace.pipeline.core.ledger.generation`). `account` tells what the quarantine table has to exchange."""
@@ -129,7 +129,7 @@ class Range:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether the range may move a position back, which only a person may decide (I9 of docs/protocol.md)."""
+        """Whether the range may move a position back, which only a person may decide (I9 of docs/reference/protocol.md)."""
         # A repair follows the table's rows, and a person has started it.
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 

@@ -1,4 +1,4 @@
-"""Parents before children (I3 of docs/protocol.md): whether each parent of a shard is out of the way, and why.
+"""Parents before children (I3 of docs/reference/protocol.md): whether each parent of a shard is out of the way, and why.
 
 The table, the lease rows and the listings are asked first, and Kinesis only where they don't tell:
 
@@ -50,7 +50,7 @@ class Family:
         """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor
         counts as ended."""
         # An END is removed from the positions one day, and a late listing may show the shard again (D15 of
-        # docs/protocol.md).
+        # docs/reference/protocol.md).
         placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
         by: dict[str, str] = {}
         for shard_id in placed:
@@ -115,7 +115,7 @@ def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]
     `Family.passed`."""
     # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the
     # parent, and adopting turns all rows into positions, so a descendant's position proves nothing against an open one
-    # (D13 of docs/protocol.md).
+    # (D13 of docs/reference/protocol.md).
     position = positions.of(key)
     return position.ended if position is not None else key.shard_id in passed
 

@@ -114,7 +114,7 @@ def plan_begin(
     origin = positions.origins.get(key.stream)
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
-    # The parents come first also where a position has no record yet (I3 of docs/protocol.md).
+    # The parents come first also where a position has no record yet (I3 of docs/reference/protocol.md).
     if (position is None or position.sequence is None) and above.waiting:
         return Wait("; ".join(w.why for w in above.waiting))
     batch = Batch(
@@ -196,7 +196,7 @@ def _witness(
     origin: Origin,
     retention: timedelta,
 ) -> datetime:
-    """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section 4)."""
     own = position.witness if position else None
     if own is not None:
         return own

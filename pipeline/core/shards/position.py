@@ -1,6 +1,6 @@
 """The origin of each stream and the position of each shard, as the lake table keeps them.
 
-The lake table decides what has landed; lease rows only follow it (docs/protocol.md, section 1).
+The lake table decides what has landed; lease rows only follow it (docs/reference/protocol.md, section 1).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Position:
 
     @property
     def witness(self) -> datetime | None:
-        """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section
+        """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section
         4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
@@ -133,7 +133,7 @@ def _order(position: Position | None) -> tuple[int, int, bool]:
 
 
 def is_forward(before: Position | None, after: Position) -> bool:
-    """Whether `after` takes back nothing that `before` has reached (I9 of docs/protocol.md)."""
+    """Whether `after` takes back nothing that `before` has reached (I9 of docs/reference/protocol.md)."""
     was, became = _order(before), _order(after)
     # The end is compared by itself: a higher sequence number must not open a shard that has ended.
     return became[:2] >= was[:2] and became[2] >= was[2]

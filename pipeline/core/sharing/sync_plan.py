@@ -116,7 +116,7 @@ def plan_shard_sync(
 
 
 def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
-    """Delete the rows of earlier lives of the stream (I19 of docs/protocol.md)."""
+    """Delete the rows of earlier lives of the stream (I19 of docs/reference/protocol.md)."""
     # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one.
     # Without an epoch, nothing tells to which life a row belongs; it stays.
     return [

@@ -4,7 +4,7 @@
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). The position tells up to when records were given
+So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position tells up to when records were given
 up, so the records land only on a table whose ledger has the gap, also where a person sets the table back between the two commits. If
 the run dies between them, the next run finds the same gap again, or a longer one, and records it once more.
 """

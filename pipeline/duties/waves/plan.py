@@ -55,7 +55,7 @@ class Planning:
         plans = self._plans(claimed, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
             # A row that is ahead of the table stops its shard until a person decides. So the table is loaded once more before
-            # such a row is believed (section 2 of docs/protocol.md).
+            # such a row is believed (section 2 of docs/reference/protocol.md).
             state = self.ports.table.load()
             plans = self._plans(claimed, state.positions, families)
         return Planned(claimed, self._do_chores(claimed, plans))

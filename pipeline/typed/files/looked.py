@@ -6,7 +6,7 @@
 A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing
 for this table, for as long as the positions don't go back. Which files that is said of goes by the commits that have
 added them, and not by their rows: a file that somebody writes anew, as a compaction does, is a new one, and is looked
-into once more. See docs/protocol.md, "What a typed table needn't look into".
+into once more. See docs/reference/protocol.md, "What a typed table needn't look into".
 """
 
 from __future__ import annotations

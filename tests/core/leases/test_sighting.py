@@ -1,4 +1,4 @@
-"""A worker counts as dead by the watcher's own credit (docs/glossary.md), so no jump of a clock and no long pause of
+"""A worker counts as dead by the watcher's own credit (docs/reference/glossary.md), so no jump of a clock and no long pause of
 the watcher makes a living worker look dead."""
 
 import json

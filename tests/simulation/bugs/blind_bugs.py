@@ -1,7 +1,7 @@
 """Planted bugs that were invented by reading `pipeline/core` and `pipeline/duties` rule by rule, without looking at
 the simulator.
 
-They show how many bugs the simulator and the other tests find that weren't written for them: docs/reliability.md
+They show how many bugs the simulator and the other tests find that weren't written for them: docs/why/reliability.md
 says how many of them 40 seeds find. The list was written before the fleets of `once_unseen.py` were added.
 """
 

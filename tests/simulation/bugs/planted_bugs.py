@@ -1,4 +1,4 @@
-"""All planted bugs that the simulator must find, by name. Each removes a rule of docs/protocol.md, and is in the module of its kind."""
+"""All planted bugs that the simulator must find, by name. Each removes a rule of docs/reference/protocol.md, and is in the module of its kind."""
 
 from __future__ import annotations
 

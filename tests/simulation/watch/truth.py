@@ -16,7 +16,7 @@ History = list[tuple[float, str, object]]
 
 
 class Violation(BaseException):
-    """An invariant of docs/protocol.md is broken. `about`: the shard or key that the trace of the failure is
+    """An invariant of docs/reference/protocol.md is broken. `about`: the shard or key that the trace of the failure is
     limited to.
 
     It isn't an `Exception`, because the product's upkeep goes on where one of its parts has raised one."""
