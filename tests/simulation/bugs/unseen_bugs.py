@@ -32,7 +32,7 @@ _DELETION: Final = (
     a_bug(
         "orphans-at-once",
         "a file is deleted at the look that first finds it without a name",
-        ("upkeep.deletion_plan", "since[each.path] >= after else", "since[each.path] >= timedelta() else"),
+        ("upkeep.deletion_plan", "since[file.path] >= after else", "since[file.path] >= timedelta() else"),
         among=_DELETING,
     ),
     a_bug(
@@ -86,8 +86,8 @@ _FLEET: Final = (
         "the timer of a leader's tick beats the lock of whoever holds it",
         (
             "duties.policy.electing",
-            "        return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())\n",
-            "        return found is not None and self.lock.beat(found, self.ids.fresh())\n",
+            "        return row is not None and row.owner == self.me and self.lock.beat(row, self.ids.fresh())\n",
+            "        return row is not None and self.lock.beat(row, self.ids.fresh())\n",
         ),
     ),
     a_bug(
