@@ -134,8 +134,8 @@ _GAPS_BUGS: Final = (
         "gap-moves-the-witness",
         "a gap counts as read, so records that a child lost in the same time aren't reported",
         "duties.waves.gaps",
-        "upto=replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),",
-        "upto=replace(batch.after or Position(), seen=gap.until, skipped_until=gap.until),",
+        "        replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),",
+        "        replace(batch.after or Position(), seen=gap.until, skipped_until=gap.until),",
     ),
     _mistake(
         "too-early-not-found",
@@ -179,8 +179,8 @@ _WRITES_BUGS: Final = (
         "stop-doesn't-wait",
         "a stopping worker gives up shards that its run is reading",
         "duties.fleet.worker_tick",
-        "free = [lease for lease in remaining if lease.run_claim not in living and lease.checkpoint_owner is None]",
-        "free = [lease for lease in remaining if lease.checkpoint_owner is None]",
+        "lease for lease in remaining if lease.run_claim not in living and lease.checkpoint_owner is None",
+        "lease for lease in remaining if lease.checkpoint_owner is None",
     ),
 )
 
