@@ -12,7 +12,8 @@ _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 class AwsResource(ResourceWithBoto3Configuration):
-    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows configuration."""
+    """dagster-aws's base resource, which refuses its three fields for keys, because Dagster stores and shows
+    configuration."""
 
     @model_validator(mode="before")
     @classmethod
@@ -20,8 +21,8 @@ class AwsResource(ResourceWithBoto3Configuration):
         given = [key for key in _KEYS if values.get(key)]
         if given:
             raise BadSetting(
-                f"{', '.join(given)} can't be configured: Dagster stores and shows configuration. Give the process a role, "
-                "or keys in its environment"
+                f"{', '.join(given)} can't be configured: Dagster stores and shows configuration. "
+                "Give the process a role, or keys in its environment"
             )
         return values
 

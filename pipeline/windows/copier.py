@@ -1,7 +1,8 @@
-"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies them.
+"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies
+them.
 
-Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and writes files of the
-window's table that no commit names yet.
+Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and
+writes files of the window's table that no commit names yet.
 """
 
 from __future__ import annotations
