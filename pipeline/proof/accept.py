@@ -1,4 +1,5 @@
-"""A person accepts rows that a snapshot of another engine has brought: a proof no longer calls them wrong, and names them as not proved."""
+"""A person accepts rows that a snapshot of another engine has brought: a proof no longer calls them wrong, and names
+them as not proved."""
 
 from __future__ import annotations
 
@@ -24,22 +25,24 @@ class Accepting:
 
     def accept(self, snapshot: int, *, why: str) -> str:
         """Note that the rows of this snapshot may stay. Returns a sentence for people."""
-        if any(each.snapshot == snapshot for each in self.table.accepted()):
+        if any(earlier.snapshot == snapshot for earlier in self.table.accepted()):
             return f"the rows of snapshot {snapshot} were accepted before; nothing was changed"
         files = self.table.inserted_by(snapshot)
         if not files:
             raise Unknown(f"snapshot {snapshot} has added no data file; nothing was changed")
         rows: Counter[str] = Counter()
-        for each in self.table.count(files, self._spans()):
-            if each.error:
+        for count in self.table.count(files, self._spans()):
+            if count.error:
                 raise WrongShape(
-                    f"the rows of snapshot {snapshot} can't be counted any more: {each.path}: {each.error}. Nothing was changed"
+                    f"the rows of snapshot {snapshot} can't be counted any more: {count.path}: {count.error}. "
+                    "Nothing was changed"
                 )
-            rows.update(dict(each.strange))
+            rows.update(dict(count.strange))
         if not rows:
             raise WrongShape(
-                f"nothing of snapshot {snapshot} can be accepted: each row of it is in a range of the ledgers. Where such a row is in the table twice, "
-                "`headrace prove` names it; remove the second one. Nothing was changed"
+                f"nothing of snapshot {snapshot} can be accepted: each row of it is in a range of the ledgers. "
+                "Where such a row is in the table twice, `headrace prove` names it; remove the second one. "
+                "Nothing was changed"
             )
         accepted = Accepted(snapshot, dict(rows), why, self.by)
         self.table.accept(accepted)

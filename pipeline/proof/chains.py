@@ -84,7 +84,8 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 
 
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
-    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/reference/protocol.md)."""
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of
+    docs/reference/protocol.md)."""
     for key in sorted(story.steps.keys() | positions.shards.keys()):
         steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None
@@ -113,10 +114,10 @@ def ranges_without_rows(story: Story) -> Iterator[Unproved]:
             yield from map(_gap, steps)
         elif steps:
             yield Unproved(f"{counted(len(steps), 'range')} {meaning}; the first: {steps[0]}")
-    for part in story.lost:
-        derived = sum(recorded.rows for recorded in part.ranges)
+    for loss in story.lost:
+        derived = sum(recorded.rows for recorded in loss.ranges)
         beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
-        yield Unproved(f"{part.why}{beside}")
+        yield Unproved(f"{loss.why}{beside}")
 
 
 _MEANINGS: Mapping[Kind, str] = {

@@ -289,5 +289,5 @@ def must_read_all(story: Story, proved: int) -> bool:
     """Whether what was committed after an earlier proof may concern rows that this proof had read."""
     after = (step for step in story.all() if step.sequence > proved)
     return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
-        proved, max((part.sequence for part in story.lost), default=proved)
+        proved, max((loss.sequence for loss in story.lost), default=proved)
     )

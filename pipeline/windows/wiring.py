@@ -2,7 +2,7 @@
 to be once more.
 
     Wiring.windows ──► windowing    for `headrace window`, and the replay job: makes, finds and cancels windows
-                   ├─► redoing      for `headrace window run`, and the replay job: one of the three below, as the window says
+                   ├─► redoing      for `headrace window run`, and the replay job: one of the three below
                    │     ├─► replaying    copies the window's records into a table of its own
                    │     ├─► replacing    replaces the window's rows in a typed table
                    │     └─► unpacking    takes the window's aggregates apart in the lake table

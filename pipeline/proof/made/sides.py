@@ -30,18 +30,19 @@ class Side:
     ledgers: Ledgers = field(default_factory=Ledgers)
 
     def read(self, joining: Joining | None = None) -> Side:
-        """With the ledgers."""
+        """This side with its ledgers."""
         if not self.look.exists:
             return self
         ledgers = read_ledgers(self.ports.lineage, self.sequence, self.before, joining)
         return replace(self, ledgers=ledgers, look=replace(self.look, story=ledgers.story))
 
     def since_proved(self) -> Side:
-        """With the ranges that an earlier proof has found right joined."""
+        """This side with its ledgers, in which the ranges that an earlier proof has found right are joined."""
         return self.read(joins(self.before, is_aside=self.is_aside))
 
     def joined(self, most: int) -> Side:
-        """With all ranges joined by the days of their first records, but for those of the newest snapshots, at most so many."""
+        """This side with its ledgers, in which all ranges are joined by the days of their first records, but for those
+        of the newest snapshots, at most so many."""
         below, by_day = self.sequence - min(_NEWEST, most), not self.is_aside
         return self.read(Joining(below, by_day=by_day, is_aside=self.is_aside))
 
@@ -57,21 +58,22 @@ def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
     if not ports.exists():
         return Side(ports, TableLook(name=ports.name, exists=False), None)
     look = ports.rows.look()
-    told = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
-    return Side(ports, told, ports.rows.remembered(), look.sequence, is_aside)
+    table_look = TableLook(name=ports.name, positions=look.state.positions, live=look.live)
+    return Side(ports, table_look, ports.rows.remembered(), look.sequence, is_aside)
 
 
 def late_steps(sides: Sides) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where no range ends."""
-    table, *asides = (each.look for each in sides)
+    """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where
+    no range ends."""
+    table, *asides = (side.look for side in sides)
     return unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
 
 
 def may_skip(sides: Iterable[Side], apart: int | None) -> bool:
-    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the digests of files tell; after a
-    replacement all rows are read. Nothing in a table's own files tells that aggregates of the lake table were taken apart: `apart` is the
-    newest snapshot in which they were."""
+    """Whether the rows that an earlier proof has read needn't be read again. Where a redrive has moved some, the
+    digests of files tell; after a replacement all rows are read. Nothing in a table's own files tells that aggregates
+    of the lake table were taken apart: `apart` is the newest snapshot in which they were."""
     return all(
-        each.before is not None and each.before.apart == apart and each.ledgers.may_skip(each.before)
-        for each in sides
+        side.before is not None and side.before.apart == apart and side.ledgers.may_skip(side.before)
+        for side in sides
     )
