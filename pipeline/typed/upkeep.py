@@ -1,6 +1,7 @@
 """The upkeep of a typed table and its quarantine table, and of each table beside the others.
 
-What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until then.
+What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until
+then.
 """
 
 from __future__ import annotations

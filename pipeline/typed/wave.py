@@ -5,8 +5,9 @@
 
 A wave looks only into files that may have something for the typed table (`headrace.pipeline.typed.files.looked`).
 
-The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another run was faster, and
-then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by a reason that the ledger names.
+The typed table has the position of each shard of the lake table in its own commits. A commit is refused where another
+run was faster, and then nothing of the wave lands. So each record is parsed into one row, set aside once, or dropped by
+a reason that the ledger names.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ class _Basis:
 
     look: SourceLook
     target: Positions
-    """The typed table's."""
+    """The positions of the typed table."""
     looked: FilesDone | None
     files: tuple[SourceFile, ...]
-    """Those that may have something left."""
+    """The files of the lake table that may have rows left to parse."""
     wishes: Wishes
     plan: WavePlan
     notes: tuple[str, ...]
@@ -107,7 +108,7 @@ class Parsing:
     deduplicating: Deduplicating | None = None
     """None where all rows stay, also those of the same event."""
     expiring: tuple[Expiring, ...] = ()
-    """Of the typed table, and of the quarantine table."""
+    """What expires rows of the typed table, and of the quarantine table."""
     known: KnownFiles = field(default_factory=KnownFiles)
     """What earlier waves of this process have found in files of the lake table."""
     on_arrow: Callable[[str], None] = lambda _: None
@@ -126,16 +127,19 @@ class Parsing:
         """Whether rows that arrived before this day (UTC) may still have to be parsed."""
         if not self.table.exists():
             return True
-        after = [each.after for each in self._wishes(self.source.look().positions).wanted]
+        after = [lack.after for lack in self._wishes(self.source.look().positions).wanted]
         # A record may have arrived a little before the one that comes before it in the shard.
         return any(
-            at is None or at.arrival is None or (at.arrival - APPROXIMATE).date() < day for at in after
+            position is None or position.arrival is None or (position.arrival - APPROXIMATE).date() < day
+            for position in after
         )
 
     def waves(self, *, at_most: timedelta | None = None) -> Iterator[ParsedWave]:
-        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At least one wave.
+        """Wave after wave until the typed table has caught up, or until the first wave that ends after `at_most`. At
+        least one wave.
 
-        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster time after time.
+        Where another run was faster, the next wave takes what is left. Raises Overtaken where other runs were faster
+        time after time.
         """
         began = self.clock.monotonic()
         overtaken = 0
@@ -155,7 +159,8 @@ class Parsing:
             yield wave
 
     def _expire(self) -> Iterator[str]:
-        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by now."""
+        """Expire snapshots of both tables, where there are too many. What a run has decided has been carried out by
+        now."""
         # Without a lake table no wave has made them.
         if not self.table.exists():
             return
@@ -188,8 +193,9 @@ class Parsing:
         )
         if why := why_stop(accounts.values(), self.settings.stop_above):
             raise WrongShape(
-                f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, and no position moved. Correct the schema or "
-                "the parser, or raise stop_above of this target, and run it again"
+                f"{self.settings.name}: {why}. Nothing was committed, no record was moved aside, "
+                "and no position moved. Correct the schema or the parser, or raise stop_above of this target, "
+                "and run it again"
             )
         looked = looked_after(
             self.known.told(basis.files),
@@ -205,8 +211,8 @@ class Parsing:
         return _told(accounts, snapshot, plan, basis.notes, settled)
 
     def _basis(self) -> _Basis:
-        """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks once more: another commit
-        may have come between the look and the reading of the ledgers."""
+        """What the wave parses. Where the ledgers of the lake table state other rows than were found, the wave looks
+        once more: another commit may have come between the look and the reading of the ledgers."""
         for looks in count(1):
             basis = self._look()
             if self.checking is None or not basis.plan.ranges:
@@ -282,8 +288,9 @@ class Parsing:
         )
         if refused := committed.landing.refused:
             raise Overtaken(
-                f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of "
-                "this wave was committed; the next wave goes on after the other run's records"
+                f"another run has parsed records for {self.settings.table} meanwhile: {refused[0].range.key}: "
+                f"{refused[0].why}. Nothing of this wave was committed; "
+                "the next wave goes on after the other run's records"
             )
         return committed.snapshot
 
@@ -295,10 +302,10 @@ def _told(
     notes: tuple[str, ...],
     settled: int,
 ) -> ParsedWave:
-    dropped = all_dropped(each.dropped for each in accounts.values())
+    dropped = all_dropped(accounting.dropped for accounting in accounts.values())
     return ParsedWave(
-        sum(each.parsed for each in accounts.values()),
-        sum(each.quarantined for each in accounts.values()),
+        sum(accounting.parsed for accounting in accounts.values()),
+        sum(accounting.quarantined for accounting in accounts.values()),
         dropped,
         snapshot,
         settled,

@@ -1,7 +1,8 @@
 """Times that a typed table can hold: those of the years 1 to 9999.
 
-Spark makes times up to the year 294247, such as of milliseconds that it reads as seconds. The bounds in Iceberg's metadata, and every reader
-in Python, end with the year 9999. So a row with a time beyond these years must never get into a file: no commit could name the file.
+Spark makes times up to the year 294247, such as of milliseconds that it reads as seconds. The bounds in Iceberg's
+metadata, and every reader in Python, end with the year 9999. So a row with a time beyond these years must never get
+into a file: no commit could name the file.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def time_trouble(row: Column, schema: StructType) -> Column:
         F.when(
             is_outside,
             F.lit(
-                f"the column {each.name} has a time before the year 1 or after the year 9999; a number is read as seconds since 1970"
+                f"the column {field.name} has a time before the year 1 or after the year 9999; "
+                "a number is read as seconds since 1970"
             ),
         )
-        for each in schema.fields
-        if (is_outside := _outside(row[each.name], each.dataType)) is not None
+        for field in schema.fields
+        if (is_outside := _outside(row[field.name], field.dataType)) is not None
     ]
     return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
 
@@ -52,22 +54,22 @@ def _outside(value: Column, kind: DataType) -> Column | None:
         case T.TimestampType():
             return ~F.unix_micros(value).between(*_MICROS)
         case T.TimestampNTZType():
-            return ~value.between(*(F.lit(each).cast("timestamp_ntz") for each in _NTZ))
+            return ~value.between(*(F.lit(bound).cast("timestamp_ntz") for bound in _NTZ))
         case T.DateType():
             return ~F.unix_date(value).between(*_DAYS)
         case T.ArrayType():
             return _any_outside(value, kind.elementType)
         case T.MapType():
-            parts = [
+            outsides = [
                 _any_outside(F.map_keys(value), kind.keyType),
                 _any_outside(F.map_values(value), kind.valueType),
             ]
         case T.StructType():
-            parts = [_outside(value[each.name], each.dataType) for each in kind.fields]
+            outsides = [_outside(value[field.name], field.dataType) for field in kind.fields]
         case _:
             return None
-    found = [F.coalesce(each, F.lit(False)) for each in parts if each is not None]
-    return reduce(or_, found) if found else None
+    checks = [F.coalesce(outside, F.lit(False)) for outside in outsides if outside is not None]
+    return reduce(or_, checks) if checks else None
 
 
 def _any_outside(values: Column, kind: DataType) -> Column | None:
@@ -75,7 +77,7 @@ def _any_outside(values: Column, kind: DataType) -> Column | None:
 
     if _outside(values, kind) is None:
         return None
-    return F.exists(values, lambda each: _known(_outside(each, kind)))
+    return F.exists(values, lambda element: _known(_outside(element, kind)))
 
 
 def _known(outside: Column | None) -> Column:
@@ -85,7 +87,8 @@ def _known(outside: Column | None) -> Column:
 
 
 def check_times(names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
-    """Refuse rows with a time beyond the years before they are written. JSON has such rows set aside; this is for a function of the user's own."""
+    """Refuse rows with a time beyond the years before they are written. JSON has such rows set aside; this is for a
+    function of the user's own."""
     for name, column in zip(names, columns, strict=True):
         for times in _times_in(column):
             first, last = _DAYS if pa.types.is_date(times.type) else _MICROS
@@ -93,8 +96,8 @@ def check_times(names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
             low, high = ends["min"].as_py(), ends["max"].as_py()
             if low is not None and not first <= low <= high <= last:
                 raise WrongShape(
-                    f"a row came back with a time in the column {name} that is before the year 1 or after the year 9999. Nothing was committed; give "
-                    "such rows a quarantine_reason, or correct their times"
+                    f"a row came back with a time in the column {name} that is before the year 1 or after the year "
+                    "9999. Nothing was committed; give such rows a quarantine_reason, or correct their times"
                 )
 
 
@@ -104,8 +107,8 @@ def _times_in(column: Any) -> Iterator[pa.Array[Any]]:
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         yield column
     elif pa.types.is_struct(kind):
-        for part in column.flatten():
-            yield from _times_in(part)
+        for condition in column.flatten():
+            yield from _times_in(condition)
     elif pa.types.is_map(kind):
         entries = column.filter(column.is_valid())
         yield from _times_in(entries.keys)
