@@ -66,8 +66,10 @@ class UnpackedWave:
     def __str__(self) -> str:
         if self.snapshot is None:
             return "no aggregate found that is left to take apart"
-        aggregates, rows = counted(self.rows, "aggregate"), counted(self.made, "row")
-        return f"{aggregates} taken apart: {rows} in the place of {self.rows:,}"
+        return (
+            f"{counted(self.rows, 'aggregate')} taken apart: "
+            f"{counted(self.made, 'row')} in the place of {self.rows:,}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
