@@ -122,8 +122,10 @@ TYPED: Final = (
         (
             "typed.quarantine.redrive",
             "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n",
-            "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n"
-            "        positions = self.table.load().positions\n",
+            (
+                "        planned = {planned_range.key: planned_range for planned_range in plan.wave.ranges}\n"
+                "        positions = self.table.load().positions\n"
+            ),
         ),
         among=typed_fleet(redrives=6.0),
     ),
