@@ -27,6 +27,6 @@ class AwsResource(ResourceWithBoto3Configuration):
         return values
 
 
-def place_of(aws: AwsSettings) -> dict[str, Any]:
+def aws_fields(aws: AwsSettings) -> dict[str, Any]:
     """The base resource's fields for region, profile and endpoint, from the settings."""
     return {"region_name": aws.region, "profile_name": aws.profile, "endpoint_url": aws.endpoint}

@@ -13,6 +13,7 @@ def beats_in(dagster_home: Path) -> Mapping[str, float]:
     newest: dict[str, float] = {}
     for beat in beats:
         daemon = beat.daemon_id or beat.daemon_type
+        # A daemon may have a row of a former process as well.
         newest[daemon] = max(beat.timestamp, newest.get(daemon, 0.0))
     return newest
 

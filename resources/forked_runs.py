@@ -55,6 +55,7 @@ def fork_runs() -> None:
     if server is None or not _can_fork():
         return
     context = multiprocessing.get_context("forkserver")
+    # The settings and the user's modules aren't among these: each run reads them itself, as they are then.
     context.set_forkserver_preload([*PACKAGES])
     # Dagster has no setting for this. A property counts before the attribute, which the server set before it loaded the
     # definitions.

@@ -40,6 +40,7 @@ class KnownInstance:
         present, until = self._partitions.get(name, (frozenset[str](), 0.0))
         now = self._monotonic()
         if now > until or not present.issuperset(keys):
+            # Only where a key seems to be missing: Dagster opens its database anew for each question.
             present = frozenset(self.instance.get_dynamic_partitions(name))
             self._partitions[name] = present, now + _PARTITIONS_HOLD
         return [key for key in keys if key not in present]
@@ -59,6 +60,7 @@ class KeptInstance:
         if ref is None:  # a context that a test built on an instance of its own
             return KnownInstance(context.instance)
         with self._making:
+            # The daemon sends its settings with each tick, while the code server needn't have been started again.
             if self._known is None or ref != self._ref:
                 self._ref, self._known = ref, KnownInstance(dg.DagsterInstance.from_ref(ref))
             return self._known

@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.partition import meant_by, partition_of
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
-from headrace.resources.aws import AwsResource, place_of
+from headrace.resources.aws import AwsResource, aws_fields
 from headrace.resources.stated import refuse_changes
 
 
@@ -86,7 +86,7 @@ class LeaseTablesResource(AwsResource):
 
 def _stated(settings: Settings) -> dict[str, Any]:
     return {
-        **place_of(settings.aws),
+        **aws_fields(settings.aws),
         "application": settings.application,
         "lease_table": settings.lease_table,
         "worker_table": settings.worker_table,

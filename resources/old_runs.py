@@ -135,9 +135,12 @@ class OldRuns:
             needed.update(instance.get_run_ids(dg.RunsFilter(job_name=job), limit=1))
         for kind in _STATES:
             newest = instance.get_latest_storage_id_by_partition(self.own.shards, kind)
+            # Each shard is shown by its own newest event, and whatever depends on all partitions stops where one has
+            # none.
             needed.update(_runs_of(instance, self.own.shards, kind, newest.values()))
         for record in instance.get_asset_records(list(self.own.keys)):
             entry = record.asset_entry
+            # Dagster shows an asset by its newest events, and deletes them with their run.
             needed.add(entry.last_run_id)
             needed.add(entry.last_planned_materialization_run_id)
             for event in (entry.last_materialization_record, entry.last_observation_record):
@@ -164,6 +167,7 @@ def _delete_leavings(instance: dg.DagsterInstance, run_id: str) -> None:
     if isinstance(storage, SqliteEventLogStorage):
         events = Path(storage.path_for_shard(run_id))
         for file in (
+            # SQLite's files beside the database: Dagster deletes none of them.
             events,
             *(events.with_name(f"{events.name}-{ending}") for ending in ("journal", "wal", "shm")),
         ):

@@ -32,6 +32,7 @@ def refuse_changes(resource: dg.ConfigurableResource[Any], stated: Mapping[str, 
     """Raise BadSetting where a field of the resource differs from the settings file. `stated`: the fields by the
     settings file."""
     for name, field in type(resource).model_fields.items():
+        # Dagster resolves this one itself: the settings file has no value for it.
         if name == "wiring":
             continue
         value = getattr(resource, name)

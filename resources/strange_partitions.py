@@ -70,5 +70,6 @@ class StrangePartitions:
         ).get(key)
         if attempt is None:
             return now - self._seen[key] >= _UNASKED.total_seconds()
+        # While the run goes on, its sentence is still to come.
         run = instance.get_run_by_id(attempt[0])
         return run is None or run.is_finished

@@ -11,7 +11,7 @@ from headrace.pipeline.core.ledger.filter import Joining
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.proof.accepted import Accepted, sentence
-from headrace.pipeline.proof.memory import read_ledgers
+from headrace.pipeline.proof.memory import ledgers_up_to
 from headrace.pipeline.proof.ports import ProofTable
 from headrace.pipeline.proof.spans import ShardSpans, plan_rows
 
@@ -51,5 +51,5 @@ class Accepting:
     def _spans(self) -> tuple[ShardSpans, ...]:
         """Where the ledgers claim rows, as a proof asks: only the other rows are accepted."""
         upto = self.table.look().sequence
-        story = read_ledgers(self.lineage, upto, None, Joining(upto + 1)).story
+        story = ledgers_up_to(self.lineage, upto, None, Joining(upto + 1)).story
         return plan_rows(story, window=ALL).spans

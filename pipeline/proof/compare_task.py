@@ -24,7 +24,7 @@ from headrace.pipeline.proof.patterns import MOST_NAMED, NO_BUCKET, Comparing, P
 from headrace.pipeline.proof.shadow.other_rows import digests, rows_at
 from headrace.pipeline.proof.spans import FileCount, ShardSpans
 from headrace.pipeline.proof.task import counted_by, counter_of, pieces_of
-from headrace.pipeline.proof.task_count import is_sound_row, keys_of, number_in, shards_of
+from headrace.pipeline.proof.task_count import is_sound_row, number_in, shards_of, sort_keys_of
 
 COLUMNS = (
     ("bucket", pa.int32()),
@@ -63,7 +63,7 @@ def marked_rows(file: SideFile, scope: Comparing) -> Iterator[pa.RecordBatch]:
     rows tells that."""
     try:
         for piece in _pieces(file.path, file.spec):
-            yield from marked(piece, file.side, scope)
+            yield from marked_batches(piece, file.side, scope)
     except (FileNotFoundError, pa.ArrowInvalid):
         return
 
@@ -94,7 +94,7 @@ def count_other(
     return counted_by(counter, file)
 
 
-def marked(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
+def marked_batches(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
     """`piece`: rows with the columns that say which record a row is, and maybe with a column `digest`."""
     places = {
         (shard_spans.stream, shard_spans.epoch, shard_spans.shard_id): i
@@ -109,7 +109,7 @@ def marked(piece: pa.Table, side: int, scope: Comparing) -> Iterator[pa.RecordBa
 
 def _marked_shard(rows: pa.Table, place: int, side: int, scope: Comparing) -> Iterator[pa.RecordBatch]:
     ends, buckets = scope.spans[place].ends, scope.buckets[place]
-    keys = keys_of(rows)
+    keys = sort_keys_of(rows)
     order = pc.sort_indices(keys)
     keys = keys.take(order)
     sorted_keys = keys.to_pylist()

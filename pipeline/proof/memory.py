@@ -32,7 +32,7 @@ class Ledgers:
         return before is not None and self.has_proved and not must_read_all(self.story, before.sequence)
 
 
-def read_ledgers(
+def ledgers_up_to(
     lineage: LineageTable, upto: int, before: Proved | None, joining: Joining | None = None
 ) -> Ledgers:
     """`upto`: the sequence number of the newest snapshot. `joining`: which ranges needn't come one by one."""

@@ -27,7 +27,7 @@ from headrace.pipeline.proof.checks import ProofEvidence, proof_of
 from headrace.pipeline.proof.counts import changed_days, overlaps
 from headrace.pipeline.proof.families import ListedShards
 from headrace.pipeline.proof.made.prove import ProvingTarget
-from headrace.pipeline.proof.memory import Ledgers, files_of_days, joins, proved_now, read_ledgers
+from headrace.pipeline.proof.memory import Ledgers, files_of_days, joins, ledgers_up_to, proved_now
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved, TargetPorts
 from headrace.pipeline.proof.prove_rounds import MOST_RANGES, Rounds, all_rows
 from headrace.pipeline.proof.spans import CountPlan, plan_rows
@@ -60,7 +60,7 @@ class Proving:
         with_rows = self._new_rows(evidence, ledgers, before) if may_skip and before is not None else None
         if with_rows is None and window.is_all:
             joining = Joining(look.sequence + 1, by_day=True)
-            ledgers = read_ledgers(self.lineage, look.sequence, before, joining)
+            ledgers = ledgers_up_to(self.lineage, look.sequence, before, joining)
             rounds = Rounds(self.lineage, look.sequence, ledgers.story, kept_from)
             with_rows = all_rows(replace(evidence, story=ledgers.story), self.table, rounds, self.most_ranges)
         elif with_rows is None:
@@ -85,7 +85,7 @@ class Proving:
 
     def _ledgers(self, look: ProofLook, before: Proved | None, kept_from: date | None) -> Ledgers:
         """`before`: what needn't be read again, as far as its ledgers are those of main."""
-        return read_ledgers(self.lineage, look.sequence, before, joins(before, by_day=kept_from is not None))
+        return ledgers_up_to(self.lineage, look.sequence, before, joins(before, by_day=kept_from is not None))
 
     def _kept_from(self, before: Proved | None) -> date | None:
         """The first day that the retention keeps."""

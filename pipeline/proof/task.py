@@ -24,8 +24,8 @@ from headrace.pipeline.proof.task_count import (
     SpanCounter,
     is_of_shard,
     is_sound_row,
-    keys_of,
     number_in,
+    sort_keys_of,
     text_scalar,
 )
 
@@ -108,7 +108,7 @@ def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
         for piece in pieces_of(path, spec.staging):
             sound = piece.filter(is_sound_row(piece))
             of_shard = sound.filter(is_of_shard(sound, shard_spans))
-            row_keys = keys_of(of_shard)
+            row_keys = sort_keys_of(of_shard)
             low: Any = pc.greater_equal(row_keys, text_scalar(overlap.low))
             inside = row_keys.filter(pc.and_(low, pc.less_equal(row_keys, text_scalar(overlap.high))))
             keys.append(inside)

@@ -49,7 +49,7 @@ class SpanCounter:
             self._strange(piece.filter(pc.invert(is_sound)))
             piece = piece.filter(is_sound)
         piece, runs = _in_runs(piece)
-        keys = keys_of(piece)
+        keys = sort_keys_of(piece)
         sub: Any = piece["sub_sequence_number"].combine_chunks()
         numbers = marks(piece["sequence_number"].combine_chunks(), pc.fill_null(sub, pa.scalar(0)))
         for start, stop in runs:
@@ -144,7 +144,7 @@ def text_scalar(value: str) -> Any:
     return pa.scalar(value, pa.string())
 
 
-def keys_of(rows: pa.Table) -> Any:
+def sort_keys_of(rows: pa.Table) -> Any:
     keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
     return keys.combine_chunks()
 

@@ -53,6 +53,7 @@ class Repairing:
         )
 
     def carry_out(self, repair: Repair) -> str:
+        # On the snapshot that the plan has seen: a commit since may have positions that the person hasn't read of.
         state = self.table.rebuild(repair.landing, repair.on)
         shards = counted(len(state.positions.shards), "shard")
         return f"repaired: snapshot {state.snapshot} has the positions of {shards}"

@@ -136,6 +136,7 @@ class Replaying:
     def _read(self, window: ReplayWindow, positions: Positions) -> ReplayedWave:
         """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""
         table = self.ports.table
+        # Only what the lake table lacks: the rest would spend the shards' limits on rows that it has.
         stretches = stretches_of(window, positions)
         if not stretches:
             return ReplayedWave()
@@ -145,6 +146,7 @@ class Replaying:
         ranges = ranges_of(manifest, run=self.run)
         snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
         self.on_arrow("committed")
+        # After the commit: what was read of the other shards needn't be read again.
         failed = next((staged for staged in manifest.staged if staged.error), None)
         if failed is not None:
             raise Transient(
@@ -188,10 +190,12 @@ class Replaying:
         origins = tuple((s, source.origins[s]) for s in window.streams if s not in target.origins)
         ranges = beginnings(window, target, run=self.run)
         if origins or ranges:
+            # The window's table is a landing table: from this commit on its positions refuse a second run.
             self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
             self.on_arrow("begun")
 
     def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
+        # Nothing may drop rows of a copy: each row that was looked at has to come back.
         accounts = account(plan, parsed, dropped_as="", version="", schema=0)
         ranges = tuple(
             Author(self.run).range(
@@ -244,6 +248,7 @@ class Replaying:
 
     def _shortfall(self) -> Iterator[str]:
         window, copied = self.window(), self.copied()
+        # The ledgers state rows for whole ranges only, so of a window that cuts one the number isn't known.
         if window.is_whole and copied != window.rows:
             why = (
                 "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"

@@ -107,5 +107,6 @@ def _is_in_the_way(planned: WindowRange, open_ones: list[WindowRange]) -> bool:
 def _wanted(planned: WindowRange, target: Positions) -> Wanted:
     position = target.of(planned.key)
     stretch = planned.next_stretch(position)
+    # Up to the next stretch only: nothing but the position tells what comes next.
     upto = planned.upto if stretch is None or stretch.after is None else stretch.after
     return Wanted(planned.key, position, upto, floor=sort_key_of(position))

@@ -46,6 +46,7 @@ def copy_units(
             counts=tuple(ShardCount(key, rows) for key, rows in sorted(counts.items())),
             numbers=tuple(numbers),
         )
+    # Also where the task is interrupted: files that no commit names would lie there until upkeep finds them.
     except BaseException as error:
         files.discard()
         if isinstance(error, CantWrite):

@@ -56,6 +56,7 @@ def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], sou
     reaches: dict[StreamId, Reach] = {}
     for stream in sorted({key.stream for key in keys}):
         facts = _facts(stream, source)
+        # A stream that was created again under this name is another life, with other records.
         if facts is not None and facts.stream == stream:
             listed = {shard.shard_id for shard in source.list_shards(stream)}
             unlisted = [key for key in keys if key.stream == stream and key.shard_id not in listed]
@@ -123,9 +124,12 @@ def _batch(
     return Batch(
         key,
         after=position,
+        # A shard's first range is read from the oldest record on: nothing tells the number of the last record before
+        # it.
         start=(position.start if position is not None else None) or TRIM,
         witness=max(stretch.since, stands or stretch.since),
         retention=facts.retention,
+        # A refusal where the beginning has left the stream would keep the user from the rest, which leaves it as well.
         goes_on=True,
         hash_range=None if shard is None else shard.hash_range,
         numbers=None if shard is None else shard.numbers,

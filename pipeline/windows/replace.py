@@ -139,10 +139,13 @@ class Replacing:
         # else has decided about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
+        # After the generations of the look: a stale answer is refused by these, and a range that is replaced twice has
+        # the same rows.
         done = done_up_to(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
+        # For each wave: a person may move a position back at any time.
         check_once(window, story)
         days = days_of(window, story)
         self._check(window, look.positions, typed_look.positions)
@@ -187,6 +190,8 @@ class Replacing:
         snapshot = self._commit(
             Proposal(
                 (
+                    # Files alone can't guard this commit, because a range without rows has none. The generations do, by
+                    # the compare-and-swap of positions.
                     *self._replays(plan, parsed, exchanged),
                     *self._generations(aside_look.positions, generations),
                 ),
@@ -243,6 +248,7 @@ class Replacing:
         ports.quarantine.ensure(create=False)
         look, story = self._look_with_ledgers(window)
         check_once(window, story)
+        # The ledgers state rows for whole landings only, so a cut window is counted with the landings that it cuts.
         window = grown(window, story)
         order = whole_order(window, within(look.files, days_of(window, story)))
         self._check_deletes("the lake table", look, order)
@@ -305,6 +311,8 @@ class Replacing:
                 account=replace(accounts[planned.key], code=code).text(),
             )
 
+    # One number for a shard, which redrives count as well: both decide about the same rows, and have to exclude each
+    # other.
     def _generations(self, positions: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
         for key, accounting in exchanged.items():
             before = positions.of(chain_of(key))

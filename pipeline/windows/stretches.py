@@ -103,6 +103,7 @@ def stretch_in(
     first, last = arrivals_of(step, steps, reach)
     since = first or recorded.key.stream.created
     landed_since = (reach.began if reach is not None and _has_older(step, reach) else None) or since
+    # Where Kinesis has only a part of a landed range, the lake table's own rows are copied instead.
     if recorded.rows and (
         reach is None or recorded.key.shard_id in reach.gone or landed_since < reach.horizon
     ):

@@ -31,6 +31,8 @@ from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
 
 _TRIES = 20
+# Of a refusal it is sure that nothing was written. Each commit without a clear answer may have landed, so that these
+# end sooner.
 _UNSURE_TRIES = 3
 _CREATED = "created"
 _FORM = 1
@@ -58,6 +60,7 @@ PROPERTIES = {
     FORM: TABLE_FORM,
     "format-version": "2",
     "write.metadata.previous-versions-max": "20",
+    # Each commit adds one row. Unless they are merged, each leaves a manifest that every later look has to read.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
 }
@@ -120,6 +123,7 @@ class IcebergWindows(WindowStore):
         return sorted(rows, key=lambda row: (row["number"], row["id"]))
 
     def _add(self, row: Mapping[str, str]) -> None:
+        # By its own id a row is found again whose commit got no clear answer.
         mine, unsure = uuid4().hex, list[Exception]()
         for _ in range(_TRIES):
             table = self._find()
@@ -129,6 +133,7 @@ class IcebergWindows(WindowStore):
             rows = self._rows(table)
             if any(written["id"] == mine for written in rows):
                 return
+            # Ids of windows are short, so that two may be alike.
             if row["entry"] == _CREATED and any(written["window"] == row["window"] for written in rows):
                 raise Transient(
                     f"another window has the id {row['window']} already. Nothing was kept; try again"

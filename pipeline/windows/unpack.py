@@ -116,6 +116,7 @@ class Unpacking:
         looked = Looked()
         while True:
             wave = self.wave(shards, looked)
+            # A person may have rolled the lake table back since the last wave: then the window isn't done.
             if wave.is_last and looked.forget_if_set_back(self._entries(window)):
                 wave = replace(wave, is_last=False)
             if wave.is_last:
@@ -133,6 +134,7 @@ class Unpacking:
         look = ports.source.look()
         entries = tuple(self._entries(window))
         looked.forget_if_set_back(entries)
+        # The newest ledger stands for those before it: as long as main leads to it, it leads to them.
         looked.rests_on.update(last_entry.snapshot for last_entry in entries[-1:])
         story = story_of(entries)
         if twice := twice_in(window, story):
@@ -197,6 +199,8 @@ class Unpacking:
         # Their other rows may be of any shard: they land with the commit as a whole.
         shards = frozenset(range_.key for range_ in ranges)
         files = tuple(replace(staged, shards=shards) for staged in rewritten.files)
+        # No position moves, so that these files guard the commit: a compaction or another unpacking has taken them
+        # away.
         committed = self.ports.table.commit(Proposal(ranges, files, whole=True, gone=gone))
         if refused := committed.landing.refused:
             raise Transient(
@@ -209,6 +213,7 @@ class Unpacking:
     def _range(self, landed_part: LandedPart, accounting: Accounting, rewritten: Parsed) -> Range:
         landed, landing = landed_part.kept, landed_part.landing
         first, last = landing.first_arrival, landing.last_arrival
+        # Arrivals are approximate: a row may lie on the day before or after those that its landing states.
         low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"
         high = "~" if last is None else f"{last + APPROXIMATE:%Y-%m-%d}"
         return Author(self.run).range(
@@ -216,6 +221,7 @@ class Unpacking:
             landed.key,
             landed.after,
             landed.upto,
+            # The rows that the table has more since, so that whatever adds up rows of ranges stays a sum.
             rows=accounting.rows - accounting.removed[0],
             arrivals=Arrivals(first, last),
             files=(file for file in rewritten.files if low <= file.partition <= high),

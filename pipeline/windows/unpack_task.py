@@ -62,6 +62,7 @@ def unpack_files(paths: Sequence[str], spec: UnpackSpec, *, now: Callable[[], da
                     apart[landing] = apart.get(landing, ApartCount(*landing)).plus(
                         ApartCount(*landing, aggregates=len(aggregate_rows))
                     )
+                    # KCL drops user records of other shards, so that an aggregate may become no row.
                     for user_rows in filter(
                         len, map(without_views, taken_apart(aggregate_rows, spec.shards.get(key)))
                     ):

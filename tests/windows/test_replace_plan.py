@@ -60,8 +60,8 @@ def a_piece(number: int, *, rows: int = 2, path: str = "one", key: ShardKey = A)
 
 
 def a_replay(key: ShardKey, after: int, upto: int, *, window: str = "w", kind: Kind = Kind.REPLAY) -> Range:
-    why = Accounting(0, 0, window=window).text()
-    return Range(kind, key, Position(after), Position(upto), run="r", claim="r", why=why)
+    account = Accounting(0, 0, window=window).text()
+    return Range(kind, key, Position(after), Position(upto), run="r", claim="r", account=account)
 
 
 def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():

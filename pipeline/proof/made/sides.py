@@ -9,7 +9,7 @@ from headrace.pipeline.core.ledger.filter import Joining
 from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.proof.made.evidence import TableLook, unsettled_steps
-from headrace.pipeline.proof.memory import Ledgers, joins, read_ledgers
+from headrace.pipeline.proof.memory import Ledgers, joins, ledgers_up_to
 from headrace.pipeline.proof.ports import Proved, ProvedTable
 from headrace.pipeline.proof.spans import FileCount
 
@@ -33,7 +33,7 @@ class Side:
         """This side with its ledgers."""
         if not self.look.exists:
             return self
-        ledgers = read_ledgers(self.ports.lineage, self.sequence, self.before, joining)
+        ledgers = ledgers_up_to(self.ports.lineage, self.sequence, self.before, joining)
         return replace(self, ledgers=ledgers, look=replace(self.look, story=ledgers.story))
 
     def since_proved(self) -> Side:
