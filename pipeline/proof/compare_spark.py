@@ -111,6 +111,7 @@ class OtherFiles(OtherSide):
     def check_columns(self, paths: Sequence[str]) -> None:
         from headrace.pipeline.proof.shadow.other_rows import check_columns
 
+        # The first file only, before Spark starts: the others are told of one by one by what counts their rows.
         for path in paths[:1]:
             check_columns(path, self._spec(), self._rows.columns)
 

@@ -170,9 +170,11 @@ def patterns_of(rows: pa.Table, sides: int) -> tuple[Pattern, ...]:
         },
     }
     table = pa.table(dict(columns))
+    # A key is there once for each side, or more often: no pair of rows has to be made.
     by_key = table.group_by(["place", "span", "key"]).aggregate(
         [*((name, "sum") for name in times), ("digest", "min"), ("digest", "max")]
     )
+    # Null where payloads aren't compared.
     differs: Any = pc.fill_null(
         pc.not_equal(by_key["digest_min"], by_key["digest_max"]), pa.scalar(value=False)
     )

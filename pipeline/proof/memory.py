@@ -73,6 +73,7 @@ def proved_now(
     counts = tuple(counts)
     digests = {count.path: (count.day, count.all) for count in counts}
     read_before = {} if before is None else before.files
+    # All live files, also those of the earlier proof: a file that is missing here would be read anew.
     files = {file.path: digests.get(file.path) or read_before[file.path] for file in live.files}
     strange = {count.path: dict(count.strange) for count in counts if count.strange}
     earlier = (

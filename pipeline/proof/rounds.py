@@ -71,6 +71,7 @@ def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
     for key, shard_steps in joined.steps.items():
         rest = [step for step in shard_steps if not _came_on(step, days)]
         own = [step for step in apart.steps.get(key, ()) if _came_on(step, days)]
+        # In the order of the history again, which the checks of chains go by.
         steps[key] = tuple(sorted((*rest, *own), key=lambda step: step.sequence))
     return replace(joined, steps=steps)
 
@@ -102,6 +103,7 @@ def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
 
 def _go_together(before: Step, step: Step, days: Days) -> bool:
     first, second = before.range, step.range
+    # A proof tells of these by themselves, so that they stay as they are.
     if first.kind is not second.kind or first.may_go_back or second.after is None:
         return False
     # A range with records of later days is compared in a later round, by itself.
@@ -111,6 +113,7 @@ def _go_together(before: Step, step: Step, days: Days) -> bool:
         is_over
         and is_told
         and first.upto.token == second.after.token
+        # A row in a range without rows is in no range: joined to others, the range would hide it.
         and bool(first.rows) is bool(second.rows)
     )
 

@@ -89,6 +89,7 @@ def counter_of(spans: Sequence[ShardSpans]) -> SpanCounter:
 
 def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
     """Whether a file that was read before is there, with the size that the table's metadata states."""
+    # Without reading a row: the size tells whether something has written the file anew.
     files, path = _place(file.path, spec.staging)
     info = files.get_file_info(path)
     error = ""

@@ -45,6 +45,7 @@ class SpanCounter:
     def add(self, piece: pa.Table) -> None:
         self.rows += len(piece)
         is_sound = is_sound_row(piece)
+        # First: sort keys can't be made of a text that is no number.
         if len(piece) and not pc.all(is_sound).as_py():
             self._strange(piece.filter(pc.invert(is_sound)))
             piece = piece.filter(is_sound)
@@ -61,6 +62,7 @@ class SpanCounter:
 
     def _run(self, place: int, keys: Any, numbers: Any) -> None:
         """Rows of one shard that follow each other in the file."""
+        # Files of Headrace and of compactions are sorted, so that the rest is for those of other engines.
         if _rises(keys):
             self._sorted(place, keys, numbers)
             return
@@ -77,6 +79,7 @@ class SpanCounter:
         factor = _factor(of)
         start = 0
         while start < len(keys):
+            # By binary search: the rows between two ends are never looked at one by one.
             span = bisect_left(of.ends, keys[start].as_py())
             stop = _after(keys, of.ends[span], start) if span < len(of.ends) else len(keys)
             first, last = keys[start].as_py(), keys[stop - 1].as_py()
@@ -95,6 +98,7 @@ class SpanCounter:
             self.elsewhere += part.rows if claims == ELSEWHERE else 0
             return
         before = self.parts[-1] if self.parts else None
+        # The pieces of a file follow each other: one part for each span keeps the answer small.
         if before and (before.shard, before.span) == (part.shard, part.span) and before.last < part.first:
             joined = before.digest + part.digest
             self.parts[-1] = Part(part.shard, part.span, joined.rows, before.first, part.last, joined.sum)
@@ -161,6 +165,7 @@ def _name_at(rows: pa.Table, row: int) -> Any:
 
 
 def _in_runs(rows: pa.Table) -> tuple[pa.Table, list[tuple[int, int]]]:
+    # In one chunk, so that a column can be compared with itself, moved by one row.
     rows = rows.combine_chunks()
     runs = _runs(rows)
     if len(runs) > _MOST_RUNS:

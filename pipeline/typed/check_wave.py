@@ -55,6 +55,7 @@ class ParseChecking:
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the
         wave is to look anew first (`is_last`: it has done so)."""
+        # Most waves end here, by the ledgers of their days. Those of all times are read only where these don't agree.
         quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), self._parsed()))
         if not quick:
             return ()
@@ -77,6 +78,7 @@ class ParseChecking:
                 notes.append(
                     f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
                 )
+            # Before a person's word, so that the note names the commit.
             elif why := self._by_others(difference, unexcused):
                 notes.append(f"{_many(difference)}: {why}")
             elif self.accepts_difference:

@@ -64,6 +64,7 @@ class TargetCode:
         settings that decide about a row."""
         target = self._target
         rules = (
+            # Settings that decide about no row aren't among these, so that the digest stays when they change.
             target.format,
             target.columns,
             target.most_columns,
@@ -81,6 +82,7 @@ class TargetCode:
 
 
 def _digest(text: str) -> str:
+    # Each range of the ledger has this text, so that it has to be short.
     return sha256(text.encode()).hexdigest()[:12]
 
 

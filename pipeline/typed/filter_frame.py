@@ -57,6 +57,7 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
     is_left_out = F.coalesce(F.col(_VERDICT) == _LEAVES, F.lit(False)) | (
         F.coalesce(F.col(_VERDICT) == _UNKNOWN, F.lit(False)) & ~_is_no_json(settings)
     )
+    # A condition that fails on one payload mustn't stop the wave: that payload goes to quarantine.
     why = F.when(F.col(_VERDICT).isNull(), F.lit(FAILED)).when(
         (F.col(_VERDICT) == _UNKNOWN) & _is_no_json(settings), F.lit(NOT_JSON)
     )
@@ -67,6 +68,7 @@ def judged(records: DataFrame, settings: ParseSettings) -> DataFrame:
         "record",
         "partition_key",
         "explicit_hash_key",
+        # What the filter leaves out is only counted: its payload needn't go on through Spark.
         F.when(~F.col(IS_LEFT_OUT), F.col("data")).alias("data"),
         F.col("why").alias("decode_error"),
         F.when(~F.col(IS_LEFT_OUT), F.col("landed")).alias("landed"),

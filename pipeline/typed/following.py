@@ -19,6 +19,7 @@ EVERY = timedelta(seconds=30)
 _IDLE = 4 * EVERY
 """A run ends when no target had anything to parse for this long. Longer than `times.idle`, because starting a run costs
 more than the few looks in which nothing is found."""
+# Every wave ends later than this, so that each call is one wave.
 _ONE_WAVE = timedelta(0)
 
 
@@ -50,6 +51,7 @@ class Following:
             if self.failed or is_over:
                 return
             if all(wave.is_last for wave in waves):
+                # From the start of the round: one that took long is followed by the next one at once.
                 self.clock.pause(max(0.0, round_began + EVERY.total_seconds() - moment))
 
     def _round(self) -> list[ParsedWave]:

@@ -57,6 +57,7 @@ class KnownFiles:
             self._at_once = min(_AT_ONCE, 2 * self._at_once)
         except HeadraceError:
             self._at_once = len(oldest) // 2
+            # Alone, and unreadable: without this the file would keep the newer ones unknown.
             if not self._at_once:
                 self._unread.add(oldest[0].path)
                 self._at_once = _AT_ONCE

@@ -122,6 +122,7 @@ class IcebergTyped(_Parsed):
         """The table after a change of its columns, in which `change` finds nothing left to do."""
         for _ in range(_TRIES):
             table = self.open()
+            # On the newest schema each time: the slower process finds what the faster one has added.
             update = change(table)
             # A table without columns of its own has nothing to freeze.
             freezing = freezes and not _is_frozen(table) and (update is not None or bool(_own(table)))
@@ -134,6 +135,8 @@ class IcebergTyped(_Parsed):
                     {"current-schema-id": table.schema().schema_id}
                 )
                 updates = (*updates, SetPropertiesUpdate(updates={_COLUMNS: _FROZEN}))
+                # Freezing alone changes no schema, and brings no requirement: another process may be adding a column
+                # just now.
                 only_if = (AssertTableUUID(uuid=table.metadata.table_uuid), current)
             try:
                 with asking(f"the table {self.identifier}"):
@@ -232,6 +235,7 @@ class IcebergQuarantine(_Parsed):
         return counts
 
     def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        # The name comes from a ledger: one of another form could lead to a file that isn't the table's.
         day = _DAY.fullmatch(name)
         path = f"{self.staging_spec().location}/{name}"
         if day is None:

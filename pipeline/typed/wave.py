@@ -153,6 +153,7 @@ class Parsing:
                 continue
             overtaken = 0
             is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            # Once at the end, and not after each wave: an expiry is a commit, too.
             if wave.is_last or is_late:
                 yield replace(wave, notes=(*wave.notes, *self._expire()))
                 return
@@ -188,6 +189,8 @@ class Parsing:
         comparison = self.deduplicating.plan(plan) if self.deduplicating else None
         parsed, schema = self.parser.parse(plan, wishes, comparison)
         self.on_arrow("staged")
+        # Each row that was read has to come back, or to be dropped for a reason that the target has: else nothing is
+        # committed.
         accounts = account(
             plan, parsed, dropped_as=self.dropped_as, version=self.settings.version, schema=schema
         )
@@ -257,6 +260,7 @@ class Parsing:
         comparison: Comparison | None,
         looked: FilesDone | None,
     ) -> int | None:
+        # After the parsing, when the user's modules have been read: this is the code that parsed.
         code = self.code()
         ranges = tuple(
             Author(self.run).range(
@@ -281,8 +285,11 @@ class Parsing:
                 basis.wishes.origins,
                 whole=True,
                 also=parsed.aside,
+                # Rows that were compared with the table land only where no other rows have come since: they may be the
+                # same events.
                 compared=comparison.positions if comparison else None,
                 looked=looked,
+                # Which files are done was found by these positions: a table that is behind them mustn't say so.
                 rests_on=basis.target,
             )
         )

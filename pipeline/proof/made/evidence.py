@@ -136,6 +136,7 @@ def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Ste
     if not rest:
         return ()
     rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
+    # As one range: what isn't parsed yet is only counted, and not told one by one.
     return (replace(rest[-1], range=replace(rest[-1].range, rows=rows, joined=joined)),)
 
 

@@ -46,6 +46,7 @@ class TargetRounds:
         """`sides`: with joined ranges. None where each range has to be looked at by itself."""
         late, lost = late_steps(sides)
         bare = self.evidence(CountPlan((), ()), sides)
+        # A joined range doesn't tell which of its ranges the quarantine table lacks.
         if lost or any(step.range.joined > 1 for step in late) or any(wrong_settlings(bare)):
             return None
         story = sides[0].look.story
@@ -70,6 +71,7 @@ class TargetRounds:
             source = self.rows.source(planned.plan, planned.days)
             counts = [source, *(_of(side, planned.plan, planned.days) for side in sides)]
             if any(count.elsewhere for table_counts in counts for count in table_counts):
+                # Rows on a day that their range doesn't tell of: rounds of days would count them in none.
                 raise OtherDayError
             findings.source_rows += sum(count.stated for count in source)
             findings.source_files += len(source)

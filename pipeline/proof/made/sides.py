@@ -65,6 +65,7 @@ def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
 def late_steps(sides: Sides) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
     """Ranges of the typed table up to which its quarantine table hasn't come yet, and shards of which it stands where
     no range ends."""
+    # A window's table has no quarantine table, and so nothing that could be late.
     table, *asides = (side.look for side in sides)
     return unsettled_steps(table.story, asides[0].positions) if asides else ((), ())
 

@@ -27,6 +27,7 @@ class TargetRows:
 
     def patterns(self, plan: CountPlan, counts: Sequence[tuple[FileCount, ...]]) -> tuple[Pattern, ...]:
         """`counts`: those of the lake table, and of each other table."""
+        # Most ranges end here, by the sums of their rows, and need no shuffle.
         alike = patterns_by_sums(plan, counts[0], counts[1:])
         scope = comparing(plan, besides=alike)
         paths = [_with_parts(count, scope) for count in counts]

@@ -45,6 +45,7 @@ class Shadowing:
         other_side.check_columns(paths)
         counts = other_side.count(paths, plan.spans)
         scope = comparing(plan)
+        # Rows of a file that can't be read would be told as missing, each by itself.
         can_compare = not scope.is_empty and not any(count.error for count in counts)
         own_paths = [file.path for file in files_of_days(plan, look.live)]
         return shadow_of(

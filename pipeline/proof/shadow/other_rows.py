@@ -151,6 +151,7 @@ def _of_json(
 def _lines(stream: Any) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(1 << 20):
+        # A block ends anywhere in a line, whose beginning waits for the next block.
         *complete, rest = (rest + block).split(b"\n")
         yield from complete
     yield rest
@@ -189,6 +190,7 @@ def _check_payloads(files: fs.FileSystem, path: str, name: str) -> None:
 
 
 def _as_ours(piece: Mapping[str, Any], of: ConsumerRows) -> pa.Table:
+    # Another consumer's rows have no stream of their own: the one that is compared stands in for it.
     columns, stream = of.columns, of.stream
     number = _as_text(piece[columns.number])
     rows = len(number)

@@ -98,6 +98,7 @@ class Redriving:
         if not (self.table.exists() and self.settling.quarantine.exists()):
             return
         if not dry_run:
+            # What a killed run has decided is carried out first: those rows aren't to be parsed again any more.
             self.settling.settle()
         if selection.reason is not None:
             reason = reason_meant(selection.reason, self.settling.quarantine.reasons())
@@ -124,6 +125,7 @@ class Redriving:
             else:
                 yield portion
                 done, tries = {taken_file.path for taken_file in plan.taken}, _TRIES
+            # A dry run changes nothing. After a commit the taken files are gone, and others have come.
             look = look if dry_run else self._look()
             pieces = _left(pieces, look, done)
 

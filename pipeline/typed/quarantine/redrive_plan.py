@@ -115,6 +115,7 @@ def plan_redrive(
         of_file.setdefault(piece.path, []).append(piece)
     taken: list[SourceFile] = []
     rows = size = 0
+    # Each file leaves as a whole, because pyiceberg can't write delete files.
     for source in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
         rows += sum(piece.rows for piece in of_file[source.path])
         size += sum(piece.bytes for piece in of_file[source.path])

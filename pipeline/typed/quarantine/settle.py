@@ -42,6 +42,7 @@ class Settling:
             files = tuple(self._files(plan))
             ranges = tuple(self._range(unsettled, files) for unsettled in plan)
             origins = tuple((s, o) for s, o in table.origins.items() if s not in quarantine.origins)
+            # In the commit of the positions: once a position has come, nothing is settled before it any more.
             exchange = self._exchange(plan)
             proposal = Proposal(ranges, (*files, *exchange.added), origins, whole=True, gone=exchange.gone)
             committed = self.quarantine.commit(proposal)
@@ -68,6 +69,7 @@ class Settling:
             for name in unsettled.files:
                 shards.setdefault(name, set()).add(unsettled.key)
         staged = [self.quarantine.staged(name, frozenset(keys)) for name, keys in sorted(shards.items())]
+        # Before the commit: a file that something else has changed would bring other rows than were decided about.
         if (rows := sum(file.rows for file in staged)) != expected:
             raise WrongShape(
                 f"the files that the typed table has set aside hold {rows:,} rows, and its ledger tells of "
