@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from headrace.pipeline.lake.decode import CantDecode
+from headrace.pipeline.lake.decode_rows import CantDecode
 
 _DECIMAL, _BOUNDED = "decimal", "headrace-decimal"
 

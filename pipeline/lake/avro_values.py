@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from headrace.pipeline.lake.decode import CantDecode
+from headrace.pipeline.lake.decode_rows import CantDecode
 from headrace.pipeline.lake.value_limit import TooManyValues, ValueLimit, ValuesLeft
 
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8, "null": 0}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.avro_decimal import bounded
 from headrace.pipeline.lake.avro_values import AvroValues, contains_itself
-from headrace.pipeline.lake.decode import CantDecode, Decode
+from headrace.pipeline.lake.decode import Read
+from headrace.pipeline.lake.decode_rows import CantDecode, Decode, row_by_row
 from headrace.pipeline.lake.registry_header import Header, NoHeader
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 
@@ -57,7 +60,10 @@ class AvroDecoder:
                 raise ValueError("the outermost type isn't a record")
             return [(each["name"], _spark_type(each["type"], named, ())) for each in parsed["fields"]]
 
-    def reading(self) -> Decode:
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        return row_by_row(self._decode(), self.most_values, columns)
+
+    def _decode(self) -> Decode:
         from fastavro import schemaless_reader
         from fastavro.schema import fingerprint, to_parsing_canonical_form
 
@@ -91,10 +97,6 @@ class RegistryAvroDecoder:
     writers: Mapping[str, str]
     """Id -> schema in JSON, as the registry has it."""
 
-    @property
-    def most_values(self) -> int:
-        return self.reader.most_values
-
     def columns(self) -> list[tuple[str, Any]]:
         for schema_id, text in self.writers.items():
             with _refusing(
@@ -103,14 +105,17 @@ class RegistryAvroDecoder:
                 _check_writer(*_parsed(text))
         return self.reader.columns()
 
-    def reading(self) -> Decode:
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        return row_by_row(self._decode(), self.reader.most_values, columns)
+
+    def _decode(self) -> Decode:
         reader, known = _to_read(self.reader.schema)
         writers: dict[str, tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]] = {}
 
         def writer_of(schema_id: str) -> tuple[Callable[[BytesIO], dict[str, Any]], Callable[[bytes], float]]:
             schema, named = _to_read(self.writers[schema_id])
             return _resolving(schema, named, reader), AvroValues(schema, named, known).limit(
-                self.most_values
+                self.reader.most_values
             ).share
 
         def decode(payload: bytes) -> tuple[dict[str, Any], float]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.lake.decode import CantDecode, Decode
+from headrace.pipeline.lake.decode import Read
+from headrace.pipeline.lake.decode_rows import CantDecode, Decode, row_by_row
 from headrace.pipeline.lake.protobuf_values import limit_of
 from headrace.pipeline.lake.registry_header import NoHeader, message_index, of_confluent
 from headrace.pipeline.settings.parse_block import MOST_VALUES
@@ -48,7 +51,10 @@ class ProtobufDecoder:
                 raise
             raise self._bad(error) from error
 
-    def reading(self) -> Decode:
+    def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
+        return row_by_row(self._decode(), self.most_values, columns)
+
+    def _decode(self) -> Decode:
         from google.protobuf.message_factory import GetMessageClass
 
         descriptor = self._descriptor()

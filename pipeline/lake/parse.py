@@ -24,15 +24,15 @@ from headrace.pipeline.core.parse_account import joined, whole_survey
 from headrace.pipeline.core.parse_values import Parsed, Survey, SurveyOrder, WavePlan, Wishes
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.decode import Decoder
+from headrace.pipeline.lake.decode_json import JsonDecoder
 from headrace.pipeline.lake.duplicates_frame import keys_type, rows_type, side_by_side
 from headrace.pipeline.lake.duplicates_task import key_columns, small_columns
 from headrace.pipeline.lake.filter_frame import reads_json
 from headrace.pipeline.lake.iceberg import IcebergTable
 from headrace.pipeline.lake.inflate import Inflation
-from headrace.pipeline.lake.json_text import JsonRules, OnlyJson, PayloadRules
-from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.json_looking import Looking
 from headrace.pipeline.lake.not_null import has_required
-from headrace.pipeline.lake.parse_frame import Frames, columns_of
+from headrace.pipeline.lake.parse_frame import Frames, arrow_schema, columns_of
 from headrace.pipeline.lake.parse_read import rows_ddl
 from headrace.pipeline.lake.parse_write import WriteSpec, own_columns
 from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
@@ -83,32 +83,25 @@ class SparkParser(Parser, Inferrer):
         self, session: SparkSession, plan: WavePlan, wishes: Wishes, comparison: Comparison | None
     ) -> tuple[Parsed, int]:
         ship(session)
+        if self.frames.settings.columns is not ColumnsFrom.GIVEN:
+            return self._by_payloads(session, plan, wishes, comparison)
         if decoder := self.frames.decoder:
             columns, number = self.table.with_columns(self.frames.decoded_columns(decoder))
             spec = self._spec(columns, wishes)
             return self._decoded(session, plan, spec, decoder, comparison), number
         fields = self.frames.fields()
-        if self.frames.settings.columns is not ColumnsFrom.GIVEN:
-            return self._by_payloads(session, plan, wishes, fields, comparison)
         # Before the table gets columns: a callable that doesn't fit its schema adds none.
-        rows = self._rows(session, plan, fields, self._json(fields))
+        rows = self._rows(session, plan, fields)
         columns, number = self.table.with_columns(columns_of(fields))
         if not plan.units:
             return Parsed(), number
         return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
     def _rows(
-        self,
-        session: SparkSession,
-        plan: WavePlan,
-        fields: Sequence[Mapping[str, Any]],
-        json: PayloadRules | None,
+        self, session: SparkSession, plan: WavePlan, fields: Sequence[Mapping[str, Any]]
     ) -> DataFrame:
         # A callable gives no payloads back, and a row of it that lacks a value may go to quarantine.
-        is_callable = self.frames.settings.format is ParseFormat.CALLABLE
-        read = partial(
-            self._read, session, plan, json=json, with_payload=is_callable and has_not_null(fields)
-        )
+        read = partial(self._read, session, plan, with_payload=has_not_null(fields))
         return self.frames.rows(read, fields, has_malformed=bool(plan.malformed))
 
     def _by_payloads(
@@ -116,13 +109,12 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         wishes: Wishes,
-        stated: Sequence[Mapping[str, Any]],
         comparison: Comparison | None,
     ) -> tuple[Parsed, int]:
         """JSON payloads that make columns. The columns are committed before the rows: what a killed run has added, the next one finds."""
         freezes = self.frames.settings.columns is ColumnsFrom.INFERRED
         limits = self.frames.limits
-        self.table.with_columns(columns_of(stated), may_have_more=True)
+        self.table.with_columns(columns_of(self.frames.fields()), may_have_more=True)
         before = self.table.own_columns()
         facts: Counter[Fact] = Counter()
         if plan.units and not (freezes and before.are_frozen):
@@ -133,8 +125,8 @@ class SparkParser(Parser, Inferrer):
         if not plan.units:
             return Parsed(), number
         judge = Judge(own.columns, limits, is_whole=not freezes)
-        rows = self._rows(session, plan, own.spark, self._json(own.spark, judge))
-        return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
+        decoder = JsonDecoder(tuple(own.spark), self.frames.settings.most_values, judge)
+        return self._decoded(session, plan, self._spec(columns, wishes), decoder, comparison), number
 
     def infer(self, plan: WavePlan) -> Struct:
         return self.asked(lambda session: self._infer(session, plan))
@@ -151,16 +143,20 @@ class SparkParser(Parser, Inferrer):
 
     def facts(self, session: SparkSession, plan: WavePlan, columns: Struct) -> Counter[Fact]:
         """What the payloads of the wave that the filter lets through have beyond these columns."""
-        looking = _looking(columns, self.frames.limits)
-        json = self._json(spark_of(columns)["fields"])
+        looking = _looking(self._compared_with(columns))
         if self.frames.settings.filter:
-            taken = self.frames.taken(self.frames.judged(self._read(session, plan, None, json)))
+            taken = self.frames.taken(self.frames.judged(self._read(session, plan, None)))
             reports = taken.mapInArrow(looking, _REPORT)
         else:
-            tasks, reading = self._reading(plan, None, json)
+            tasks, reading = self._reading(plan, None)
             reports = _numbers(session, tasks).mapInArrow(_both(reading, looking), _REPORT)
         told: list[Any] = reports.toArrow().column(0).to_pylist()
         return sum(map(decode_facts, told), Counter())
+
+    def _compared_with(self, columns: Struct) -> Looking:
+        fields: tuple[Mapping[str, Any], ...] = tuple(spark_of(columns)["fields"])
+        settings = self.frames.settings
+        return Looking(fields, arrow_schema(columns_of(fields)), self.frames.limits, settings.most_values)
 
     def _written(
         self,
@@ -193,17 +189,17 @@ class SparkParser(Parser, Inferrer):
         decoder: Decoder,
         comparison: Comparison | None,
     ) -> Parsed:
-        """Avro and Protobuf. Without a filter one Python task does all for its rows, and none passes through the JVM."""
+        """Without a filter one Python task does all for its rows, and none passes through the JVM."""
         if not plan.units:
             return Parsed()
         if comparison is not None:
             columns, filtered = small_columns(spec.schema), bool(self.frames.settings.filter)
-            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
+            records = self.frames.judged(self._read(session, plan, None))
             rows = records.mapInArrow(_decoding(columns, decoder), rows_type(columns, filtered=filtered))
             return self._written(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
-            records = self.frames.judged(self._read(session, plan, None, self._json_of_filter))
+            records = self.frames.judged(self._read(session, plan, None))
             return _reported(records.mapInArrow(writing, _REPORT))
         tasks, reading = self._reading(plan, None)
         return _reported(_numbers(session, tasks).mapInArrow(_both(reading, writing), _REPORT))
@@ -223,18 +219,16 @@ class SparkParser(Parser, Inferrer):
         session: SparkSession,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: PayloadRules | None = None,
         *,
         with_payload: bool = False,
     ) -> DataFrame:
-        tasks, reading = self._reading(plan, malformed, json, with_payload=with_payload)
+        tasks, reading = self._reading(plan, malformed, with_payload=with_payload)
         return _numbers(session, tasks).mapInArrow(reading, rows_ddl(with_payload=with_payload))
 
     def _reading(
         self,
         plan: WavePlan,
         malformed: bool | None,  # noqa: FBT001 - see Reading
-        json: PayloadRules | None = None,
         *,
         with_payload: bool = False,
     ) -> tuple[int, _Task]:
@@ -246,22 +240,9 @@ class SparkParser(Parser, Inferrer):
             self.source.staging_spec(),
             malformed,
             self.frames.inflation,
-            json,
+            json=reads_json(self.frames.settings),
             with_payload=with_payload,
         )
-
-    def _json(self, fields: Sequence[Mapping[str, Any]], judge: Judge | None = None) -> PayloadRules | None:
-        """`fields`: as Spark writes them in JSON."""
-        settings = self.frames.settings
-        if settings.format is not ParseFormat.JSON:
-            return self._json_of_filter
-        columns = tuple((each["name"], each["type"]) for each in fields)
-        return JsonRules(JsonValues(columns, settings.most_values), judge)
-
-    @property
-    def _json_of_filter(self) -> PayloadRules | None:
-        """Of a format that isn't JSON: what its filter has to know of payloads."""
-        return OnlyJson() if reads_json(self.frames.settings) else None
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
@@ -328,8 +309,8 @@ def _reading(
     spec: StagingSpec,
     malformed: bool | None,  # noqa: FBT001 - see Reading
     inflation: Inflation | None,
-    json: PayloadRules | None,
     *,
+    json: bool,
     with_payload: bool,
 ) -> _Task:
     bounds = tuple(each.bound for each in plan.ranges)
@@ -353,14 +334,14 @@ def _reading(
     return read
 
 
-def _looking(columns: Struct, limits: Limits) -> _Task:
+def _looking(looking: Looking) -> _Task:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         from headrace.pipeline.lake.json_looking import facts_in
         from headrace.pipeline.lake.stage_codec import encode_facts
 
-        report = encode_facts(facts_in(batches, columns, limits))
+        report = encode_facts(facts_in(batches, looking))
         yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], names=["report"])
 
     return look

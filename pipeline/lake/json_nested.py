@@ -1,0 +1,173 @@
+"""Objects, lists and maps of JSON payloads as columns of a typed table.
+
+Values come as msgspec makes them, many at once, and each part of them becomes one array: no value is looked at alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Protocol, TypedDict
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+
+class Kind(Protocol):
+    """How the values of a column, or of a part of one, are read."""
+
+    @property
+    def arrow(self) -> pa.DataType: ...
+
+    @property
+    def exact(self) -> Any:
+        """The type by which msgspec reads nearly all values: those that have the column's own type."""
+
+    @property
+    def wide(self) -> Any:
+        """The type by which msgspec reads each value that the column may have, such as any value for a column of texts."""
+
+    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+        """Raises one of NO_VALUE_FITS where one of them doesn't fit. None is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """`parts`: the fields by name; None where payloads don't make the column."""
+
+    arrow: Any
+    parts: Sequence[tuple[str, Kind | None]]
+    is_whole: bool = False
+    """Whether `exact` refuses an object with a field that is no column."""
+    exact: Any = field(init=False)
+    wide: Any = field(init=False)
+    _empty: Any = field(init=False)
+    _getters: Sequence[Callable[[Any], Any] | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = {f"f{place}": name for place, (name, kind) in enumerate(self.parts) if kind is not None}
+        has_odd_names = any(map(_is_odd, names.values()))
+        make = _dictionary if has_odd_names else partial(_structure, names)
+        kinds = [(name, kind) for name, kind in self.parts if kind is not None]
+        exact = make([(name, kind.exact) for name, kind in kinds], is_whole=self.is_whole)
+        wide = make([(name, kind.wide) for name, kind in kinds], is_whole=False)
+        object.__setattr__(self, "exact", exact | None)
+        object.__setattr__(self, "wide", wide | None)
+        object.__setattr__(self, "_empty", exact())
+        getters = [
+            None
+            if kind is None
+            else partial(_value_of, name)
+            if has_odd_names
+            else attrgetter(f"f{place}")
+            for place, (name, kind) in enumerate(self.parts)
+        ]
+        object.__setattr__(self, "_getters", getters)
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether `exact` refuses each payload with a field, at any depth, that is no column."""
+        return self.is_whole and not any(map(_is_odd, (name for name, _ in self.parts)))
+
+    def decoding_exactly(self) -> Callable[[bytes], Any]:
+        return _decoding(self.exact)
+
+    def decoding_widely(self) -> Callable[[bytes], Any]:
+        return _decoding(self.wide)
+
+    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+        is_null = None
+        if not all(values):
+            is_null = pa.array([value is None for value in values])
+            values = [self._empty if value is None else value for value in values]
+        if not self.parts:
+            return pa.array([{}] * len(values), self.arrow, mask=is_null)
+        arrays = [
+            pa.nulls(len(values), part.type)
+            if kind is None or getter is None
+            else kind.array(list(map(getter, values)))
+            for part, (_, kind), getter in zip(self.arrow, self.parts, self._getters, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=is_null)
+
+
+def _decoding(kind: Any) -> Callable[[bytes], Any]:
+    """Of an object that isn't null."""
+    return msgspec.json.Decoder(next(part for part in kind.__args__ if part is not type(None))).decode
+
+
+def _is_odd(name: str) -> bool:
+    """Whether msgspec doesn't take the name as that of a structure's field."""
+    return any(letter in '"\\' or letter < " " for letter in name)
+
+
+def _structure(names: dict[str, str], kinds: Sequence[tuple[str, Any]], *, is_whole: bool) -> Any:
+    fields = [(attribute, kind, None) for attribute, (_, kind) in zip(names, kinds, strict=True)]
+    # Without the garbage collector's bookkeeping, which takes as long as the decoding: values of JSON have no cycles.
+    return msgspec.defstruct("Object", fields, rename=names, forbid_unknown_fields=is_whole, gc=False)
+
+
+def _dictionary(kinds: Sequence[tuple[str, Any]], *, is_whole: bool) -> Any:  # noqa: ARG001 - see tells_all
+    return TypedDict("Object", dict(kinds), total=False)  # type: ignore[operator, misc] # names that only the run knows
+
+
+def _value_of(name: str, values: dict[str, Any]) -> Any:
+    return values.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    arrow: Any
+    items: Kind
+    exact: Any = field(init=False)
+    wide: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exact", list[self.items.exact] | None)
+        object.__setattr__(self, "wide", list[self.items.wide] | None)
+
+    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+        ends, is_null = _ends(values, is_long=pa.types.is_large_list(self.arrow))
+        items = self.items.array(_joined(values))
+        arrays: Any = pa.LargeListArray if pa.types.is_large_list(self.arrow) else pa.ListArray
+        array: pa.Array[Any] = arrays.from_arrays(ends, items, self.arrow, mask=is_null)
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """Of a name that an object has twice, the last value counts."""
+
+    arrow: Any
+    items: Kind
+    exact: Any = field(init=False)
+    wide: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exact", dict[str, self.items.exact] | None)  # type: ignore[name-defined] # a type of the run
+        object.__setattr__(self, "wide", dict[str, self.items.wide] | None)  # type: ignore[name-defined] # a type of the run
+
+    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+        ends, is_null = _ends(values, is_long=False)
+        keys = pa.array(_joined(values), self.arrow.key_type)
+        items = self.items.array(_joined([value.values() for value in values if value]))
+        arrays: Any = pa.MapArray
+        array: pa.Array[Any] = arrays.from_arrays(ends, keys, items, self.arrow, mask=is_null)
+        return array
+
+
+def _ends(values: Sequence[Any], *, is_long: bool) -> tuple[Any, Any]:
+    """Where the entries of each value end, among those of all; and which values are null."""
+    lengths = [len(value) if value else 0 for value in values]
+    ends = np.zeros(len(values) + 1, dtype=np.int64 if is_long else np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    is_null = pa.array([value is None for value in values]) if None in values else None
+    return pa.array(ends), is_null
+
+
+def _joined(values: Iterable[Any]) -> list[Any]:
+    return list(chain.from_iterable(value for value in values if value))
