@@ -18,9 +18,9 @@ from headrace.pipeline.core.column_types import words_of
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.lake.decode import Decoder, Payloads, Read, Reasons
 from headrace.pipeline.lake.json_kinds import columns_kind
-from headrace.pipeline.lake.json_nested import Kind, Objects
+from headrace.pipeline.lake.json_nested import Objects, Unfits
 from headrace.pipeline.lake.json_text import NO_OBJECT, object_in, why_no_json
-from headrace.pipeline.lake.json_unfit import NO_PAYLOAD_FITS, NO_VALUE_FITS, OutsideYears
+from headrace.pipeline.lake.json_unfit import NO_PAYLOAD_FITS, UnfitValues
 from headrace.pipeline.lake.json_values import JsonValues
 from headrace.pipeline.lake.value_limit import too_many
 
@@ -28,6 +28,9 @@ _MOST_NAMED = 5
 """Columns that a reason names."""
 _MOST_OF_TYPE = 60
 """Characters of a column's type: that of a struct names all its parts."""
+_MISFIT = "the payload has values that don't fit their columns"
+_TWICE = "the payload has a field twice, and one of its values doesn't fit its column"
+"""Of such a field the last value counts, and the others have to fit as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,7 @@ class JsonDecoder(Decoder):
 
 
 class _Reader:
-    def __init__(
-        self, kind: Objects, values: JsonValues, types: Mapping[str, Any], judge: Judge | None
-    ) -> None:
+    def __init__(self, kind: Objects, values: JsonValues, types: Mapping[str, Any], judge: Judge | None) -> None:
         self._kind = kind
         self._values = values
         self._types = types
@@ -61,6 +62,9 @@ class _Reader:
         self._exact = kind.decoding_exactly() if is_sure else None
         self._wide = kind.decoding_widely()
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        self._columns = [
+            (name, each, msgspec.json.Decoder(each.wide).decode) for name, each in kind.parts if each is not None
+        ]
 
     def read(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
         content = b"".join([payload for payload in payloads if payload is not None])
@@ -74,12 +78,15 @@ class _Reader:
         if exact is not None and not _is_text(content):
             exact = partial(_text_first, exact)
         rows, reasons = self._rows(payloads, exact)
-        parts = list(self._arrays(payloads, rows, reasons, 0))
-        yield parts[0] if len(parts) == 1 else pa.concat_arrays(parts), reasons
+        array, unfit = self._kind.fitting(rows)
+        for place, why in self._named(unfit).items():
+            reasons[place] = why
+        yield array, reasons
 
     def _rows(self, payloads: Payloads, exact: Callable[[bytes], Any] | None) -> tuple[list[Any], Reasons]:
         rows: list[Any] = []
         reasons: Reasons = [None] * len(payloads)
+        unfit: list[int] = []
         for place, payload in enumerate(payloads):
             if payload is None:
                 rows.append(None)
@@ -93,10 +100,16 @@ class _Reader:
                     continue
             row, reasons[place] = self._looked_at(payload)
             rows.append(row)
+            if row is None and reasons[place] is None:
+                unfit.append(place)
+        if unfit:
+            told = self._misfits([payloads[place] or b"" for place in unfit])
+            for place, why in zip(unfit, told, strict=True):
+                reasons[place] = why
         return rows, reasons
 
     def _looked_at(self, payload: bytes) -> tuple[Any, str | None]:
-        """The row of a payload that `exact` doesn't take, or a reason."""
+        """The row of a payload that `exact` doesn't take, or a reason; neither where some columns don't fit."""
         if why := why_no_json(payload):
             return None, why
         if self._values.are_too_many(payload):
@@ -108,53 +121,66 @@ class _Reader:
         try:
             return self._wide(payload), None
         except NO_PAYLOAD_FITS:
-            return None, self._misfit(payload)
+            return None, None
 
-    def _arrays(
-        self, payloads: Payloads, rows: Sequence[Any], reasons: Reasons, start: int
-    ) -> Iterator[pa.Array[Any]]:
-        """The rows, which are those from `start` on. A row with a value that doesn't fit is found by halves, so that the others don't pay for it."""
-        try:
-            yield self._kind.array(rows)
-        except NO_VALUE_FITS:
-            if len(rows) == 1:
-                reasons[start] = self._misfit(payloads[start] or b"")
-                yield pa.nulls(1, self._kind.arrow)
-                return
-            half = len(rows) // 2
-            yield from self._arrays(payloads, rows[:half], reasons, start)
-            yield from self._arrays(payloads, rows[half:], reasons, start + half)
-
-    def _misfit(self, payload: bytes) -> str:
-        """Which columns the payload doesn't fit."""
-        try:
-            fields = self._fields(payload)
-        except NO_PAYLOAD_FITS:
-            return NO_OBJECT
-        named = []
-        for name, kind in self._kind.parts:
-            if kind is None or name not in fields:
-                continue
+    def _misfits(self, payloads: Sequence[bytes]) -> list[str]:
+        """Which columns each of the payloads doesn't fit. All are read again together, column by column."""
+        tokens = [self._tokens(payload) for payload in payloads]
+        unfit: dict[str, dict[int, str | None]] = {}
+        for name, kind, decode in self._columns:
+            places: dict[int, str | None] = {}
+            values = [
+                _value(decode, of[name], places, place) if of is not None and name in of else None
+                for place, of in enumerate(tokens)
+            ]
             try:
-                _check(kind, fields[name])
-            except OutsideYears:
-                return f"the column {name} has a time before the year 1 or after the year 9999; a number is read as seconds since 1970"
-            except (*NO_PAYLOAD_FITS, *NO_VALUE_FITS):
-                named.append(f"{name} ({words_of(self._types[name])[:_MOST_OF_TYPE]})")
-        if not named:
-            # The value that counts is the last one, and the others have to fit as well.
-            return "the payload has a field twice, and one of its values doesn't fit its column"
-        return f"the payload has values that don't fit their columns: {', '.join(named[:_MOST_NAMED])}"
+                kind.array(values)
+            except UnfitValues as error:
+                places |= error.places
+            if places:
+                unfit[name] = places
+        named = self._named(unfit)
+        return [
+            named.get(place, NO_OBJECT if of is None else _TWICE) for place, of in enumerate(tokens)
+        ]
+
+    def _tokens(self, payload: bytes) -> Mapping[str, msgspec.Raw] | None:
+        try:
+            fields: Mapping[str, msgspec.Raw] = self._fields(payload)
+        except NO_PAYLOAD_FITS:
+            return None
+        return fields
+
+    def _named(self, unfit: Unfits) -> dict[int, str]:
+        """The reason of each place that is named, in the order of the columns."""
+        sentences: dict[int, str] = {}
+        names: dict[int, list[str]] = {}
+        for column, places in unfit.items():
+            told = f"{column} ({words_of(self._types[column])[:_MOST_OF_TYPE]})"
+            for place, why in places.items():
+                names.setdefault(place, []).append(told)
+                if why:
+                    sentences.setdefault(place, f"the column {column} {why}")
+        return {
+            place: sentences.get(place) or f"{_MISFIT}: {', '.join(told[:_MOST_NAMED])}"
+            for place, told in names.items()
+        }
+
+
+def _value(
+    decode: Callable[[msgspec.Raw], Any], token: msgspec.Raw, unfit: dict[int, str | None], place: int
+) -> Any:
+    try:
+        return decode(token)
+    except NO_PAYLOAD_FITS:
+        unfit[place] = None
+        return None
 
 
 def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
     """msgspec doesn't look into texts that it walks over."""
     payload.decode()
     return exact(payload)
-
-
-def _check(kind: Kind, token: msgspec.Raw) -> None:
-    kind.array([msgspec.json.decode(token, type=kind.wide)])
 
 
 def _is_text(content: bytes) -> bool:

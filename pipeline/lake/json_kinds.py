@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.pipeline.lake.json_nested import Kind, Lists, Maps, Objects
 from headrace.pipeline.lake.json_numbers import WHOLE, Decimals, Real, whole
 from headrace.pipeline.lake.json_times import Dates, Times
+from headrace.pipeline.lake.json_unfit import converted
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
@@ -44,11 +45,11 @@ class Texts:
         try:
             return pa.array(values, self.arrow)
         except pa.ArrowException:
-            return pa.array([_text(value) for value in values], self.arrow)
+            return pa.array(converted(values, _text), self.arrow)
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
+    if isinstance(value, str):
         return value
     token = bytes(value)
     match token[:1]:

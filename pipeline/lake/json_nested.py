@@ -5,7 +5,7 @@ Values come as msgspec makes them, many at once, and each part of them becomes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -15,6 +15,11 @@ from typing import Any, Protocol, TypedDict
 import msgspec
 import numpy as np
 import pyarrow as pa
+
+from headrace.pipeline.lake.json_unfit import UnfitValues
+
+
+Unfits = Mapping[str, Mapping[int, str | None]]
 
 
 class Kind(Protocol):
@@ -32,7 +37,7 @@ class Kind(Protocol):
         """The type by which msgspec reads each value that the column may have, such as any value for a column of texts."""
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
-        """Raises one of NO_VALUE_FITS where one of them doesn't fit. None is null."""
+        """Raises UnfitValues. None is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,40 @@ class Objects:
         return _decoding(self.wide)
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
-        is_null = None
-        if not all(values):
-            is_null = pa.array([value is None for value in values])
+        array, unfit = self.fitting(values)
+        if unfit:
+            raise UnfitValues({place: why for places in unfit.values() for place, why in places.items()})
+        return array
+
+    def fitting(self, values: Sequence[Any]) -> tuple[pa.Array[Any], Unfits]:
+        """The values that fit, others being null; and for each part the places of those that don't fit."""
+        is_null = None if all(values) else np.array([value is None for value in values])
+        if is_null is not None:
             values = [self._empty if value is None else value for value in values]
+        arrays, unfit = self._arrays(values)
+        if unfit:
+            is_null = np.zeros(len(values), dtype=bool) if is_null is None else is_null
+            is_null[[place for places in unfit.values() for place in places]] = True
+        mask = None if is_null is None else pa.array(is_null)
         if not self.parts:
-            return pa.array([{}] * len(values), self.arrow, mask=is_null)
-        arrays = [
-            pa.nulls(len(values), part.type)
-            if kind is None or getter is None
-            else kind.array(list(map(getter, values)))
-            for part, (_, kind), getter in zip(self.arrow, self.parts, self._getters, strict=True)
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=is_null)
+            return pa.array([{}] * len(values), self.arrow, mask=is_null), unfit
+        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=mask), unfit
+
+    def _arrays(self, values: Sequence[Any]) -> tuple[list[pa.Array[Any]], Unfits]:
+        arrays, unfit = list[Any](), dict[str, Mapping[int, str | None]]()
+        for part, (name, kind), getter in zip(self.arrow, self.parts, self._getters, strict=True):
+            if kind is None or getter is None:
+                arrays.append(pa.nulls(len(values), part.type))
+                continue
+            inner = list(map(getter, values))
+            try:
+                arrays.append(kind.array(inner))
+            except UnfitValues as error:
+                unfit[name] = error.places
+                for place in error.places:
+                    inner[place] = None
+                arrays.append(kind.array(inner))
+        return arrays, unfit
 
 
 def _decoding(kind: Any) -> Callable[[bytes], Any]:
@@ -132,7 +158,7 @@ class Lists:
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
         ends, is_null = _ends(values, is_long=pa.types.is_large_list(self.arrow))
-        items = self.items.array(_joined(values))
+        items = _items(self.items, _joined(values), ends)
         arrays: Any = pa.LargeListArray if pa.types.is_large_list(self.arrow) else pa.ListArray
         array: pa.Array[Any] = arrays.from_arrays(ends, items, self.arrow, mask=is_null)
         return array
@@ -154,10 +180,19 @@ class Maps:
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
         ends, is_null = _ends(values, is_long=False)
         keys = pa.array(_joined(values), self.arrow.key_type)
-        items = self.items.array(_joined([value.values() for value in values if value]))
+        items = _items(self.items, _joined([value.values() for value in values if value]), ends)
         arrays: Any = pa.MapArray
         array: pa.Array[Any] = arrays.from_arrays(ends, keys, items, self.arrow, mask=is_null)
         return array
+
+
+def _items(kind: Kind, items: Sequence[Any], ends: Any) -> pa.Array[Any]:
+    try:
+        return kind.array(items)
+    except UnfitValues as error:
+        inner = list(error.places)
+        outer = np.searchsorted(ends.to_numpy(), inner, side="right") - 1
+        raise UnfitValues(dict(zip(outer.tolist(), error.places.values(), strict=True))) from None
 
 
 def _ends(values: Sequence[Any], *, is_long: bool) -> tuple[Any, Any]:

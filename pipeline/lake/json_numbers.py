@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal
 from math import inf, nan
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.pipeline.core.json_columns import FLOAT_END
-from headrace.pipeline.lake.json_unfit import Unfit
+from headrace.pipeline.lake.json_unfit import Unfit, converted
 
 MOST_DIGITS, MOST_EXPONENT = 1000, 9999
 """Of a number for a decimal column. Its text is looked at before any digit is made of it."""
@@ -29,8 +29,6 @@ _NO_NUMBERS = {
     **dict.fromkeys(("-Infinity", "-INF"), -inf),
 }
 """JSON has no such numbers; producers write them as texts."""
-_PLAIN = r'^"?-?[0-9]{1,38}(\.[0-9]{1,38})?"?$'
-"""A decimal that Arrow reads, as a number or as a text: its value is a token of JSON, so that a quote at one end is one at both."""
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
@@ -73,7 +71,7 @@ class Real:
         try:
             return pa.array(values, self.arrow)
         except pa.ArrowException:
-            return pa.array([_real(value) for value in values], self.arrow)
+            return pa.array(converted(values, _real), self.arrow)
 
 
 def _real(value: Any) -> Any:
@@ -97,13 +95,20 @@ class Decimals:
         tokens = [None if value is None or (token := bytes(value)) == b"null" else token for value in values]
         kind = pa.decimal128(self.precision, self.scale)
         column: Any = pa.array(tokens, pa.string())
-        if pc.all(pc.match_substring_regex(column, _PLAIN), min_count=0).as_py():
-            try:
-                return pc.replace_substring(column, '"', "").cast(kind).cast(self.arrow)
-            except pa.ArrowInvalid:
-                # One of them has to be rounded, or is too large.
-                pass
-        return pa.array([token and self._decimal(token) for token in tokens], kind).cast(self.arrow)
+        is_plain = pc.match_substring_regex(column, self._plain)
+        plain = pc.replace_substring(pc.if_else(is_plain, column, None), '"', "").cast(kind)
+        if plain.null_count > column.null_count:
+            others = [None if is_so else token for is_so, token in zip(is_plain.to_pylist(), tokens, strict=True)]
+            plain = pc.coalesce(plain, pa.array(converted(others, self._decimal), kind))
+        return plain.cast(self.arrow)
+
+    @property
+    def _plain(self) -> str:
+        """A number, or a text with one, that Arrow reads and that needs no rounding. The value is a token of JSON, so that a quote at one end is one
+        at both."""
+        before = f"[0-9]{{1,{self.precision - self.scale}}}" if self.precision > self.scale else "0"
+        after = rf"(\.[0-9]{{1,{self.scale}}})?" if self.scale else ""
+        return f'^"?-?{before}{after}"?$'
 
     def _decimal(self, token: bytes) -> Decimal:
         text = msgspec.json.decode(token, type=str) if token.startswith(b'"') else token.decode()
@@ -111,11 +116,8 @@ class Decimals:
             raise Unfit
         if abs(int(number[1] or 0)) > MOST_EXPONENT:
             raise Unfit
-        try:
-            rounded = Decimal(text).quantize(Decimal(1).scaleb(-self.scale), context=_context(self.precision))
-        except InvalidOperation:
-            raise Unfit from None
-        return rounded
+        # InvalidOperation where it has too many digits before the point.
+        return Decimal(text).quantize(Decimal(1).scaleb(-self.scale), context=_context(self.precision))
 
 
 def _context(precision: int) -> Context:

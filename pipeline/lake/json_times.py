@@ -6,16 +6,17 @@ A text without a full date doesn't fit, nor does one with the name of a region: 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake.json_unfit import OutsideYears, Unfit
+from headrace.pipeline.lake.json_unfit import OUTSIDE_YEARS, Unfit, converted
 from headrace.pipeline.lake.time_range import DAYS, MICROS
 
 _TIME = re.compile(
@@ -28,11 +29,16 @@ _FARTHEST = timedelta(hours=18)
 """Of a zone from UTC."""
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
-_DAY_FORM = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_LOCAL_FORM = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?$"
-_ZONED_FORM = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
-"""What Arrow reads as `_TIME` does; all columns of most payloads are of one form."""
-_BELOW_MICROS = r"(\.[0-9]{6})[0-9]+"
+_DAY = (
+    "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+)
+"""All days but the 29th of February."""
+_MOMENT = f"{_DAY}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?"
+_ZONED_FORM = f"^{_MOMENT}(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
+"""These forms Arrow reads as `_TIME` does, many at once and without an error."""
+_DAY_FORM, _LOCAL_FORM = f"^{_DAY}$", f"^{_MOMENT}$"
+_BELOW_MICROS = r"([.][0-9]{6})[0-9]+"
+_LOCAL, _ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 _SECONDS = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -43,11 +49,9 @@ class Dates:
     wide: Any = field(init=False, default=str | None)
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
-        if (days := _by_arrow(values, _DAY_FORM, self.arrow, pa.int32(), DAYS)) is not None:
-            return days
-        return pa.array([text if text is None else _days(text) for text in values], pa.int32()).cast(
-            self.arrow
-        )
+        texts = _texts(values)
+        days = _those(texts, _DAY_FORM).cast(pa.date32()).cast(pa.int32())
+        return _filled(days, values, _days, DAYS).cast(self.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +68,33 @@ class Times:
         object.__setattr__(self, "wide", kind)
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
-        local = pa.timestamp("us")
-        forms = [(_LOCAL_FORM, local)] if self.is_local else [(_ZONED_FORM, self.arrow), (_LOCAL_FORM, local)]
-        for form, kind in forms:
-            if (times := _by_arrow(values, form, kind, pa.int64(), MICROS)) is not None:
-                return times.cast(self.arrow)
-        micros = [
-            value if value is None else _micros(value, is_local=self.is_local) for value in values
-        ]
-        return pa.array(micros, pa.int64()).cast(self.arrow)
+        texts = _texts(values)
+        if self.is_local:
+            common, kind = _those(texts, _LOCAL_FORM), _LOCAL
+        else:
+            common, kind = _those(texts, _ZONED_FORM), _ZONED
+            if common.null_count > texts.null_count:
+                in_utc: Any = pc.binary_join_element_wise(_those(texts, _LOCAL_FORM), "Z", "")
+                common = pc.coalesce(common, in_utc)
+        micros = pc.replace_substring_regex(common, _BELOW_MICROS, r"\1").cast(kind).cast(pa.int64())
+        return _filled(micros, values, partial(_micros, is_local=self.is_local), MICROS).cast(self.arrow)
 
 
-def _by_arrow(
-    values: Sequence[Any], form: str, kind: pa.DataType, number: pa.DataType, ends: tuple[int, int]
-) -> Any:
-    """The texts as Arrow reads them; None where one of them has another form, or is beyond the ends."""
-    try:
-        texts: Any = pa.array(values, pa.string())
-        if not pc.all(pc.match_substring_regex(texts, form), min_count=0).as_py():
-            return None
-        try:
-            times = texts.cast(kind)
-        except pa.ArrowInvalid:
-            times = pc.replace_substring_regex(texts, _BELOW_MICROS, r"\1").cast(kind)
-    except pa.ArrowException:
-        return None
-    bounds: Any = pc.min_max(times.cast(number)).as_py()
-    if bounds["min"] is not None and not ends[0] <= bounds["min"] <= bounds["max"] <= ends[1]:
-        return None
-    return times
+def _texts(values: Sequence[Any]) -> Any:
+    return pa.array([value if isinstance(value, str) else None for value in values], pa.string())
+
+
+def _those(texts: Any, form: str) -> Any:
+    """The texts of a form; null in the place of others."""
+    return pc.if_else(pc.match_substring_regex(texts, form), texts, None)
+
+
+def _filled(numbers: Any, values: Sequence[Any], convert: Callable[[Any], int], ends: tuple[int, int]) -> Any:
+    """The numbers, with those of values that have another form."""
+    is_within = pc.and_(pc.greater_equal(numbers, ends[0]), pc.less_equal(numbers, ends[1]))
+    known = pc.if_else(is_within, numbers, None)
+    others = [value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)]
+    return pc.coalesce(known, pa.array(converted(others, convert), known.type))
 
 
 def _matched(text: str) -> re.Match[str]:
@@ -118,7 +120,7 @@ def _micros(value: str | int, *, is_local: bool) -> int:
             raise Unfit
         micros = (_moment(match) - _EPOCH) // _MICRO - _offset(match[8]) // _MICRO
     if not MICROS[0] <= micros <= MICROS[1]:
-        raise OutsideYears
+        raise Unfit(OUTSIDE_YEARS)
     return micros
 
 
@@ -126,7 +128,7 @@ def _moment(match: re.Match[str]) -> datetime:
     """Without its zone. Digits below a microsecond are dropped."""
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     if not year:
-        raise OutsideYears
+        raise Unfit(OUTSIDE_YEARS)
     micro = int((match[7] or "")[:6].ljust(6, "0"))
     return datetime(year, month, day, hour, minute, second, micro, tzinfo=UTC)
 
