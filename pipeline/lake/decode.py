@@ -7,8 +7,9 @@ Payloads are decoded where the rows are written, so that no column passes throug
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ _ROWS = 4000
 """Payloads that are copied out of Arrow at once. Their bytes are limited, too."""
 _NO_PAYLOAD = "the record has no payload"
 
+_T = TypeVar("_T")
 Payloads = Sequence[bytes | None]
 """None where nobody asks for the row."""
 Reasons = list[str | None]
@@ -49,13 +51,27 @@ def decoded(
         start = 0
         for part in _parts(batch):
             payloads, told = _asked(part)
-            # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
-            for rows, reasons in read(payloads):
-                known = told[:len(reasons)]
-                del told[:len(reasons)]
-                whole = [why if why is not None else reason for why, reason in zip(known, reasons, strict=True)]
+            for rows, reasons in _without_collections(read(payloads)):
+                known, told = told[: len(reasons)], told[len(reasons) :]
+                whole = [why or reason for why, reason in zip(known, reasons, strict=True)]
                 yield _with_rows(batch.slice(start, len(reasons)), rows, whole, keeps_payloads=keeps)
                 start += len(reasons)
+
+
+def _without_collections(made: Iterator[_T]) -> Iterator[_T]:
+    """The same, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long as decoding."""
+    while True:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
+            part = next(made, None)
+        finally:
+            if was_on:
+                gc.enable()
+        if part is None:
+            return
+        yield part
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,17 @@ from headrace.pipeline.lake.decode import Decoder, decoded
 from headrace.pipeline.lake.spark_types import iceberg_type
 
 
-def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
-    """What is decoded at once, one after the other."""
+def arrow_of(decoder: Decoder) -> pa.Schema:
+    """The decoder's columns as those of a table's files."""
     fields = [
         NestedField(number, name, iceberg_type(spark))
         for number, (name, spark) in enumerate(decoder.columns(), start=1)
     ]
-    columns = schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+    return schema_to_pyarrow(assign_fresh_schema_ids(Schema(*fields)))
+
+
+def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
+    """What is decoded at once, one after the other."""
     nothing: list[str | None] = [None] * len(payloads)
     landed: dict[str, pa.Array[Any]] = {
         "record": pa.array(range(len(payloads))),
@@ -26,7 +30,12 @@ def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.
         "decode_error": pa.array(nothing, pa.string()),
         "landed": pa.array(nothing, pa.binary()),
     }
-    return decoded([pa.record_batch(landed)], decoder, columns)
+    return decoded([pa.record_batch(landed)], decoder, arrow_of(decoder))
+
+
+def reasons_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[str | None]:
+    """Why payloads aren't rows. The rows don't become Python's values."""
+    return [reason for part in parts_of(decoder, payloads) for reason in part["reason"].to_pylist()]
 
 
 def rows_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[dict[str, Any]]:

@@ -15,24 +15,23 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from headrace.pipeline.core.column_types import struct_of
+from headrace.pipeline.core.column_types import struct_of_fields
 from headrace.pipeline.core.json_columns import Limits
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.lake.decode_avro import AvroDecoder
+from headrace.pipeline.lake.decode_json import JsonDecoder
 from headrace.pipeline.lake.inflate import CantInflate, Inflation, inflate, unzipped
-from headrace.pipeline.lake.json_looking import facts_in
-from headrace.pipeline.lake.json_text import JsonRules, with_json_errors
-from headrace.pipeline.lake.json_values import JsonValues
+from headrace.pipeline.lake.json_looking import Looking, facts_in
 from headrace.pipeline.settings.choices import Compression
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 from tests.lake.costs import cpu_of, peak_of
-from tests.lake.decodings import rows_of
+from tests.lake.decodings import arrow_of, reasons_of, rows_of
 from tests.lake.test_decode_avro import written
 from tests.lake.test_decode_protobuf import DECODER, an_order
 from tests.lake.test_value_limit import integer, record
 
 SIZE = 256 * 1024
-"""Bytes of each payload; of JSON, which is looked at in Python, a quarter."""
+"""Bytes of each payload; of JSON a quarter."""
 TIMES = 20
 """How much more CPU time than the harmless payload a hostile one may take."""
 
@@ -175,33 +174,38 @@ def test_a_hostile_protobuf_payload_costs_itself_only(hostile: bytes):
 
 # --- JSON -------------------------------------------------------------------------------------------------------
 
-LISTS = {
-    "type": "array",
-    "elementType": {"type": "array", "elementType": "long", "containsNull": True},
-    "containsNull": True,
-}
-FIELDS: tuple[tuple[str, Any], ...] = (("n", "long"), ("text", "string"), ("lists", LISTS))
-COLUMNS = struct_of(FIELDS)
-JSON = JsonRules(JsonValues(FIELDS, MOST_VALUES), Judge(COLUMNS, Limits(50), is_whole=True))
+LISTS = {"type": "array", "elementType": {"type": "array", "elementType": "long"}}
+PART = {"type": "struct", "fields": [{"name": "x", "type": "double"}, {"name": "y", "type": "date"}]}
+FIELDS: tuple[dict[str, Any], ...] = tuple(
+    {"name": name, "type": kind}
+    for name, kind in (
+        ("n", "long"),
+        ("text", "string"),
+        ("lists", LISTS),
+        ("amount", "decimal(10,2)"),
+        ("at", "timestamp"),
+        ("real", "double"),
+        ("raw", "binary"),
+        ("tags", {"type": "map", "keyType": "string", "valueType": "string"}),
+        ("parts", {"type": "array", "elementType": PART}),
+    )
+)
+COLUMNS, LIMITS = struct_of_fields(FIELDS), Limits(50)
+GIVEN = JsonDecoder(FIELDS, MOST_VALUES)
+EVOLVING = JsonDecoder(FIELDS, MOST_VALUES, Judge(COLUMNS, LIMITS, is_whole=True))
+LOOKING = Looking(FIELDS, arrow_of(GIVEN), LIMITS, MOST_VALUES)
+
+
+def json_reasons(payload: bytes, decoder: JsonDecoder = EVOLVING) -> list[str | None]:
+    """As the tasks look at payloads for columns, and then decode them."""
+    good = b'{"n": 1, "text": "t", "amount": 1.5, "at": "2026-01-31T12:00:00Z"}'
+    payloads = pa.array([good, payload, good], pa.binary())
+    errors = pa.nulls(3, pa.string())
+    facts_in([pa.record_batch({"data": payloads, "decode_error": errors})], LOOKING)
+    return reasons_of(decoder, [good, payload, good])
 
 
 small = partial(filled, size=SIZE // 4)
-
-
-def json_reasons(payload: bytes) -> list[str | None]:
-    """As the tasks judge payloads before Spark reads them, and look at them for columns."""
-    good = b'{"n": 1, "text": "t"}'
-    rows = pa.table({"data": pa.array([good, payload, good], pa.binary())})
-    found = with_json_errors(rows, JSON)
-    batch = found.append_column("decode_error", pa.nulls(3, pa.string())).combine_chunks().to_batches()[0]
-    facts_in([batch], COLUMNS, Limits(50))
-    # The columns are those of the table, and the look at payloads is for more of them.
-    free = batch.set_column(
-        batch.schema.get_field_index("json_error"), "json_error", pa.nulls(3, pa.string())
-    )
-    facts_in([free], COLUMNS, Limits(50))
-    reasons: list[str | None] = found["json_error"].to_pylist()
-    return reasons
 
 
 def _many_names() -> bytes:
@@ -209,47 +213,116 @@ def _many_names() -> bytes:
     return f'{{"new": {{{names}}}}}'.encode()
 
 
+@pytest.mark.parametrize("decoder", [GIVEN, EVOLVING], ids=["given", "evolving"])
 @pytest.mark.parametrize(
     "hostile",
     [
         small(b"9", begin=b'{"n": ', end=b"}"),
         small(b"9", begin=b'{"n": 0.', end=b"}"),
         small(b"9", begin=b'{"n": 1e', end=b"}"),
+        small(b"9", begin=b'{"real": ', end=b"}"),
+        small(b"9", begin=b'{"real": 0.', end=b"}"),
+        small(b"9", begin=b'{"real": "', end=b'"}'),
+        small(b"9", begin=b'{"amount": ', end=b"}"),
+        small(b"9", begin=b'{"amount": 0.', end=b"}"),
+        small(b"9", begin=b'{"amount": 1e', end=b"}"),
+        small(b"9", begin=b'{"amount": "', end=b'"}'),
+        small(b" ", begin=b'{"amount": 1e999999999', end=b"}"),
+        small(b" ", begin=b'{"amount": "1e-999999999"', end=b"}"),
+        small(b"9", begin=b'{"at": ', end=b"}"),
+        small(b"9", begin=b'{"at": "2026-01-31T12:00:00.', end=b'Z"}'),
+        small(b" ", begin=b'{"at": "', end=b'x"}'),
+        small(b" ", begin=b'{"at": "2026-01-31', end=b'x"}'),
+        small(b"A", begin=b'{"raw": "', end=b'="}'),
         small(b"9", begin=b'{"new": ', end=b"}"),
         small(b"\\u0041", begin=b'{"text": "', end=b'"}'),
         small(b'\\"', begin=b'{"text": "', end=b'"}'),
         small(b"\\", begin=b'{"text": "'),
         small(b"[", begin=b'{"new": '),
+        small(b"[", begin=b'{"text": '),
+        small(b"[", begin=b'{"lists": '),
         small(b'{"a":', begin=b'{"new": '),
+        small(b'{"a":', begin=b'{"text": '),
         small(b"{},", begin=b'{"new": [', end=b"{}]}"),
         small(b"[],", begin=b'{"new": [', end=b"[]]}"),
+        small(b"[1],", begin=b'{"text": [', end=b"[1]]}"),
+        small(b"{},", begin=b'{"parts": [', end=b"{}]}"),
+        small(b'{"y":"x"},', begin=b'{"parts": [', end=b"{}]}"),
         small(b'"n":1,', begin=b"{", end=b'"n":1}'),
+        small(b'"n":"",', begin=b"{", end=b'"n":1}'),
+        small(b'"":"",', begin=b'{"tags": {', end=b'"":""}}'),
         small(b"[1],", begin=b'{"new": [', end=b"[1]]}"),
         _many_names(),
         small(b'"', begin=b"{"),
         small(b" ", begin=b"{", end=b"}"),
+        small(b"\xff", begin=b'{"text": "', end=b'"}'),
+        small(b"\xff", begin=b'{"new": "', end=b'"}'),
     ],
     ids=[
         "an integer of very many digits",
         "very many digits after the point",
         "an exponent of very many digits",
+        "a double of very many digits",
+        "a double of very many digits after the point",
+        "a text of very many digits for a double",
+        "a decimal of very many digits",
+        "a decimal of very many digits after the point",
+        "a decimal with an exponent of very many digits",
+        "a decimal that is a text of very many digits",
+        "a decimal of very many zeros",
+        "a decimal of very many zeros after the point",
+        "a time that is a number of very many digits",
+        "a time with very many digits of a second",
+        "a time after very much space",
+        "very much space after a time",
+        "bytes that aren't whole",
         "an integer of very many digits without a column",
         "a text of escapes",
         "a text of quotes",
         "a text that doesn't end",
         "lists within lists",
+        "lists within lists for a text",
+        "lists within lists that don't fit",
         "objects within objects",
+        "objects within objects for a text",
         "empty objects",
         "empty lists",
+        "lists for a text",
+        "empty objects with columns",
+        "parts that don't fit",
         "the same field again and again",
+        "the same field, which doesn't fit, again and again",
+        "the same entry of a map again and again",
         "lists of one number",
         "an object of very many fields",
         "quotes",
         "nothing but space",
+        "a text that isn't UTF-8",
+        "a text that isn't UTF-8 without a column",
     ],
 )
-def test_a_hostile_json_payload_costs_itself_only(hostile: bytes):
-    costs_itself_only(json_reasons, hostile, small(b"[1],", begin=b'{"lists": [', end=b"[1]]}"))
+def test_a_hostile_json_payload_costs_itself_only(hostile: bytes, decoder: JsonDecoder):
+    harmless = small(b"[1],", begin=b'{"lists": [', end=b"[1]]}")
+    costs_itself_only(partial(json_reasons, decoder=decoder), hostile, harmless)
+
+
+def test_a_json_payload_that_doesnt_fit_costs_its_neighbours_nothing():
+    """One payload in a thousand doesn't fit: none of the others is read again for it."""
+    good = b'{"n": 1, "text": "t", "amount": 1.5, "at": "2026-01-31T12:00:00Z", "parts": [{"x": 1, "y": "2026-01-31"}]}'
+    bad = [
+        b'{"n": "x"}',
+        b'{"at": "x"}',
+        b'{"amount": "x"}',
+        b'{"at": "2026-02-30T12:00:00Z"}',
+        b'{"parts": [{"y": "x"}]}',
+        b'{"text": "\xff"}',
+        b"{",
+    ]
+    for decoder in (GIVEN, EVOLVING):
+        harmless = cpu_of(partial(reasons_of, decoder, [good] * 4000))
+        for payload in bad:
+            mixed = [payload if place % 1000 == 0 else good for place in range(4000)]
+            assert cpu_of(partial(reasons_of, decoder, mixed)) < 2 * harmless
 
 
 # --- compressed payloads ----------------------------------------------------------------------------------------
