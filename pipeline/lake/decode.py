@@ -84,7 +84,11 @@ def _asked(batch: pa.RecordBatch) -> tuple[Payloads, Reasons]:
     """The payloads, and the reasons that are known without decoding them."""
     payloads, reasons = batch["data"].to_pylist(), batch["decode_error"].to_pylist()
     left_out = batch[IS_LEFT_OUT].to_pylist() if IS_LEFT_OUT in batch.schema.names else None
-    if left_out is None and not batch["data"].null_count and batch["decode_error"].null_count == batch.num_rows:
+    if (
+        left_out is None
+        and not batch["data"].null_count
+        and batch["decode_error"].null_count == batch.num_rows
+    ):
         return payloads, reasons
     for place, payload in enumerate(payloads):
         if left_out and left_out[place]:

@@ -52,7 +52,9 @@ class JsonDecoder(Decoder):
 
 
 class _Reader:
-    def __init__(self, kind: Objects, values: JsonValues, types: Mapping[str, Any], judge: Judge | None) -> None:
+    def __init__(
+        self, kind: Objects, values: JsonValues, types: Mapping[str, Any], judge: Judge | None
+    ) -> None:
         self._kind = kind
         self._values = values
         self._types = types
@@ -63,7 +65,9 @@ class _Reader:
         self._wide = kind.decoding_widely()
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
         self._columns = [
-            (name, each, msgspec.json.Decoder(each.wide).decode) for name, each in kind.parts if each is not None
+            (name, each, msgspec.json.Decoder(each.wide).decode)
+            for name, each in kind.parts
+            if each is not None
         ]
 
     def read(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
@@ -140,9 +144,7 @@ class _Reader:
             if places:
                 unfit[name] = places
         named = self._named(unfit)
-        return [
-            named.get(place, NO_OBJECT if of is None else _TWICE) for place, of in enumerate(tokens)
-        ]
+        return [named.get(place, NO_OBJECT if of is None else _TWICE) for place, of in enumerate(tokens)]
 
     def _tokens(self, payload: bytes) -> Mapping[str, msgspec.Raw] | None:
         try:

@@ -72,7 +72,10 @@ def columns_kind(
 
 def _objects(types: Mapping[str, Any], columns: Sequence[pa.Field[Any]], *, is_whole: bool) -> Objects:
     parts = [
-        (column.name, _kind(types[column.name], column.type, is_whole=is_whole) if column.name in types else None)
+        (
+            column.name,
+            _kind(types[column.name], column.type, is_whole=is_whole) if column.name in types else None,
+        )
         for column in columns
     ]
     fields = [

@@ -64,11 +64,7 @@ class Objects:
         object.__setattr__(self, "wide", wide | None)
         object.__setattr__(self, "_empty", exact())
         getters = [
-            None
-            if kind is None
-            else partial(_value_of, name)
-            if has_odd_names
-            else attrgetter(f"f{place}")
+            None if kind is None else partial(_value_of, name) if has_odd_names else attrgetter(f"f{place}")
             for place, (name, kind) in enumerate(self.parts)
         ]
         object.__setattr__(self, "_getters", getters)

@@ -29,9 +29,7 @@ _FARTHEST = timedelta(hours=18)
 """Of a zone from UTC."""
 _EPOCH, _FIRST_DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
-_DAY = (
-    "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
-)
+_DAY = "[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
 """All days but the 29th of February."""
 _MOMENT = f"{_DAY}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?"
 _ZONED_FORM = f"^{_MOMENT}(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
@@ -93,7 +91,9 @@ def _filled(numbers: Any, values: Sequence[Any], convert: Callable[[Any], int], 
     """The numbers, with those of values that have another form."""
     is_within = pc.and_(pc.greater_equal(numbers, ends[0]), pc.less_equal(numbers, ends[1]))
     known = pc.if_else(is_within, numbers, None)
-    others = [value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)]
+    others = [
+        value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)
+    ]
     return pc.coalesce(known, pa.array(converted(others, convert), known.type))
 
 

@@ -97,9 +97,7 @@ class SparkParser(Parser, Inferrer):
             return Parsed(), number
         return self._written(session, rows, plan, self._spec(columns, wishes), comparison), number
 
-    def _rows(
-        self, session: SparkSession, plan: WavePlan, fields: Sequence[Mapping[str, Any]]
-    ) -> DataFrame:
+    def _rows(self, session: SparkSession, plan: WavePlan, fields: Sequence[Mapping[str, Any]]) -> DataFrame:
         # A callable gives no payloads back, and a row of it that lacks a value may go to quarantine.
         read = partial(self._read, session, plan, with_payload=has_not_null(fields))
         return self.frames.rows(read, fields, has_malformed=bool(plan.malformed))
