@@ -10,12 +10,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.lake.avro_columns import record_part
 from headrace.pipeline.lake.avro_decimal import bounded
+from headrace.pipeline.lake.lanes import NotInLanes, Payloads
 from headrace.pipeline.lake.avro_values import AvroValues, contains_itself
 from headrace.pipeline.lake.decode import Read
+from headrace.pipeline.lake.decode_lanes import side_by_side
 from headrace.pipeline.lake.decode_rows import CantDecode, Decode, row_by_row
 from headrace.pipeline.lake.registry_header import Header, NoHeader
 from headrace.pipeline.settings.parse_block import MOST_VALUES
@@ -61,18 +65,37 @@ class AvroDecoder:
             return [(each["name"], _spark_type(each["type"], named, ())) for each in parsed["fields"]]
 
     def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
-        return row_by_row(self._decode(), self.most_values, columns)
+        library = row_by_row(self._decode(), self.most_values, columns)
+        schema, named = _parsed(self.schema)
+        try:
+            record = record_part(schema, named, columns)
+        except NotInLanes:
+            return library
+        header = self._header()
+
+        def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
+            lanes = Payloads(payloads, header)
+            rows = record.read(lanes, np.arange(len(payloads)))
+            return rows, lanes.is_left | (lanes.place != lanes.end)
+
+        a_byte = AvroValues(schema, named).limit(self.most_values).a_byte
+        return side_by_side(in_columns, library, a_byte, self.most_values)
+
+    def _header(self) -> bytes:
+        """Of a single object; empty where there is none."""
+        from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+        if not self.is_single_object:
+            return b""
+        canonical = to_parsing_canonical_form(json.loads(self.schema))
+        return _MARKER + bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
 
     def _decode(self) -> Decode:
         from fastavro import schemaless_reader
-        from fastavro.schema import fingerprint, to_parsing_canonical_form
 
         schema, named = _to_read(self.schema)
         share = AvroValues(schema, named).limit(self.most_values).share
-        header = b""
-        if self.is_single_object:
-            canonical = to_parsing_canonical_form(json.loads(self.schema))
-            header = _MARKER + bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
+        header = self._header()
 
         def decode(payload: bytes) -> tuple[dict[str, Any], float]:
             if not payload.startswith(header):

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.decode import Read
+from headrace.pipeline.lake.decode_lanes import side_by_side
 from headrace.pipeline.lake.decode_rows import CantDecode, Decode, row_by_row
+from headrace.pipeline.lake.lanes import NotInLanes, Payloads
+from headrace.pipeline.lake.protobuf_columns import MessageKinds
 from headrace.pipeline.lake.protobuf_values import limit_of
 from headrace.pipeline.lake.registry_header import NoHeader, message_index, of_confluent
 from headrace.pipeline.settings.parse_block import MOST_VALUES
@@ -52,7 +56,22 @@ class ProtobufDecoder:
             raise self._bad(error) from error
 
     def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
-        return row_by_row(self._decode(), self.most_values, columns)
+        library = row_by_row(self._decode(), self.most_values, columns)
+        if self.is_confluent:
+            return library
+        descriptor = self._descriptor()
+        try:
+            message = MessageKinds(_TIMESTAMP, frozenset(_WRAPPED)).message(descriptor, columns)
+        except NotInLanes:
+            return library
+
+        def in_columns(payloads: list[bytes]) -> tuple[pa.Array[Any], Any]:
+            lanes = Payloads(payloads, b"")
+            rows = message.read(lanes, np.arange(len(payloads)))
+            return rows, lanes.is_left | (lanes.place != lanes.end)
+
+        a_byte = limit_of(descriptor, {_TIMESTAMP, *_WRAPPED}, self.most_values).a_byte
+        return side_by_side(in_columns, library, a_byte, self.most_values)
 
     def _decode(self) -> Decode:
         from google.protobuf.message_factory import GetMessageClass
