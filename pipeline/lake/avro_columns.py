@@ -1,6 +1,6 @@
 """Avro payloads as columns: each part of a schema reads the same field of many payloads at once (`lanes`).
 
-Not for schemas with maps or records within unions of several types: a library reads payloads of these one by one.
+What isn't as nearly all payloads are is left to the library: lists and maps that are much longer than others, and all that isn't as the schema says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake.lanes import FEWEST, Lanes, NotInLanes, Payloads, texts_or_bytes
+from headrace.pipeline.lake.lanes import (
+    FEWEST,
+    Lanes,
+    NotInLanes,
+    Payloads,
+    as_map,
+    entries_type,
+    texts_or_bytes,
+)
 from headrace.pipeline.lake.time_range import DAYS, MICROS
 
 _INT = (-(2**31), 2**31 - 1)
@@ -205,6 +213,15 @@ class _Items:
         return numbers
 
 
+@dataclass(frozen=True, slots=True)
+class _Map:
+    arrow: Any
+    entries: _Items
+
+    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+        return as_map(payloads, lanes, self.entries.read(payloads, lanes), self.arrow)
+
+
 def record_part(schema: Any, named: Mapping[str, Any], columns: Sequence[pa.Field[Any]]) -> Record:
     """Raises NotInLanes. `columns`: those of the table's files."""
     places = {column.name: place for place, column in enumerate(columns)}
@@ -230,6 +247,10 @@ def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> Part:
             return record_part(schema, named, list(arrow))
         case {"type": "array", "items": items}:
             return _Items(arrow, _part(items, named, arrow.value_type))
+        case {"type": "map", "values": values}:
+            lists = entries_type(arrow)
+            parts = [(_Bytes(arrow.key_type), 0), (_part(values, named, arrow.item_type), 1)]
+            return _Map(arrow, _Items(lists, Record(lists.value_type, parts)))
         case {"type": dict() | list() as inner}:
             return _part(inner, named, arrow)
         case {"type": str() as name} if name in named:

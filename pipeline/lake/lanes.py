@@ -113,3 +113,26 @@ def _binary(content: Any, ends: Any) -> pa.Array[Any]:
     buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(content)]
     array: pa.Array[Any] = pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
     return array
+
+
+def entries_type(arrow: Any) -> Any:
+    """A map's type as that of lists of entries."""
+    return pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))
+
+
+def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> pa.Array[Any]:
+    """Lists of entries as maps. A lane that has a key twice is left."""
+    keys, values = entries.flatten().flatten()
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    owners = np.repeat(np.arange(len(lanes)), np.diff(entries.offsets.to_numpy()))
+    pairs = owners * (len(codes) + 1) + np.nan_to_num(codes).astype(np.int64)
+    _, first = np.unique(pairs, return_index=True)
+    is_again = np.ones(len(pairs), dtype=bool)
+    is_again[first] = False
+    payloads.is_left[lanes[owners[is_again]]] = True
+    if keys.null_count:
+        # Of lanes that are left: the key isn't UTF-8.
+        keys = keys.fill_null("")
+    arrays: Any = pa.MapArray
+    array: pa.Array[Any] = arrays.from_arrays(entries.offsets, keys, values, arrow)
+    return array

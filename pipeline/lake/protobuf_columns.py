@@ -1,7 +1,7 @@
 """Protobuf messages as columns: the same field of many messages is read at once (`lanes`).
 
-Not for messages with maps, groups or required fields: the library reads these one by one. So it does with a message that has a field twice that
-isn't repeated, two members of a oneof, or a field in another form than its type has.
+What isn't as nearly all messages are is left to the library: lists that are much longer than others, a field twice that isn't repeated, two members
+of a oneof, a field in another form than its type has, and all that isn't as the descriptors say. Required fields are left to it, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake.lanes import FEWEST, Lanes, NotInLanes, Payloads, texts_or_bytes
+from headrace.pipeline.lake.lanes import (
+    FEWEST,
+    Lanes,
+    NotInLanes,
+    Payloads,
+    as_map,
+    entries_type,
+    texts_or_bytes,
+)
 from headrace.pipeline.lake.time_range import MICROS
 
 if TYPE_CHECKING:
@@ -175,6 +183,8 @@ class _Pieces:
 @dataclass(frozen=True, slots=True)
 class _Field:
     is_repeated: bool
+    entries: Any
+    """The type of a map's entries, as a list of them; None where the field is no map."""
     default: Any
     """Of a message that lacks the field; None where that is null."""
     oneof: str | None
@@ -202,6 +212,10 @@ class Message:
         for column, its, pieces in zip(self.arrow, self.fields, found, strict=True):
             if its is None:
                 arrays.append(pa.nulls(len(lanes), column.type))
+            elif its.entries is not None:
+                entries = pieces.lists(len(lanes), its.entries)
+                _leave_without_value(payloads, lanes, entries)
+                arrays.append(as_map(payloads, lanes, entries, column.type))
             elif its.is_repeated:
                 arrays.append(pieces.lists(len(lanes), column.type))
             else:
@@ -291,9 +305,9 @@ class MessageKinds:
             if each.name not in places or each.is_required:
                 raise NotInLanes
             place = places[each.name]
-            fields[place] = _field(each)
-            arrow: Any = columns[place].type
-            of_one = arrow.value_type if each.is_repeated and not pa.types.is_map(arrow) else arrow
+            fields[place] = its = _field(each, columns[place].type)
+            arrow: Any = columns[place].type if its.entries is None else its.entries
+            of_one = arrow.value_type if each.is_repeated else arrow
             part, form = self._part(each, of_one)
             parts[each.number << 3 | form] = place, part
             if each.is_repeated and form != _SIZED:
@@ -311,19 +325,26 @@ class MessageKinds:
             return _Within(_Moments(arrow, self.message(inner, columns))), _SIZED
         if inner.full_name in self.wrapped:
             return _Within(_Wrapped(self.message(inner, [pa.field("value", arrow)]))), _SIZED
-        if inner.GetOptions().map_entry:
-            raise NotInLanes
         return _Within(self.message(inner, list(arrow))), _SIZED
 
 
-def _field(field: FieldDescriptor) -> _Field:
+def _leave_without_value(payloads: Payloads, lanes: Lanes, entries: Any) -> None:
+    """An entry without a value has an empty message there, which only the library makes."""
+    values = entries.flatten().field(1)
+    if values.null_count:
+        owners = np.repeat(np.arange(len(lanes)), np.diff(entries.offsets.to_numpy()))
+        payloads.is_left[lanes[owners[values.is_null().to_numpy(zero_copy_only=False)]]] = True
+
+
+def _field(field: FieldDescriptor, arrow: pa.DataType) -> _Field:
+    entries = entries_type(arrow) if pa.types.is_map(arrow) else None
     default = None
     if not field.is_repeated and not field.has_presence:
         default = field.default_value
         if field.enum_type is not None:
             default = field.enum_type.values_by_number[default].name
     oneof = field.containing_oneof
-    return _Field(field.is_repeated, default, None if oneof is None else oneof.name)
+    return _Field(field.is_repeated, entries, default, None if oneof is None else oneof.name)
 
 
 def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
