@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +17,17 @@ from headrace.pipeline.lake.lanes import (
     FEWEST,
     Lanes,
     NotInLanes,
+    Part,
     Payloads,
+    Values,
     as_map,
     entries_type,
     texts_or_bytes,
 )
 from headrace.pipeline.lake.time_range import DAYS, MICROS
 
-_INT = (-(2**31), 2**31 - 1)
 _WIDEST = 16
 """Bytes of a decimal."""
-
-
-class Part(Protocol):
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
-        """As many values as lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class _Whole:
     high: int | None = None
     times: int = 1
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         if self.low is not None:
             are_wrong = (numbers < self.low) | (numbers > self.high)
@@ -59,7 +55,7 @@ class _Real:
     form: str
     """As numpy names it."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
         return pa.array(numbers).cast(self.arrow)
 
@@ -68,7 +64,7 @@ class _Real:
 class _Boolean:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, 1)[:, 0]
         payloads.leave(lanes, numbers > 1)
         return pa.array(numbers == 1)
@@ -80,7 +76,7 @@ class _Bytes:
     size: int | None = None
     """Of each; None where it comes first."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
@@ -89,9 +85,9 @@ class _Bytes:
 @dataclass(frozen=True, slots=True)
 class _Symbols:
     arrow: pa.DataType
-    names: pa.Array[Any]
+    names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         are_wrong = (numbers < 0) | (numbers >= len(self.names))
         payloads.leave(lanes, are_wrong)
@@ -106,14 +102,14 @@ class _Decimals:
     scale: int
     size: int | None = None
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         fixed = self.size
         sizes = payloads.signed(lanes) if fixed is None else np.full(len(lanes), fixed, np.int64)
         are_wrong = (sizes < 1) | (sizes > _WIDEST)
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         starts = payloads.step(lanes, sizes)
-        fill = np.where(payloads.data[starts] >= 0x80, 0xFF, 0).astype(np.uint8)  # noqa: PLR2004 - the sign
+        fill = np.where(payloads.data[starts] >= 0x80, 0xFF, 0).astype(np.uint8)
         fill[sizes == 0] = 0
         # Arrow has the lowest byte first.
         rows = np.empty((len(lanes), _WIDEST), np.uint8)
@@ -121,7 +117,7 @@ class _Decimals:
             is_its = place < sizes
             rows[:, place] = np.where(is_its, payloads.data[starts + np.maximum(sizes - 1 - place, 0)], fill)
         kind = pa.decimal128(38, self.scale)
-        values: Any = pa.Array.from_buffers(kind, len(lanes), [None, pa.py_buffer(rows)])
+        values: Any = pa.Array.from_buffers(kind, len(lanes), [None, pa.py_buffer(rows.tobytes())])
         most = pa.scalar((10**self.precision - 1), pa.decimal128(38, 0)).as_py().scaleb(-self.scale)
         fits: Any = pc.and_(
             pc.less_equal(values, pa.scalar(most, kind)), pc.greater_equal(values, pa.scalar(-most, kind))
@@ -137,7 +133,7 @@ class _Optional:
     null: int
     """The place of null in the union."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.signed(lanes)
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
@@ -145,7 +141,7 @@ class _Optional:
         if len(there) == len(lanes):
             return self.part.read(payloads, lanes)
         if not len(there):
-            return pa.nulls(len(lanes), self.arrow)
+            return pa.array([None] * len(lanes), self.arrow)
         places = np.cumsum(is_there) - 1
         return self.part.read(payloads, there).take(pa.array(places, mask=~is_there))
 
@@ -157,15 +153,12 @@ class Record:
     arrow: Any
     parts: Sequence[tuple[Part, int]]
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
-        arrays = [pa.nulls(0)] * len(self.arrow)
-        filled = set()
-        for part, place in self.parts:
-            arrays[place] = part.read(payloads, lanes)
-            filled.add(place)
-        for place, field in enumerate(self.arrow):
-            if place not in filled:
-                arrays[place] = pa.nulls(len(lanes), field.type)
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+        found = {place: part.read(payloads, lanes) for part, place in self.parts}
+        arrays = [
+            found[place] if place in found else pa.nulls(len(lanes), column.type)
+            for place, column in enumerate(self.arrow)
+        ]
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow))
 
 
@@ -174,7 +167,7 @@ class _Items:
     arrow: Any
     part: Part
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         owners, items = [np.zeros(0, np.int64)], [pa.array([], self.arrow.value_type)]
         lengths = np.zeros(len(lanes), np.int64)
         left = np.zeros(len(lanes), np.int64)
@@ -198,8 +191,7 @@ class _Items:
         values = pa.concat_arrays(items).take(pa.array(order))
         arrays: Any = pa.LargeListArray if pa.types.is_large_list(self.arrow) else pa.ListArray
         kind = pa.int64() if pa.types.is_large_list(self.arrow) else pa.int32()
-        array: pa.Array[Any] = arrays.from_arrays(pa.array(ends, kind), values, self.arrow)
-        return array
+        return arrays.from_arrays(pa.array(ends, kind), values, self.arrow)
 
     @staticmethod
     def _in_block(payloads: Payloads, lanes: Lanes) -> Any:
@@ -218,7 +210,7 @@ class _Map:
     arrow: Any
     entries: _Items
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         return as_map(payloads, lanes, self.entries.read(payloads, lanes), self.arrow)
 
 
@@ -261,29 +253,33 @@ def _part(schema: Any, named: Mapping[str, Any], arrow: Any) -> Part:
             raise NotInLanes
 
 
-def _scalar(schema: Mapping[str, Any], arrow: Any) -> Part:
-    match schema["type"], schema.get("logicalType"):
-        case "bytes" | "fixed", "decimal":
-            return _Decimals(arrow, schema["precision"], schema.get("scale", 0), schema.get("size"))
-        case "int", "date":
-            return _Whole(arrow, *DAYS)
-        case "long", "timestamp-millis" | "local-timestamp-millis":
-            return _Whole(arrow, -(-MICROS[0] // 1000), MICROS[1] // 1000, 1000)
-        case "long", "timestamp-micros" | "local-timestamp-micros":
-            return _Whole(arrow, *MICROS)
-        case "int", _:
-            return _Whole(arrow, *_INT)
-        case "long", _:
-            return _Whole(arrow)
-        case "float" | "double" as name, _:
-            return _Real(arrow, "<f4" if name == "float" else "<f8")
-        case "boolean", _:
+def _scalar(schema: Mapping[str, Any], arrow: pa.DataType) -> Part:
+    kind, logical = schema["type"], schema.get("logicalType", "")
+    if logical == "decimal":
+        return _Decimals(arrow, schema["precision"], schema.get("scale", 0), schema.get("size"))
+    if kind in ("int", "long"):
+        low, high, times = _BOUNDS.get((kind, logical.removeprefix("local-")), _BOUNDS[kind, ""])
+        return _Whole(arrow, low, high, times)
+    match kind:
+        case "float" | "double":
+            return _Real(arrow, "<f4" if kind == "float" else "<f8")
+        case "boolean":
             return _Boolean(arrow)
-        case "bytes" | "string", _:
+        case "bytes" | "string":
             return _Bytes(arrow)
-        case "fixed", _:
+        case "fixed":
             return _Bytes(arrow, schema["size"])
-        case "enum", _:
+        case "enum":
             return _Symbols(arrow, pa.array(schema["symbols"], pa.string()))
         case _:
             raise NotInLanes
+
+
+_BOUNDS: Mapping[tuple[str, str], tuple[int | None, int | None, int]] = {
+    ("int", ""): (-(2**31), 2**31 - 1, 1),
+    ("int", "date"): (*DAYS, 1),
+    ("long", ""): (None, None, 1),
+    ("long", "timestamp-millis"): (-(-MICROS[0] // 1000), MICROS[1] // 1000, 1000),
+    ("long", "timestamp-micros"): (*MICROS, 1),
+}
+"""The lowest and the highest number of a type with its logical type, and what makes microseconds of it."""

@@ -16,11 +16,11 @@ import pyarrow as pa
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.avro_columns import record_part
 from headrace.pipeline.lake.avro_decimal import bounded
-from headrace.pipeline.lake.lanes import NotInLanes, Payloads
 from headrace.pipeline.lake.avro_values import AvroValues, contains_itself
 from headrace.pipeline.lake.decode import Read
 from headrace.pipeline.lake.decode_lanes import side_by_side
 from headrace.pipeline.lake.decode_rows import CantDecode, Decode, row_by_row
+from headrace.pipeline.lake.lanes import NotInLanes, Payloads
 from headrace.pipeline.lake.registry_header import Header, NoHeader
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 

@@ -180,7 +180,7 @@ def _value(
 
 
 def _text_first(exact: Callable[[bytes], Any], payload: bytes) -> Any:
-    """msgspec doesn't look into texts that it walks over."""
+    """Msgspec doesn't look into texts that it walks over."""
     payload.decode()
     return exact(payload)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.lake.lanes import FEWEST
 from headrace.pipeline.lake.decode import Payloads, Read, Reasons
+from headrace.pipeline.lake.lanes import FEWEST
 
 Columns = Callable[[list[bytes]], tuple["pa.Array[Any]", Any]]
 """The rows of payloads, and which of them are left to the library, as an array of numpy's."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.pipeline.lake.json_nested import Kind, Lists, Maps, Objects
 from headrace.pipeline.lake.json_numbers import WHOLE, Decimals, Real, whole
 from headrace.pipeline.lake.json_times import Dates, Times
-from headrace.pipeline.lake.json_unfit import converted
+from headrace.pipeline.lake.json_unfit import Values, converted
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
@@ -29,7 +29,7 @@ class Plain:
     def __post_init__(self) -> None:
         object.__setattr__(self, "wide", self.exact)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         return pa.array(values, self.arrow)
 
 
@@ -41,7 +41,7 @@ class Texts:
     exact: Any = str | None
     wide: Any = msgspec.Raw
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         try:
             return pa.array(values, self.arrow)
         except pa.ArrowException:

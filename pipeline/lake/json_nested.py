@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.lake.json_unfit import UnfitValues
-
+from headrace.pipeline.lake.json_unfit import UnfitValues, Values
 
 Unfits = Mapping[str, Mapping[int, str | None]]
 
@@ -36,7 +35,7 @@ class Kind(Protocol):
     def wide(self) -> Any:
         """The type by which msgspec reads each value that the column may have, such as any value for a column of texts."""
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         """Raises UnfitValues. None is null."""
 
 
@@ -80,13 +79,13 @@ class Objects:
     def decoding_widely(self) -> Callable[[bytes], Any]:
         return _decoding(self.wide)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         array, unfit = self.fitting(values)
         if unfit:
             raise UnfitValues({place: why for places in unfit.values() for place, why in places.items()})
         return array
 
-    def fitting(self, values: Sequence[Any]) -> tuple[pa.Array[Any], Unfits]:
+    def fitting(self, values: Sequence[Any]) -> tuple[Values, Unfits]:
         """The values that fit, others being null; and for each part the places of those that don't fit."""
         is_null = None if all(values) else np.array([value is None for value in values])
         if is_null is not None:
@@ -100,8 +99,8 @@ class Objects:
             return pa.array([{}] * len(values), self.arrow, mask=is_null), unfit
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow), mask=mask), unfit
 
-    def _arrays(self, values: Sequence[Any]) -> tuple[list[pa.Array[Any]], Unfits]:
-        arrays, unfit = list[Any](), dict[str, Mapping[int, str | None]]()
+    def _arrays(self, values: Sequence[Any]) -> tuple[list[Values], Unfits]:
+        arrays, unfit = list[Values](), dict[str, Mapping[int, str | None]]()
         for part, (name, kind), getter in zip(self.arrow, self.parts, self._getters, strict=True):
             if kind is None or getter is None:
                 arrays.append(pa.nulls(len(values), part.type))
@@ -134,7 +133,7 @@ def _structure(names: dict[str, str], kinds: Sequence[tuple[str, Any]], *, is_wh
 
 
 def _dictionary(kinds: Sequence[tuple[str, Any]], *, is_whole: bool) -> Any:  # noqa: ARG001 - see tells_all
-    return TypedDict("Object", dict(kinds), total=False)  # type: ignore[operator, misc] # names that only the run knows
+    return TypedDict("Object", dict(kinds), total=False)  # type: ignore[operator] # names that only the run knows
 
 
 def _value_of(name: str, values: dict[str, Any]) -> Any:
@@ -149,15 +148,15 @@ class Lists:
     wide: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", list[self.items.exact] | None)
-        object.__setattr__(self, "wide", list[self.items.wide] | None)
+        list_of: Any = list
+        object.__setattr__(self, "exact", list_of[self.items.exact] | None)
+        object.__setattr__(self, "wide", list_of[self.items.wide] | None)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         ends, is_null = _ends(values, is_long=pa.types.is_large_list(self.arrow))
         items = _items(self.items, _joined(values), ends)
         arrays: Any = pa.LargeListArray if pa.types.is_large_list(self.arrow) else pa.ListArray
-        array: pa.Array[Any] = arrays.from_arrays(ends, items, self.arrow, mask=is_null)
-        return array
+        return arrays.from_arrays(ends, items, self.arrow, mask=is_null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,19 +169,19 @@ class Maps:
     wide: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "exact", dict[str, self.items.exact] | None)  # type: ignore[name-defined] # a type of the run
-        object.__setattr__(self, "wide", dict[str, self.items.wide] | None)  # type: ignore[name-defined] # a type of the run
+        map_of: Any = dict
+        object.__setattr__(self, "exact", map_of[str, self.items.exact] | None)
+        object.__setattr__(self, "wide", map_of[str, self.items.wide] | None)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         ends, is_null = _ends(values, is_long=False)
         keys = pa.array(_joined(values), self.arrow.key_type)
         items = _items(self.items, _joined([value.values() for value in values if value]), ends)
         arrays: Any = pa.MapArray
-        array: pa.Array[Any] = arrays.from_arrays(ends, keys, items, self.arrow, mask=is_null)
-        return array
+        return arrays.from_arrays(ends, keys, items, self.arrow, mask=is_null)
 
 
-def _items(kind: Kind, items: Sequence[Any], ends: Any) -> pa.Array[Any]:
+def _items(kind: Kind, items: Sequence[Any], ends: Any) -> Values:
     try:
         return kind.array(items)
     except UnfitValues as error:

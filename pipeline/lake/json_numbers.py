@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.pipeline.core.json_columns import FLOAT_END
-from headrace.pipeline.lake.json_unfit import Unfit, converted
+from headrace.pipeline.lake.json_unfit import Unfit, Values, converted
 
 MOST_DIGITS, MOST_EXPONENT = 1000, 9999
 """Of a number for a decimal column. Its text is looked at before any digit is made of it."""
@@ -45,7 +45,7 @@ class Whole:
         object.__setattr__(self, "exact", kind)
         object.__setattr__(self, "wide", kind)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         return pa.array(values, self.arrow)
 
 
@@ -67,7 +67,7 @@ class Real:
         object.__setattr__(self, "exact", kind | None)
         object.__setattr__(self, "wide", kind | str | None)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         try:
             return pa.array(values, self.arrow)
         except pa.ArrowException:
@@ -91,7 +91,7 @@ class Decimals:
     """As it is written: 0.1 is no number of 64 bits."""
     wide: Any = msgspec.Raw
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         tokens = [None if value is None or (token := bytes(value)) == b"null" else token for value in values]
         kind = pa.decimal128(self.precision, self.scale)
         column: Any = pa.array(tokens, pa.string())

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake.json_unfit import OUTSIDE_YEARS, Unfit, converted
+from headrace.pipeline.lake.json_unfit import OUTSIDE_YEARS, Unfit, Values, converted
 from headrace.pipeline.lake.time_range import DAYS, MICROS
 
 _TIME = re.compile(
@@ -46,7 +46,7 @@ class Dates:
     exact: Any = field(init=False, default=str | None)
     wide: Any = field(init=False, default=str | None)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         texts = _texts(values)
         days = _those(texts, _DAY_FORM).cast(pa.date32()).cast(pa.int32())
         return _filled(days, values, _days, DAYS).cast(self.arrow)
@@ -65,16 +65,20 @@ class Times:
         object.__setattr__(self, "exact", kind)
         object.__setattr__(self, "wide", kind)
 
-    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+    def array(self, values: Sequence[Any]) -> Values:
         texts = _texts(values)
         if self.is_local:
-            common, kind = _those(texts, _LOCAL_FORM), _LOCAL
+            common = _those(texts, _LOCAL_FORM)
         else:
-            common, kind = _those(texts, _ZONED_FORM), _ZONED
+            common = _those(texts, _ZONED_FORM)
             if common.null_count > texts.null_count:
                 in_utc: Any = pc.binary_join_element_wise(_those(texts, _LOCAL_FORM), "Z", "")
                 common = pc.coalesce(common, in_utc)
-        micros = pc.replace_substring_regex(common, _BELOW_MICROS, r"\1").cast(kind).cast(pa.int64())
+        micros = (
+            pc.replace_substring_regex(common, _BELOW_MICROS, r"\1")
+            .cast(_LOCAL if self.is_local else _ZONED)
+            .cast(pa.int64())
+        )
         return _filled(micros, values, partial(_micros, is_local=self.is_local), MICROS).cast(self.arrow)
 
 
@@ -89,7 +93,8 @@ def _those(texts: Any, form: str) -> Any:
 
 def _filled(numbers: Any, values: Sequence[Any], convert: Callable[[Any], int], ends: tuple[int, int]) -> Any:
     """The numbers, with those of values that have another form."""
-    is_within = pc.and_(pc.greater_equal(numbers, ends[0]), pc.less_equal(numbers, ends[1]))
+    low, high = pa.scalar(ends[0], numbers.type), pa.scalar(ends[1], numbers.type)
+    is_within: Any = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
     known = pc.if_else(is_within, numbers, None)
     others = [
         value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)
@@ -138,6 +143,6 @@ def _offset(zone: str | None) -> timedelta:
         return timedelta()
     hours, minutes = int(match[2]), int(match[3] or 0)
     offset = timedelta(hours=hours, minutes=minutes)
-    if minutes > 59 or offset > _FARTHEST:  # noqa: PLR2004
+    if minutes > 59 or offset > _FARTHEST:
         raise Unfit
     return -offset if match[1] == "-" else offset

@@ -11,6 +11,8 @@ NO_PAYLOAD_FITS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What msgspec raises for a payload that isn't JSON, or hasn't the types that it was told."""
 OUTSIDE_YEARS = "has a time before the year 1 or after the year 9999; a number is read as seconds since 1970"
 """Why a time doesn't fit that its column could hold: readers of Iceberg tables end there."""
+Values = Any
+"""An array of Arrow's. Its stubs know no types of which only the run tells."""
 _T = TypeVar("_T")
 
 

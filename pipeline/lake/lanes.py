@@ -6,7 +6,7 @@ A lane with something that isn't as the schema says, or that the columns can't h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,19 @@ FEWEST = 256
 """Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the library."""
 Lanes = Any
 """Places of lanes, as an array of numpy's."""
+Values = Any
+"""An array of Arrow's. Its stubs know no types of which only the run tells."""
 
 
 class NotInLanes(Exception):
     """The schema has a part that only the library reads."""
+
+
+class Part(Protocol):
+    """A part of a schema."""
+
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
+        """As many values as lanes."""
 
 
 class Payloads:
@@ -62,14 +71,14 @@ class Payloads:
         byte = self.data[place]
         numbers = (byte & 0x7F).astype(np.uint64)
         sizes = np.ones(len(lanes), np.int64)
-        longer = np.flatnonzero(byte >= 0x80)  # noqa: PLR2004 - the bit that says so
+        longer = np.flatnonzero(byte >= 0x80)
         for shift in range(7, 7 * longest, 7):
             if not len(longer):
                 break
             byte = self.data[place[longer] + shift // 7]
             numbers[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             sizes[longer] += 1
-            longer = longer[byte >= 0x80]  # noqa: PLR2004 - the bit that says so
+            longer = longer[byte >= 0x80]
         if len(longer):
             self.is_left[lanes[longer]] = True
         self.step(lanes, sizes)
@@ -90,7 +99,7 @@ class Payloads:
         return np.ascontiguousarray(self.data[starts[:, None] + np.arange(size)])
 
 
-def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> pa.Array[Any]:
+def texts_or_bytes(payloads: Payloads, lanes: Lanes, sizes: Any, arrow: pa.DataType) -> Values:
     """So many bytes of each lane. A lane whose bytes aren't UTF-8 where the column is of texts is left."""
     values: Any = _binary(*payloads.pieces(lanes, sizes))
     try:
@@ -109,10 +118,9 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _binary(content: Any, ends: Any) -> pa.Array[Any]:
+def _binary(content: Any, ends: Any) -> Values:
     buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(content)]
-    array: pa.Array[Any] = pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
-    return array
+    return pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
 
 
 def entries_type(arrow: Any) -> Any:
@@ -120,7 +128,7 @@ def entries_type(arrow: Any) -> Any:
     return pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))
 
 
-def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> pa.Array[Any]:
+def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> Values:
     """Lists of entries as maps. A lane that has a key twice is left."""
     keys, values = entries.flatten().flatten()
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -134,5 +142,4 @@ def as_map(payloads: Payloads, lanes: Lanes, entries: Any, arrow: Any) -> pa.Arr
         # Of lanes that are left: the key isn't UTF-8.
         keys = keys.fill_null("")
     arrays: Any = pa.MapArray
-    array: pa.Array[Any] = arrays.from_arrays(entries.offsets, keys, values, arrow)
-    return array
+    return arrays.from_arrays(entries.offsets, keys, values, arrow)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.pipeline.core.column_types import has_not_null, spark_of, struct_of_fields
 from headrace.pipeline.core.duplicates import Comparison
-from headrace.pipeline.core.json_columns import Limits, Struct
+from headrace.pipeline.core.json_columns import Struct
 from headrace.pipeline.core.json_facts import OBJECT, Fact
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.core.json_growth import grow
@@ -41,7 +41,7 @@ from headrace.pipeline.lake.spark_job import cause_of, is_of_spark, run_tasks
 from headrace.pipeline.lake.stage_codec import decode_facts, decode_parsed, decode_survey
 from headrace.pipeline.lake.waiting import warn
 from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
-from headrace.pipeline.settings.choices import ColumnsFrom, ParseFormat
+from headrace.pipeline.settings.choices import ColumnsFrom
 from headrace.pipeline.target_ports import Inferrer, Parser
 
 if TYPE_CHECKING:

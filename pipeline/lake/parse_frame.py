@@ -19,8 +19,8 @@ from headrace.pipeline.core.column_types import has_not_null, nullable
 from headrace.pipeline.core.json_columns import Limits
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.lake.decode import Decoder
-from headrace.pipeline.lake.decode_json import JsonDecoder
 from headrace.pipeline.lake.decode_avro import AvroDecoder, RegistryAvroDecoder, schemas_in
+from headrace.pipeline.lake.decode_json import JsonDecoder
 from headrace.pipeline.lake.decode_protobuf import ProtobufDecoder
 from headrace.pipeline.lake.filter_frame import judged
 from headrace.pipeline.lake.inflate import Inflation

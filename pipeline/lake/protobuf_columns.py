@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ from headrace.pipeline.lake.lanes import (
     FEWEST,
     Lanes,
     NotInLanes,
+    Part,
     Payloads,
+    Values,
     as_map,
     entries_type,
     texts_or_bytes,
@@ -38,11 +40,6 @@ _NANOS = 10**9
 _SECONDS = (MICROS[0] // 1_000_000, MICROS[1] // 1_000_000)
 
 
-class Part(Protocol):
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
-        """As many values as lanes."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Integer:
     arrow: pa.DataType
@@ -51,7 +48,7 @@ class _Integer:
     is_signed: bool = False
     """Whether the lowest bit is the sign."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         if self.is_signed:
             numbers = payloads.signed(lanes)
             are_wrong = (numbers < -self.end) | (numbers >= self.end)
@@ -62,7 +59,7 @@ class _Integer:
         payloads.leave(lanes, are_wrong)
         numbers[are_wrong] = 0
         whole: Any = pa.array(numbers)
-        return pc.equal(whole, 1) if pa.types.is_boolean(self.arrow) else whole.cast(self.arrow)
+        return whole.cast(pa.bool_()) if pa.types.is_boolean(self.arrow) else whole.cast(self.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,9 @@ class _Names:
     """Of an enum, from the number 0 on."""
 
     arrow: pa.DataType
-    names: pa.Array[Any]
+    names: Values
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.numbers(lanes)
         are_wrong = numbers >= np.uint64(len(self.names))
         payloads.leave(lanes, are_wrong)
@@ -86,7 +83,7 @@ class _Fixed:
     form: str
     """As numpy names it."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         numbers = payloads.blocks(lanes, int(self.form[-1])).view(self.form)[:, 0]
         return pa.array(numbers).cast(self.arrow)
 
@@ -95,7 +92,7 @@ class _Fixed:
 class _Bytes:
     arrow: pa.DataType
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
         return texts_or_bytes(payloads, lanes, sizes, self.arrow)
 
@@ -106,14 +103,14 @@ class _Within:
 
     part: Any
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         sizes = payloads.numbers(lanes, _OF_SIZE).astype(np.int64)
         around = payloads.end[lanes]
         are_wrong = sizes > around - payloads.place[lanes]
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         payloads.end[lanes] = payloads.place[lanes] + sizes
-        made: pa.Array[Any] = self.part.read(payloads, lanes)
+        made = self.part.read(payloads, lanes)
         payloads.place[lanes] = payloads.end[lanes]
         payloads.end[lanes] = around
         return made
@@ -124,7 +121,7 @@ class _Packed:
     arrow: Any
     part: Part
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         found = _Pieces()
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
@@ -159,7 +156,7 @@ class _Pieces:
     def single(self, count: int, arrow: pa.DataType) -> tuple[Any, Any]:
         """A value for each owner, null where it has none; and how many it had."""
         if not self._owners:
-            return pa.nulls(count, arrow), np.zeros(count, np.int64)
+            return pa.array([None] * count, arrow), np.zeros(count, np.int64)
         owners = np.concatenate(self._owners)
         times = np.bincount(owners, minlength=count)
         places = np.full(count, -1)
@@ -200,7 +197,7 @@ class Message:
     numbers: frozenset[int]
     """Of the fields that the message has."""
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         found = [_Pieces() for _ in self.fields]
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
@@ -268,7 +265,7 @@ class _Moments:
     arrow: pa.DataType
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         both: Any = self.part.read(payloads, lanes)
         seconds, nanos = (part.to_numpy(zero_copy_only=False) for part in both.flatten())
         are_wrong = (seconds < _SECONDS[0]) | (seconds > _SECONDS[1]) | (nanos >= _NANOS)
@@ -283,10 +280,9 @@ class _Wrapped:
 
     part: Message
 
-    def read(self, payloads: Payloads, lanes: Lanes) -> pa.Array[Any]:
+    def read(self, payloads: Payloads, lanes: Lanes) -> Values:
         whole: Any = self.part.read(payloads, lanes)
-        value: pa.Array[Any] = whole.field(0)
-        return value
+        return whole.field(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +358,8 @@ def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
 
 
 def _names(field: FieldDescriptor, arrow: Any) -> _Names:
-    names = {value.number: value.name for value in field.enum_type.values}
+    kinds: Any = field.enum_type
+    names = {value.number: value.name for value in kinds.values}
     known = [names.get(number) for number in range(len(names))]
     # Other numbers become their digits, in the library.
     return _Names(arrow, pa.array(known[: known.index(None)] if None in known else known, pa.string()))

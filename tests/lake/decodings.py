@@ -23,14 +23,19 @@ def arrow_of(decoder: Decoder) -> pa.Schema:
 
 def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
     """What is decoded at once, one after the other."""
+    return decoded([landed(payloads)], decoder, arrow_of(decoder))
+
+
+def landed(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
+    """As the tasks read the lake table."""
     nothing: list[str | None] = [None] * len(payloads)
-    landed: dict[str, pa.Array[Any]] = {
+    columns: dict[str, pa.Array[Any]] = {
         "record": pa.array(range(len(payloads))),
         "data": pa.array(payloads, pa.binary()),
         "decode_error": pa.array(nothing, pa.string()),
         "landed": pa.array(nothing, pa.binary()),
     }
-    return decoded([pa.record_batch(landed)], decoder, arrow_of(decoder))
+    return pa.record_batch(columns)
 
 
 def reasons_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> list[str | None]:

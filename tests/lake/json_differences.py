@@ -50,7 +50,7 @@ OTHERWISE: list[Difference] = [
     Difference("DOUBLE", "0." + "1" * 1200, 0.1111111111111111, UNFIT, DIGITS),
     Difference("DECIMAL(10,2)", '"1,000"', UNFIT, "1000.00", DECIMAL_TEXT),
     Difference("DECIMAL(10,2)", '"1,50"', UNFIT, "150.00", DECIMAL_TEXT),
-    Difference("DECIMAL(10,2)", '"１"', UNFIT, "1.00", DECIMAL_TEXT),
+    Difference("DECIMAL(10,2)", '"\uff11"', UNFIT, "1.00", DECIMAL_TEXT),
     Difference("STRING", "1.50", "1.50", "1.5", AS_WRITTEN),
     Difference("STRING", "1e5", "1e5", "100000.0", AS_WRITTEN),
     Difference("STRING", '"\\ud83d"', UNFIT, "?", NO_CHARACTER),

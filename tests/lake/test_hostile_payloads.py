@@ -25,7 +25,7 @@ from headrace.pipeline.lake.json_looking import Looking, facts_in
 from headrace.pipeline.settings.choices import Compression
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 from tests.lake.costs import cpu_of, peak_of
-from tests.lake.decodings import arrow_of, reasons_of, rows_of
+from tests.lake.decodings import arrow_of, landed, reasons_of, rows_of
 from tests.lake.test_decode_avro import written
 from tests.lake.test_decode_protobuf import DECODER, an_order
 from tests.lake.test_value_limit import integer, record
@@ -199,9 +199,7 @@ LOOKING = Looking(FIELDS, arrow_of(GIVEN), LIMITS, MOST_VALUES)
 def json_reasons(payload: bytes, decoder: JsonDecoder = EVOLVING) -> list[str | None]:
     """As the tasks look at payloads for columns, and then decode them."""
     good = b'{"n": 1, "text": "t", "amount": 1.5, "at": "2026-01-31T12:00:00Z"}'
-    payloads = pa.array([good, payload, good], pa.binary())
-    errors = pa.nulls(3, pa.string())
-    facts_in([pa.record_batch({"data": payloads, "decode_error": errors})], LOOKING)
+    facts_in([landed([good, payload, good])], LOOKING)
     return reasons_of(decoder, [good, payload, good])
 
 

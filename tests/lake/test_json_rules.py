@@ -17,7 +17,6 @@ from headrace.pipeline.core.column_types import struct_of_fields
 from headrace.pipeline.core.json_columns import Limits
 from headrace.pipeline.core.json_fit import Judge
 from headrace.pipeline.lake.decode_json import JsonDecoder
-from headrace.pipeline.lake.json_numbers import Decimals
 from headrace.pipeline.lake.json_text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.lake.json_times import Dates, Times
 from headrace.pipeline.lake.json_unfit import UnfitValues
@@ -156,41 +155,27 @@ NEAR = st.lists(
 )
 
 
-def each_by_itself(kind: Any, values: Sequence[Any]) -> list[Any]:
-    """What becomes of each value alone; UNFIT where it doesn't fit."""
-    made = []
-    for value in values:
-        try:
-            made.append(
-                kind.array([value])
-                .cast(pa.int64() if not isinstance(kind, Dates) else pa.int32())
-                .to_pylist()[0]
-            )
-        except UnfitValues:
-            made.append(UNFIT)
-    return made
+def made_by(kind: Any, values: Sequence[Any]) -> list[Any]:
+    """What becomes of the values, as numbers since 1970; UNFIT where one doesn't fit."""
+    unfit: frozenset[int] = frozenset()
+    try:
+        array = kind.array(values)
+    except UnfitValues as error:
+        unfit = frozenset(error.places)
+        array = kind.array([None if place in unfit else value for place, value in enumerate(values)])
+    numbers = array.cast(pa.int32() if isinstance(kind, Dates) else pa.int64()).to_pylist()
+    return [UNFIT if place in unfit else number for place, number in enumerate(numbers)]
 
 
 @given(NEAR)
 def test_times_become_the_same_alone_and_together(values: list[str | None]):
-    for kind in (
-        Times(pa.timestamp("us", tz="UTC"), False),
-        Times(pa.timestamp("us"), True),
-        Dates(pa.date32()),
-    ):
-        alone = each_by_itself(kind, values)
-        try:
-            together: list[Any] = (
-                kind.array(values).cast(pa.int64() if not isinstance(kind, Dates) else pa.int32()).to_pylist()
-            )
-        except UnfitValues as error:
-            together = [UNFIT if place in error.places else made for place, made in enumerate(alone)]
-            assert error.places.keys() == {place for place, made in enumerate(alone) if made == UNFIT}
-        assert together == alone
+    in_utc, local = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+    for kind in (Times(in_utc, is_local=False), Times(local, is_local=True), Dates(pa.date32())):
+        assert made_by(kind, values) == [made for value in values for made in made_by(kind, [value])]
 
 
 @given(
-    st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
+    st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001 - hypothesis wants none
     st.integers(-17 * 60, 17 * 60) | st.none(),
     st.sampled_from("T "),
 )

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -52,7 +51,7 @@ AVRO_DECODER = AvroDecoder("orders", json.dumps(AVRO), is_single_object=False)
 SINGLE = AvroDecoder("orders", json.dumps(AVRO), is_single_object=True)
 INT, LONG = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1) | st.integers(-100, 100)
 ITEM = st.fixed_dictionaries({"sku": st.text(max_size=4), "n": INT})
-MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(9999, 12, 31))
+MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 - hypothesis wants none
 AVRO_ROWS = st.fixed_dictionaries(
     {
         "number": LONG,
@@ -191,7 +190,8 @@ POOL = DescriptorPool()
 for _file in DESCRIPTORS.file:
     POOL.Add(_file)
 POOL.Add(text_format.Parse(PROTO, FileDescriptorProto()))
-ALL = GetMessageClass(POOL.FindMessageTypeByName("lanes.All"))
+DESCRIPTOR = POOL.FindMessageTypeByName("lanes.All")
+ALL: Any = GetMessageClass(DESCRIPTOR)
 _FILES = type(DESCRIPTORS)(file=[*DESCRIPTORS.file, text_format.Parse(PROTO, FileDescriptorProto())])
 PROTOBUF_DECODER = ProtobufDecoder("all", b64encode(_FILES.SerializeToString()).decode(), "lanes.All")
 ORDERS = ProtobufDecoder("orders", CONTENT, "shop.Order")
@@ -269,7 +269,7 @@ def test_usual_payloads_arent_left_to_the_library():
         "is_new": True,
         "ratio": 0.5,
         "score": None,
-        "local": datetime(2026, 1, 31, 12),
+        "local": datetime(2026, 1, 31, 12),  # noqa: DTZ001 - it has none
         "price": Decimal("1.234"),
         "lists": [[1, None], []],
         "named": {"n": ["a"]},
@@ -303,7 +303,7 @@ def test_usual_payloads_arent_left_to_the_library():
     }
     protobuf = Payloads([ALL(**fields).SerializeToString()] * 300, b"")
     kinds = MessageKinds(_TIMESTAMP, frozenset(_WRAPPED))
-    messages = kinds.message(ALL.DESCRIPTOR, list(arrow_of(PROTOBUF_DECODER))).read(protobuf, np.arange(300))
+    messages = kinds.message(DESCRIPTOR, list(arrow_of(PROTOBUF_DECODER))).read(protobuf, np.arange(300))
     assert not protobuf.is_left.any()
     row = messages[299].as_py()
     assert (row["state"], row["parts"][1], row["other"], row["maybe"]) == (
@@ -327,4 +327,4 @@ def test_as_many_rows_come_back_as_payloads_are_given(count: int):
         read = decoder.reading(list(arrow_of(decoder)))
         parts = list(read([payload, None] * count))
         assert sum(len(rows) for rows, _ in parts) == 2 * count == sum(len(reasons) for _, reasons in parts)
-        assert all(row is None for rows, _ in parts for row in pa.array(rows)[1::2].to_pylist())
+        assert all(row is None for rows, _ in parts for row in rows.to_pylist()[1::2])

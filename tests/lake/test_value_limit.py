@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -29,7 +28,7 @@ from headrace.pipeline.lake.json_values import JsonValues
 from headrace.pipeline.lake.protobuf_values import limit_of
 from headrace.pipeline.lake.registry_header import of_confluent
 from headrace.pipeline.lake.value_limit import TooManyValues
-from tests.lake.decodings import arrow_of, parts_of, rows_of
+from tests.lake.decodings import arrow_of, landed, parts_of, rows_of
 from tests.lake.test_decode_avro import ROW, SCHEMA, written
 from tests.lake.test_decode_protobuf import DECODER, DESCRIPTORS, an_order
 from tests.lake.test_registry_header import GLUE
@@ -300,6 +299,6 @@ def test_json_with_too_many_values_is_neither_decoded_nor_looked_at_for_columns(
     reasons = [row["reason"] for row in rows_of(decoder, payloads)]
     assert reasons[:2] == [TOO_MANY, None]
     assert None not in reasons[2:]
-    batch = pa.record_batch({"data": pa.array(payloads, pa.binary()), "decode_error": pa.nulls(4, pa.string())})
+    batch = landed(payloads)
     looking = Looking(fields, arrow_of(decoder), Limits(10), MOST)
     assert facts_in([batch], looking) == {((), "object"): 1, (("new",), "long"): 1}
