@@ -71,7 +71,9 @@ class Objects:
     @property
     def tells_all(self) -> bool:
         """Whether `exact` refuses each payload with a field, at any depth, that is no column."""
-        return self.is_whole and not any(map(_is_odd, (name for name, _ in self.parts)))
+        return self.is_whole and not any(
+            _is_odd(name) or (kind is not None and not _tells_all(kind)) for name, kind in self.parts
+        )
 
     def decoding_exactly(self) -> Callable[[bytes], Any]:
         return _decoding(self.exact)
@@ -119,6 +121,16 @@ class Objects:
 def _decoding(kind: Any) -> Callable[[bytes], Any]:
     """Of an object that isn't null."""
     return msgspec.json.Decoder(next(part for part in kind.__args__ if part is not type(None))).decode
+
+
+def _tells_all(kind: Kind) -> bool:
+    match kind:
+        case Objects():
+            return kind.tells_all
+        case Lists() | Maps():
+            return _tells_all(kind.items)
+        case _:
+            return True
 
 
 def _is_odd(name: str) -> bool:

@@ -253,6 +253,30 @@ def test_payloads_become_the_same_rows_and_reasons_alone_and_together(
     assert together == alone
 
 
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "id BIGINT, part STRUCT<x: INT>, parts ARRAY<STRUCT<x: INT>>",
+        'id BIGINT, part STRUCT<x: INT, `a"b`: INT>, parts ARRAY<STRUCT<x: INT, `a\\b`: INT>>',
+        'id BIGINT, `a"b` INT, part STRUCT<x: INT>, parts ARRAY<STRUCT<x: INT>>',
+    ],
+)
+def test_an_evolving_table_drops_no_value_that_has_no_column(ddl: str):
+    decoder = decoder_of(ddl, is_evolving=True)
+    payloads = [
+        b'{"id": 1, "part": {"x": 1}, "parts": [{"x": 1}]}',
+        b'{"id": 1, "new": 1}',
+        b'{"id": 1, "part": {"x": 1, "new": 1}}',
+        b'{"id": 1, "parts": [{"x": 1}, {"new": 1}]}',
+        b'{"id": 1, "new": null, "part": {"new": []}}',
+    ]
+    reasons = [row["reason"] for row in rows_of(decoder, payloads)]
+    assert (reasons[0], reasons[4]) == (None, None)
+    for name, reason in zip(("new", "part.new", "parts[].new"), reasons[1:4], strict=True):
+        assert reason is not None
+        assert reason.startswith(f"the field {name} has no column")
+
+
 # --- Spark ------------------------------------------------------------------------------------------------------
 
 
