@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.lake.not_null import has_required
 from headrace.pipeline.lake.parse_write import IS_LEFT_OUT, own_columns
 from headrace.pipeline.lake.value_limit import BYTES_AT_ONCE
 
@@ -42,11 +41,11 @@ class Decoder(Protocol):
 
 
 def decoded(
-    batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema
+    batches: Iterable[pa.RecordBatch], decoder: Decoder, columns: pa.Schema, *, keeps_payloads: bool
 ) -> Iterator[pa.RecordBatch]:
-    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded."""
-    own = own_columns(columns)
-    read, keeps = decoder.reading(own), has_required(own)
+    """`columns`: those of the typed table's files. Records that a filter leaves out aren't decoded. `keeps_payloads`: rows without a reason have
+    their payloads, too, because some may get a reason afterwards."""
+    read = decoder.reading(own_columns(columns))
     for batch in batches:
         start = 0
         for part in _parts(batch):
@@ -54,7 +53,7 @@ def decoded(
             for rows, reasons in _without_collections(read(payloads)):
                 known, told = told[: len(reasons)], told[len(reasons) :]
                 whole = [why or reason for why, reason in zip(known, reasons, strict=True)]
-                yield _with_rows(batch.slice(start, len(reasons)), rows, whole, keeps_payloads=keeps)
+                yield _with_rows(batch.slice(start, len(reasons)), rows, whole, keeps_payloads=keeps_payloads)
                 start += len(reasons)
 
 
@@ -103,7 +102,6 @@ def _asked(batch: pa.RecordBatch) -> tuple[Payloads, Reasons]:
 def _with_rows(
     batch: pa.RecordBatch, rows: pa.Array[Any], reasons: Reasons, *, keeps_payloads: bool
 ) -> pa.RecordBatch:
-    """`keeps_payloads`: `data` has the payloads of rows without a reason, too; some may get a reason afterwards."""
     why: Any = pa.array(reasons, pa.string())
     aside: Any
     if keeps_payloads:

@@ -169,6 +169,17 @@ class SparkParser(Parser, Inferrer):
             return _reported(rows.mapInArrow(_both(judging, _writing(spec)), _REPORT))
         # Before rows are compared: one that goes to quarantine leaves no other one out.
         rows = rows.mapInArrow(judging, rows.schema) if has_required(own_columns(spec.schema)) else rows
+        return self._compared(session, rows, plan, spec, comparison)
+
+    def _compared(
+        self,
+        session: SparkSession,
+        rows: DataFrame,
+        plan: WavePlan,
+        spec: WriteSpec,
+        comparison: Comparison,
+    ) -> Parsed:
+        """Rows of the wave that the same event hasn't made before."""
         by = self.frames.settings.key_columns
         parts = packed([each.path for each in comparison.files], cores=self.tasks)
         columns = key_columns(spec.schema, by)
@@ -193,8 +204,10 @@ class SparkParser(Parser, Inferrer):
         if comparison is not None:
             columns, filtered = small_columns(spec.schema), bool(self.frames.settings.filter)
             records = self.frames.judged(self._read(session, plan, None))
-            rows = records.mapInArrow(_decoding(columns, decoder), rows_type(columns, filtered=filtered))
-            return self._written(session, rows, plan, spec, comparison)
+            # Judged before rows are compared: one that goes to quarantine leaves no other one out.
+            made = _both(_decoding(columns, decoder, spec), _judging(spec.schema))
+            rows = records.mapInArrow(made, rows_type(columns, filtered=filtered))
+            return self._compared(session, rows, plan, spec, comparison)
         writing = _writing(spec, decoder)
         if self.frames.settings.filter:
             records = self.frames.judged(self._read(session, plan, None))
@@ -370,11 +383,15 @@ def _marking(keys: int, within: timedelta) -> _Task:
     return mark
 
 
-def _decoding(columns: pa.Schema, decoder: Decoder) -> _Task:
+def _decoding(columns: pa.Schema, decoder: Decoder, spec: WriteSpec) -> _Task:
+    """`columns`: those of the typed table in types that Spark takes."""
+
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.pipeline.lake.decode import decoded
+        from headrace.pipeline.lake.not_null import has_required
+        from headrace.pipeline.lake.parse_write import own_columns
 
-        return decoded(batches, decoder, columns)
+        return decoded(batches, decoder, columns, keeps_payloads=has_required(own_columns(spec.schema)))
 
     return decode
 
@@ -412,7 +429,7 @@ def _writing(spec: WriteSpec, decoder: Decoder | None = None) -> _Task:
         rows: Iterable[pa.RecordBatch] = batches
         own = own_columns(spec.schema)
         if decoder:
-            rows = decoded(batches, decoder, spec.schema)
+            rows = decoded(batches, decoder, spec.schema, keeps_payloads=has_required(own))
             rows = with_nulls_aside(rows, own) if has_required(own) else rows
         report = write_rows(rows, spec, now=lambda: datetime.now(UTC), fresh=lambda: uuid4().hex)
         yield pa.RecordBatch.from_arrays([pa.array([encode_parsed(report)], pa.binary())], names=["report"])

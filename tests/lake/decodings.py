@@ -23,7 +23,7 @@ def arrow_of(decoder: Decoder) -> pa.Schema:
 
 def parts_of(decoder: Decoder, payloads: Sequence[bytes | None]) -> Iterator[pa.RecordBatch]:
     """What is decoded at once, one after the other."""
-    return decoded([landed(payloads)], decoder, arrow_of(decoder))
+    return decoded([landed(payloads)], decoder, arrow_of(decoder), keeps_payloads=False)
 
 
 def landed(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
