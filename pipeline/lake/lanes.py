@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 _PADDING = bytes(16)
 """So that no step reads beyond the last payload."""
-_LONGEST = 9
-"""The most bytes of a number. A tenth one is rare, and left to the library."""
+_LONGEST = 10
+"""The most bytes of a number: the last one has a single bit."""
 
 FEWEST = 256
 """Lanes that are worth a step of their own: fewer, such as those with more items in a list than others, are left to the library."""
+_LAST_SHIFT = 63
 Lanes = Any
 """Places of lanes, as an array of numpy's."""
 Values = Any
@@ -76,6 +77,8 @@ class Payloads:
             if not len(longer):
                 break
             byte = self.data[place[longer] + shift // 7]
+            if shift == _LAST_SHIFT:
+                self.leave(lanes, longer[byte > 1])
             numbers[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             sizes[longer] += 1
             longer = longer[byte >= 0x80]

@@ -43,19 +43,15 @@ _SECONDS = (MICROS[0] // 1_000_000, MICROS[1] // 1_000_000)
 @dataclass(frozen=True, slots=True)
 class _Integer:
     arrow: pa.DataType
-    end: int
-    """Numbers are lower. Others, and negative ones of ten bytes, are left to the library."""
-    is_signed: bool = False
+    low: int
+    high: int
+    """Others are left to the library, which has its own ways to make them fit."""
+    has_sign_bit: bool = False
     """Whether the lowest bit is the sign."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        if self.is_signed:
-            numbers = payloads.signed(lanes)
-            are_wrong = (numbers < -self.end) | (numbers >= self.end)
-        else:
-            numbers = payloads.numbers(lanes)
-            are_wrong = numbers >= np.uint64(self.end)
-            numbers = numbers.astype(np.int64)
+        numbers = payloads.signed(lanes) if self.has_sign_bit else payloads.numbers(lanes).astype(np.int64)
+        are_wrong = (numbers < self.low) | (numbers > self.high)
         payloads.leave(lanes, are_wrong)
         numbers[are_wrong] = 0
         whole: Any = pa.array(numbers)
@@ -352,9 +348,9 @@ def _scalar(field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
         return _names(field, arrow), _INTEGER
     if form := _FORMS.get(field.type):
         return _Fixed(arrow, form), _EIGHT if form.endswith("8") else _FOUR
-    if field.type not in _ENDS:
+    if field.type not in _BOUNDS:
         raise NotInLanes
-    return _Integer(arrow, *_ENDS[field.type]), _INTEGER
+    return _Integer(arrow, *_BOUNDS[field.type]), _INTEGER
 
 
 def _names(field: FieldDescriptor, arrow: Any) -> _Names:
@@ -367,13 +363,14 @@ def _names(field: FieldDescriptor, arrow: Any) -> _Names:
 
 _FORMS = {1: "<f8", 2: "<f4", 6: "<u8", 7: "<u4", 15: "<i4", 16: "<i8"}
 """Protobuf's numbers of types whose values have a fixed size."""
-_ENDS = {
-    3: (2**63, False),
-    4: (2**63, False),
-    5: (2**31, False),
-    8: (2, False),
-    13: (2**32, False),
-    17: (2**31, True),
-    18: (2**62, True),
+_INT, _LONG = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
+_BOUNDS: Mapping[int, tuple[int, int, bool]] = {
+    3: (*_LONG, False),
+    4: (0, _LONG[1], False),
+    5: (*_INT, False),
+    8: (0, 1, False),
+    13: (0, 2**32 - 1, False),
+    17: (*_INT, True),
+    18: (*_LONG, True),
 }
-"""Protobuf's numbers of types whose values are integers of one to ten bytes: where they end, and whether the lowest bit is the sign."""
+"""Protobuf's numbers of types whose values are integers of one to ten bytes: the lowest and the highest, and whether the lowest bit is the sign."""

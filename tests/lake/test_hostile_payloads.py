@@ -22,6 +22,7 @@ from headrace.pipeline.lake.decode_avro import AvroDecoder
 from headrace.pipeline.lake.decode_json import JsonDecoder
 from headrace.pipeline.lake.inflate import CantInflate, Inflation, inflate, unzipped
 from headrace.pipeline.lake.json_looking import Looking, facts_in
+from headrace.pipeline.lake.lanes import FEWEST
 from headrace.pipeline.settings.choices import Compression
 from headrace.pipeline.settings.parse_block import MOST_VALUES
 from tests.lake.costs import cpu_of, peak_of
@@ -170,6 +171,62 @@ def protobuf_reasons(payload: bytes) -> list[str | None]:
 def test_a_hostile_protobuf_payload_costs_itself_only(hostile: bytes):
     item = _ITEMS + b"\3\x0a\1a"
     costs_itself_only(protobuf_reasons, hostile, filled(item))
+
+
+# --- many of them at once ---------------------------------------------------------------------------------------
+
+MANY = 2 * FEWEST
+"""Payloads that are decoded side by side."""
+brief = partial(filled, size=512)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        integer(500) + b"\x11" * 500,
+        _NO_AMOUNT + integer(2**62) + b"a" * 500,
+        _NO_AMOUNT + _NO_TEXT + integer(2**62) + b"\2" * 500,
+        _NO_AMOUNT + _NO_TEXT + _SMALLEST + b"\2" * 500,
+        brief(integer(1) + b"\2", begin=_NO_AMOUNT + _NO_TEXT, end=b"\0\0"),
+        brief(_MINUS_ONE + b"\2\2", begin=_NO_AMOUNT + _NO_TEXT, end=b"\0\0"),
+        brief(b"\xff" * 9 + b"\x01", begin=_NO_AMOUNT + _NO_TEXT + integer(500)),
+        brief(integer(1) + b"\0\0", begin=_NO_AMOUNT + _NO_TEXT + b"\0", end=b"\0"),
+        brief(integer(1) + b"\0\x09", begin=_NO_AMOUNT + _NO_TEXT + b"\0", end=b"\0"),
+    ],
+)
+def test_many_hostile_avro_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
+    harmless = written({**GOOD_AVRO, "numbers": [7] * 490}, AVRO)
+    costs = [cpu_of(partial(reasons_of, AVRO_DECODER, [each] * MANY)) for each in (hostile, harmless)]
+    assert costs[0] < TIMES * costs[1]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        brief(_CODES + b"\0"),
+        brief(_CODES + b"\1\1"),
+        brief(_CODES + b"\x0a" + b"\xff" * 9 + b"\1"),
+        brief(_ITEMS + b"\0"),
+        brief(_UNKNOWN + _UNKNOWN_END),
+        brief(_OTHER + b"\1"),
+        brief(b"\x3a\0"),
+        brief(b"\xff"),
+        b"".join(integer(number * 8)[:2] + b"\1" for number in range(200, 370)),
+    ],
+)
+def test_many_hostile_protobuf_payloads_cost_about_as_much_as_harmless_ones(hostile: bytes):
+    harmless = brief(_ITEMS + b"\3\x0a\1a")
+    costs = [cpu_of(partial(reasons_of, DECODER, [each] * MANY)) for each in (hostile, harmless)]
+    assert costs[0] < TIMES * costs[1]
+
+
+def test_a_hostile_payload_among_thousands_costs_itself_only():
+    good = written(GOOD_AVRO, AVRO)
+    hostile = written(
+        {**GOOD_AVRO, "numbers": [7] * 300, "tags": {str(number): "x" for number in range(100)}}, AVRO
+    )
+    alone = cpu_of(partial(reasons_of, AVRO_DECODER, [good] * 4000))
+    assert cpu_of(partial(reasons_of, AVRO_DECODER, [*[good] * 3999, hostile])) < 2 * alone
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------
