@@ -43,7 +43,7 @@ test: setup ## run the tests that every change needs, in two processes (WORKERS=
 test-all: setup ## run all tests one after the other, also the slow ones
 	@$(in_venv) HYPOTHESIS_PROFILE=more pytest $(ARGS)
 
-decides := tests/core tests/kcl tests/duties tests/beside_kcl
+decides := $(addprefix tests/,core kcl duties beside_kcl app lineage proof repair typed upkeep windows)
 
 coverage: setup ## measure what the quick tests of the deciding code leave out; fails below the floor in pyproject.toml
 	@$(in_venv) HYPOTHESIS_PROFILE=few pytest $(in_parallel) -m "not slow" --cov --cov-report=term-missing:skip-covered $(or $(ARGS),$(decides))

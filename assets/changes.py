@@ -11,18 +11,18 @@ import dagster as dg
 
 from headrace.assets.names import parsed_key, partitions_name, records_key
 from headrace.assets.parsed import parsed_metadata
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.stream import lease_key
-from headrace.pipeline.core.window import ReplayWindow
-from headrace.pipeline.duties.parsing import ParsedWave
-from headrace.pipeline.duties.redriving import Redriven
-from headrace.pipeline.duties.replacing import ReplacedWave
-from headrace.pipeline.duties.replaying import ReplayedWave
-from headrace.pipeline.duties.unpacking import UnpackedWave
-from headrace.pipeline.duties.upkeep import UpkeepReport
-from headrace.pipeline.duties.wave import Landed
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.shards.stream import lease_key
+from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.quarantine.redrive import Redriven
+from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.upkeep.upkeep import UpkeepReport
+from headrace.pipeline.windows.copy import ReplayedWave
+from headrace.pipeline.windows.replace import ReplacedWave
+from headrace.pipeline.windows.unpack import UnpackedWave
+from headrace.pipeline.windows.window import ReplayWindow
 
 Event = dg.AssetMaterialization | dg.AssetObservation
 RedoneWave = ReplayedWave | ReplacedWave | UnpackedWave

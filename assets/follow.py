@@ -14,14 +14,14 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import parsed_key, resource_key, slug
 from headrace.assets.parsed import parsed_metadata
 from headrace.assets.planned import plan
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.duties.following import EVERY, Following
-from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Unknown
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.targets import targets_of
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.typed.following import EVERY, Following
+from headrace.pipeline.typed.wave import ParsedWave
 from headrace.resources.runs import FAILED_TARGETS_TAG
 
 

@@ -8,13 +8,13 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import lineage_key, records_key, resource_key
-from headrace.pipeline.core.family_picture import mermaid
-from headrace.pipeline.core.lineage import Lost
-from headrace.pipeline.core.lineage_filter import RangeFilter
-from headrace.pipeline.core.proof_chains import story_of
-from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Lost
+from headrace.pipeline.core.ledger.recording import Recorded
+from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.lineage.family_picture import mermaid
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lake import LakeResource
 
@@ -36,7 +36,7 @@ def build_lineage(settings: Settings) -> dg.AssetsDefinition:
     )
     def lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lake: LakeResource = getattr(context.resources, resource_key(settings, "lake"))
-        table = lake.lineage_table(f"run {context.run.run_id}")
+        table = lake.wiring.ports.lineage(f"run {context.run.run_id}")
         try:
             return dg.MaterializeResult(metadata=_metadata(table.record(), table))
         except HeadraceError as error:

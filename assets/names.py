@@ -31,5 +31,5 @@ def resource_key(settings: Settings, name: str) -> str:
 
 
 def partitions_name(settings: Settings) -> str:
-    """The name of the application's dynamic partitions. `headrace.pipeline.core.partition` makes their keys of lease keys."""
+    """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys of lease keys."""
     return f"{settings.application}_shards"

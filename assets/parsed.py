@@ -10,11 +10,11 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import parsed_key, records_key, resource_key
-from headrace.pipeline.core.accounting import all_dropped
-from headrace.pipeline.duties.parsing import ParsedWave
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.ledger.accounting import all_dropped
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.typed.wave import ParsedWave
 
 
 def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:

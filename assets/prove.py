@@ -8,9 +8,9 @@ import dagster as dg
 
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
-from headrace.pipeline.core.proof import Proof
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.proof.verdict import Proof
 
 
 def build_prove(wiring: Wiring) -> dg.JobDefinition:

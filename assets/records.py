@@ -15,15 +15,15 @@ from headrace.assets.failure import RunFailed
 from headrace.assets.names import partitions_name, records_key, resource_key
 from headrace.assets.records_config import CONFIG_SCHEMA, RecordsConfig, read_config
 from headrace.assets.reporter import Reporter
+from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.partition import lease_key_of, partition_of
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.duties.run import RunEnding
-from headrace.pipeline.duties.wave import Arrow, OnArrow, WaveReport
+from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.waves.report import Arrow, OnArrow, WaveReport
+from headrace.pipeline.duties.waves.run import RunEnding
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unknown
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Hints, Wiring
-from headrace.resources.ports import ResourcePorts
+from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 
 _MOST_FAILED_KEYS = 200
@@ -50,10 +50,9 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
     def records(
         context: dg.AssetExecutionContext,
     ) -> Iterator[Any]:
-        given = {name: getattr(context.resources, resource_key(settings, name)) for name in _RESOURCES}
-        ports = ResourcePorts(**given)
+        lease_tables: LeaseTablesResource = getattr(context.resources, resource_key(settings, "lease_tables"))
         config = read_config(context.op_execution_context.op_config)
-        _Execution(context, config, wiring.on(ports), on_arrow).run()
+        _Execution(context, config, lease_tables.wiring, on_arrow).run()
         # The run's own events say what happened, so that it yields no output. But Dagster skips the assets after it that a person has
         # selected for the same run, unless there is one.
         if (context.run.asset_selection or frozenset()) - {context.asset_key}:

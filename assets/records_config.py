@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 
 _FROM_SENSOR = "sensor"
 

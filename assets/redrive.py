@@ -9,11 +9,11 @@ import dagster as dg
 from headrace.assets.changes import by_redriving, redriven_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
-from headrace.pipeline.core.redrive_plan import Selection
-from headrace.pipeline.duties.redriving import Redriven
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.typed.quarantine.redrive import Redriven
+from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 
 
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:

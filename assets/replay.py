@@ -11,9 +11,9 @@ import dagster as dg
 from headrace.assets.changes import RedoneWave, by_redoing, redone_metadata
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
-from headrace.pipeline.core.window import ReplayWindow
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.windows.window import ReplayWindow
 
 REPLAY_TAG = "headrace/replay"
 """On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""

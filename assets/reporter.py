@@ -3,7 +3,7 @@
 Dagster launches a run in list mode without partitions, so the run writes the planned events itself ("announces" shards).
 When the run fails, Dagster shows a shard as FAILED if its last planned event has no materialization after it, and no other
 shard. So every announced shard that did well has to be materialized. Nothing shows a shard as FAILED while its run goes on, so a run
-over all due shards ends once a shard begins to fail (`headrace.pipeline.duties.run`).
+over all due shards ends once a shard begins to fail (`headrace.pipeline.duties.waves.run`).
 
 One thread writes all events, in their order. They cost 7-11 ms each, so that those of a thousand shards would delay the next wave by
 twenty seconds.
@@ -18,12 +18,12 @@ from datetime import datetime, timedelta
 import dagster as dg
 
 from headrace.assets.planned import plan
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.valid_through_text import time_text
-from headrace.pipeline.duties.wave import Landed, WaveReport
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.core.landing.valid_through_text import time_text
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.duties.waves.report import Landed, WaveReport
+from headrace.pipeline.ports.base import Clock
 
 ANNOUNCE_ALL_UP_TO = 50
 """Shards. An announcement costs 7-11 ms; a run with more shards announces only shards that landed records or failed."""

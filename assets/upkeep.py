@@ -8,8 +8,8 @@ import dagster as dg
 from headrace.assets.changes import by_upkeep
 from headrace.assets.failure import RunFailed
 from headrace.assets.names import resource_key, slug
-from headrace.pipeline.duties.upkeep import UpkeepReport
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.upkeep.upkeep import UpkeepReport
 
 _EVERY_SIX_HOURS = "23 */6 * * *"
 

@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.pipeline.aws.pages_decode import record_schema
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import TRIM, Origin, Position
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake_ports import StagingSpec
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.aws.reading.pages_decode import record_schema
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.staging import StagingSpec
 from tests.lake.written import write_files
 
 _STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/bench", 1_769_000_000)

@@ -16,7 +16,8 @@ from http.client import HTTPConnection
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.app.wiring import NoDagster, Wiring, wire
+from headrace.pipeline.duties.waves.report import Arrow, WaveReport
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import (
     AwsSettings,
@@ -27,7 +28,6 @@ from headrace.pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from headrace.pipeline.wiring import NoDagster, Wiring, wire
 
 WORKER = "w1"
 PATIENCE = 180.0

@@ -31,17 +31,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.pipeline.core.batch import Batch, BatchLimits
-from headrace.pipeline.core.position import TRIM
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.lake.aggregates import taken_apart
-from headrace.pipeline.lake.sort_key import SORT_KEY
-from headrace.pipeline.lake.stage_task import stage_batches
-from headrace.pipeline.lake_ports import RecordPage, StagingSpec
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.lake.files.sort_key import SORT_KEY
+from headrace.pipeline.lake.staging.aggregates import taken_apart
+from headrace.pipeline.lake.staging.stage_task import stage_batches
+from headrace.pipeline.ports.pages import RecordPage
+from headrace.pipeline.ports.staging import StagingSpec
 from tests.kcl.kpl import entry, message, sealed
 from tests.lake.aws_kinesis_agg import PACKAGE, as_lambda_has_it, deaggregated, install
-from tests.lake.files import a_key
 from tests.lake.kpl_pages import a_batch_of
+from tests.lake.samples import a_key
 
 _LEAST, _MOST = 3.0, 0.05
 _SHARD = HashRange(0, MAX_HASH_KEY - 1)

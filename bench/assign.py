@@ -18,19 +18,19 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.adapters import Adapters
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.core import change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.duties.assignment_pass import Assigning, AssignmentMemory
-from headrace.pipeline.duties.known_workers import KnownWorkers, watch
-from headrace.pipeline.duties.writing import Tally
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.duties.fleet.assignment_pass import Assigning, AssignmentMemory
+from headrace.pipeline.duties.policy.known_workers import KnownWorkers, watch
+from headrace.pipeline.duties.streams.writing import Tally
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.model import AwsSettings, Settings, StreamSettings, WorkerSettings
-from headrace.pipeline.wiring import Wiring
 
 if TYPE_CHECKING:
-    from headrace.pipeline.ports import LeaseStore
+    from headrace.pipeline.ports.leases import LeaseStore
 
 WORKERS = ("a", "b", "c", "d")
 

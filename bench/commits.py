@@ -22,11 +22,11 @@ from pathlib import Path
 
 from bench._landings import ORIGIN, Shard, open_table
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.expiry_plan import Shape
-from headrace.pipeline.duties.upkeep import Upkeep
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.core.landing.expiry_plan import Shape
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.upkeeps import upkeep_of
+from headrace.pipeline.upkeep.upkeep import Upkeep
+from tests.upkeep.upkeeps import upkeep_of
 
 MOST = 1.5
 """The most that CPU, metadata.json and the folder may have at the end, as a multiple of the baseline."""

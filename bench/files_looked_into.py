@@ -20,9 +20,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import a_key
-from tests.lake.shared_files import SharedFiles
-from tests.lake.upkeeps import upkeep_of
+from tests.lake.samples import a_key
+from tests.typed.shared_files import SharedFiles
+from tests.upkeep.upkeeps import upkeep_of
 
 MOST = 1.2
 """The most files and rows at the end, as a multiple of the baseline."""

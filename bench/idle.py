@@ -23,7 +23,7 @@ from pathlib import Path
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.own_spark import spark_of_its_own
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.resources.runs import all_runs_in
 

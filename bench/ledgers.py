@@ -23,24 +23,25 @@ from pathlib import Path
 from uuid import uuid4
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.lineage import Kind, LedgerEntry, LedgerPage, Lost, Range
-from headrace.pipeline.core.lineage_filter import RangeFilter
-from headrace.pipeline.core.lineage_rows import Row, entries_of, rows_of
-from headrace.pipeline.core.position import Position, Positions
-from headrace.pipeline.core.proof_accepted import Accepted
-from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS
-from headrace.pipeline.core.proof_rows import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
-from headrace.pipeline.core.rewriting import LiveFile, LiveFiles
-from headrace.pipeline.duties.proving import Proving
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
+from headrace.pipeline.core.ledger.rows import Row, rows_of
+from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.lineage_table import Content, IcebergLineage, as_arrow
-from headrace.pipeline.lake_ports import TableState
-from headrace.pipeline.ports import ShardSource
-from headrace.pipeline.proof_ports import ProofLook, ProofTable, Proved
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import Content, IcebergLineage, as_arrow
+from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.proof.accepted import Accepted
+from headrace.pipeline.proof.chains import KINDS_WITHOUT_ROWS
+from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
+from headrace.pipeline.proof.prove import Proving
+from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import NOON, ORIGIN, a_key
+from tests.lake.samples import NOON, ORIGIN, a_key
+from tests.memory.lineage import entries_of
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""

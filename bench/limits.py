@@ -24,12 +24,12 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.pages import KinesisPages
-from headrace.pipeline.aws.pages_client import KinesisAccess
-from headrace.pipeline.core.batch import Batch
-from headrace.pipeline.core.pace import BYTES_A_SECOND
-from headrace.pipeline.core.position import TRIM
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.reading.pages import KinesisPages
+from headrace.pipeline.core.landing.pace import BYTES_A_SECOND
+from headrace.pipeline.core.ledger.batch import Batch
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.task_identity import DriverIdentity
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.table_base import Base
-from tests.lake.files import ORIGIN, a_file, a_key
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.table.base import Base
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from tests.lake.samples import ORIGIN, a_file, a_key
 
 MOST = 2.0
 """The most CPU of a commit to the large table, as a multiple of one to the small table."""

@@ -33,16 +33,16 @@ from uuid import uuid4
 from bench._cpu import MARK
 from bench.read import reading_cpu
 from bench.wave import Cpu, cpu_now
-from headrace.pipeline.core.batch_context import BatchContext
-from headrace.pipeline.core.parse_values import WaveLimits
-from headrace.pipeline.duties.parsing import Parsing
-from headrace.pipeline.lake.parse import SparkParser
-from headrace.pipeline.lake.parse_frame import Frames
-from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
 from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.settings.parse_block import ParseSettings, UniqueSettings
-from tests.lake.parsings import A, Bed
+from headrace.pipeline.typed.context import BatchContext
+from headrace.pipeline.typed.frames import Frames
+from headrace.pipeline.typed.spark import SparkParser
+from headrace.pipeline.typed.values import WaveLimits
+from headrace.pipeline.typed.wave import Parsing
+from tests.typed.parsings import A, Bed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,14 +19,14 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from headrace.pipeline.aws.attributes import Item
-from headrace.pipeline.aws.lease_item import read_lease, write_lease
-from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from headrace.pipeline.core.change import Applied, Change
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.ports import SkippedRow
+from headrace.pipeline.aws.leases.attributes import Item
+from headrace.pipeline.aws.leases.lease_item import read_lease, write_lease
+from headrace.pipeline.core.leases.change import Applied, Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.ports.leases import SkippedRow
+from tests.memory.leases import MemoryLeaseStore
 
 T = TypeVar("T")
 

@@ -26,22 +26,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.proof import Proof
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from headrace.pipeline.duties.proving import Proving
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.lineage_table import IcebergLineage
-from headrace.pipeline.lake.prove import IcebergProof
-from headrace.pipeline.lake.sort_key import with_sort_key
-from headrace.pipeline.lake_ports import StagingSpec
-from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.lake.files.sort_key import with_sort_key
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.reading import StreamFacts
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.proof.prove import Proving
+from headrace.pipeline.proof.spark import IcebergProof
+from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from tests.lake.files import NOON, ORIGIN, STREAM, a_key
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_key
 
 MOST_CPU, MOST_MB = 8.0, 1000.0
 _SHARDS, EACH = 16, 12_500

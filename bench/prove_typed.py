@@ -35,27 +35,28 @@ from bench._cpu import MARK
 from bench.prove import COLUMNS, EACH, KEYS, a_staged_file, land, rows_of, sequence, table_in
 from bench.wave import Cpu, cpu_now
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.accounting import Accounting
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.parse_account import aside_name
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.proof import ALL, TableProof
-from headrace.pipeline.duties.proving_target import ProvingTarget
-from headrace.pipeline.duties.settling import Settling
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.compare import ShufflingComparer
-from headrace.pipeline.lake.compare import on_spark as shuffled_on_spark
-from headrace.pipeline.lake.compare_task import SideSpec
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.lineage_table import IcebergLineage
-from headrace.pipeline.lake.parse_source import IcebergSource
-from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from headrace.pipeline.lake.prove import IcebergProof, on_spark
-from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
-from headrace.pipeline.proof_ports import ProvedTable, TargetPorts
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.arrivals import ALL
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.proof.compare_spark import ShufflingComparer
+from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
+from headrace.pipeline.proof.compare_task import SideSpec
+from headrace.pipeline.proof.made.prove import ProvingTarget
+from headrace.pipeline.proof.ports import ProvedTable, TargetPorts
+from headrace.pipeline.proof.spark import IcebergProof, on_spark
+from headrace.pipeline.proof.verdict import TableProof
 from headrace.pipeline.settings.model import SparkSettings
-from tests.lake.files import NOON, ORIGIN
+from headrace.pipeline.typed.account import aside_name
+from headrace.pipeline.typed.quarantine.settle import Settling
+from headrace.pipeline.typed.source import IcebergSource
+from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+from tests.lake.samples import NOON, ORIGIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

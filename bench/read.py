@@ -34,18 +34,19 @@ import pyarrow.parquet as pq
 from botocore.awsrequest import AWSResponse, HTTPHeaders
 from botocore.config import Config
 
-from headrace.pipeline.aws.pages import Host, KinesisPages
-from headrace.pipeline.aws.pages_client import KinesisAccess, tapped
-from headrace.pipeline.aws.pages_decode import decode_answer, decode_cbor_answer, record_schema
-from headrace.pipeline.cbor import LIST, MAP, encoded, head
-from headrace.pipeline.core.batch import Batch, BatchLimits
-from headrace.pipeline.core.position import TRIM
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.lake.gauge import host_gauge
-from headrace.pipeline.lake.sort_key import SORT_KEY
-from headrace.pipeline.lake.stage_files import TaskFiles
-from headrace.pipeline.lake.stage_task import stage_batches
-from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.pages_client import tapped
+from headrace.pipeline.aws.reading.pages_decode import decode_answer, decode_cbor_answer, record_schema
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.encoding.cbor import LIST, MAP, encoded, head
+from headrace.pipeline.lake.files.sort_key import SORT_KEY
+from headrace.pipeline.lake.files.stage_files import TaskFiles
+from headrace.pipeline.lake.staging.host_load import host_gauge
+from headrace.pipeline.lake.staging.stage_task import stage_batches
+from headrace.pipeline.ports.staging import StagingSpec
 
 _LEAST = 10.0
 _ARN, _SHARD = "arn:aws:kinesis:eu-west-1:123456789012:stream/bench", "shardId-000000000000"

@@ -35,11 +35,11 @@ from dagster._core.workspace.context import WorkspaceProcessContext, WorkspaceRe
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from bench._first_page import HELLO, HOST, Door, Process, below, processes
+from headrace.pipeline.app.wiring import NoDagster, wire
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.own_spark import spark_of_its_own
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.wiring import NoDagster, wire
 
 MOST_OF_RUN = 1.5
 """The most CPU of the run's process, as a multiple of that of an empty run."""

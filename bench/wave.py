@@ -101,8 +101,8 @@ class _Over(Exception):
 
 def run_waves(outside: Connection) -> None:
     """Land two waves. After each of them, tell how many records landed, and wait for an answer."""
-    from headrace.pipeline.duties.wave import WaveReport
-    from headrace.pipeline.wiring import NoDagster, wire
+    from headrace.pipeline.app.wiring import NoDagster, wire
+    from headrace.pipeline.duties.waves.report import WaveReport
 
     waves = 0
 
@@ -281,7 +281,7 @@ def _written(home: Path, aws: Any) -> str:
 
 def _assigned(aws: Any, shards: int) -> None:
     """Make the stream, and give all its shards to the worker."""
-    from headrace.pipeline.wiring import NoDagster, wire
+    from headrace.pipeline.app.wiring import NoDagster, wire
 
     aws.client("kinesis").create_stream(StreamName=_STREAM, ShardCount=shards)
     wiring = wire(_settings())

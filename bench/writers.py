@@ -29,7 +29,7 @@ from sqlalchemy import event
 from bench._landings import ORIGIN, Shard, open_table
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.errors import Transient
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 
 MOST = 3.0
 """The longest that the 99th percentile may be, in fair shares."""
@@ -133,7 +133,7 @@ def _processes() -> Any:
     """Processes that are forked from one that has imported everything and has no threads."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["bench._landings", "sqlalchemy.dialects.sqlite", "headrace.pipeline.lake.sql_catalog"]
+        ["bench._landings", "sqlalchemy.dialects.sqlite", "headrace.pipeline.lake.table.sql_catalog"]
     )
     return context
 

@@ -18,11 +18,11 @@ from headrace.assets.records import build_records, streams_outside
 from headrace.assets.redrive import build_redrive
 from headrace.assets.replay import build_replay
 from headrace.assets.upkeep import build_upkeep
-from headrace.pipeline.duties.wave import OnArrow
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.app.wiring import Wiring, wire
+from headrace.pipeline.duties.waves.report import OnArrow
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring, wire
 from headrace.resources.instance import KeptInstance
 from headrace.resources.kept_spark import keep_spark
 from headrace.resources.lake import LakeResource
@@ -49,8 +49,8 @@ def build_definitions(
     if ports is None:
         keep_spark(settings)
     wiring = wire(settings) if ports is None else Wiring(settings, ports)
-    kept = dg.ResourceDefinition.hardcoded_resource(
-        wiring.ports, "the ports that this process keeps between ticks"
+    shared = dg.ResourceDefinition.hardcoded_resource(
+        wiring, "what the sensors and assets of this process work with"
     )
     instance = KeptInstance()
     records = build_records(wiring, on_arrow)
@@ -84,10 +84,10 @@ def build_definitions(
             *(build_parse_sensor(wiring, instance, parse_job) for parse_job in follow),
         ],
         resources={
-            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, kept),
-            resource_key(settings, "stream"): StreamResource.of(settings, kept),
-            resource_key(settings, "lake"): LakeResource.of(settings, kept),
-            resource_key(settings, "spark"): SparkResource.of(settings, kept),
+            resource_key(settings, "lease_tables"): LeaseTablesResource.of(settings, shared),
+            resource_key(settings, "stream"): StreamResource.of(settings, shared),
+            resource_key(settings, "lake"): LakeResource.of(settings, shared),
+            resource_key(settings, "spark"): SparkResource.of(settings, shared),
         },
     )
 

@@ -25,10 +25,6 @@ class AwsResource(ResourceWithBoto3Configuration):
             )
         return values
 
-    @property
-    def aws(self) -> AwsSettings:
-        return AwsSettings(region=self.region_name, profile=self.profile_name, endpoint=self.endpoint_url)
-
 
 def place_of(aws: AwsSettings) -> dict[str, Any]:
     """The base resource's fields for region, profile and endpoint, from the settings."""

@@ -5,8 +5,8 @@ Without this, it would end some minutes after a run, and the next run, an hour l
 
 import sys
 
-from headrace.pipeline.lake.session import is_local, own_folder
-from headrace.pipeline.lake.spark_server.server_users import use
+from headrace.pipeline.lake.spark.server.users import use
+from headrace.pipeline.lake.spark.session import is_local, own_folder
 from headrace.pipeline.settings.model import Settings
 
 

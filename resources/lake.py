@@ -1,44 +1,32 @@
 """The lake table, which decides what has landed and what hasn't."""
 
+from typing import Any
+
 import dagster as dg
 
-from headrace.pipeline.lake_ports import LakeTable, LineageTable, LiveTable, TableFiles
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.target_ports import WindowStore
+from headrace.resources.stated import refuse_changes
 
 
-class LakeResource(dg.ConfigurableResource[LakeTable]):
+class LakeResource(dg.ConfigurableResource[Any]):
     table: str
     catalog: str
     """The type of the user's catalog, or the folder of the embedded catalog. Dagster shows this text, so the catalog's other
     properties, which may name users, are left out."""
-    ports: dg.ResourceDependency[Ports]
+    wiring: dg.ResourceDependency[Wiring]
 
     @classmethod
-    def of(cls, settings: Settings, ports: dg.ResourceDefinition) -> "LakeResource":
-        landing = settings.landing
-        return cls(
-            table=landing.table,
-            catalog=landing.catalog.get("type", "configured") if landing.catalog else landing.home,
-            ports=ports,
-        )
+    def of(cls, settings: Settings, wiring: dg.ResourceDefinition) -> "LakeResource":
+        return cls(**_stated(settings), wiring=wiring)
 
-    def landing_table(self, writer: str) -> LakeTable:
-        """`writer`: the name of the committing worker or command, which goes into the table's history."""
-        return self.ports.table(writer)
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        refuse_changes(self, _stated(self.wiring.settings))
 
-    def table_files(self, user: str) -> TableFiles:
-        return self.ports.files(user)
 
-    def lineage_files(self, user: str) -> TableFiles:
-        return self.ports.lineage_files(user)
-
-    def live_table(self, writer: str) -> LiveTable:
-        return self.ports.live(writer)
-
-    def lineage_table(self, writer: str) -> LineageTable:
-        return self.ports.lineage(writer)
-
-    def windows(self) -> WindowStore:
-        return self.ports.windows()
+def _stated(settings: Settings) -> dict[str, Any]:
+    landing = settings.landing
+    return {
+        "table": landing.table,
+        "catalog": landing.catalog.get("type", "configured") if landing.catalog else landing.home,
+    }

@@ -18,7 +18,7 @@ from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NA
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.ports.base import Clock
 from headrace.resources.runs import worker_tag
 
 _EVERY = timedelta(minutes=10)

@@ -9,9 +9,9 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.runs import SqlRunStorage
 
-from headrace.pipeline.core.due import RunState, RunVerdict
-from headrace.pipeline.core.partition import lease_key_of
-from headrace.pipeline.ports import RunOutcome
+from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.core.shards.partition import lease_key_of
+from headrace.pipeline.ports.runs import RunOutcome
 
 WORKER_TAG = "headrace/worker"
 """Tag of every run that reads: its application and the id of its worker, as `worker_tag` gives them."""

@@ -1,62 +1,57 @@
 """Spark, by the settings of each worker. A run starts it when it first needs it; a sensor never does."""
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from headrace.pipeline.core.shadow import ConsumerRows
-from headrace.pipeline.lake_ports import Rewriter, Stage
-from headrace.pipeline.ports import Ports
-from headrace.pipeline.proof_ports import OtherSide, ProofTable, TargetPorts
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts
+from headrace.resources.stated import refuse_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class SparkResource(LazyPySparkResource):
-    """dagster-pyspark's lazy resource, with sessions by the settings of the run's worker."""
+    """dagster-pyspark's lazy resource, whose sessions are those of the workers in the settings."""
 
     workers: dict[str, str]
     """Worker id -> address of its Spark, for Dagster to show."""
-    ports: dg.ResourceDependency[Ports]
+    wiring: dg.ResourceDependency[Wiring]
 
     @classmethod
-    def of(cls, settings: Settings, ports: dg.ResourceDefinition) -> "SparkResource":
-        return cls(
-            spark_config={},
-            workers={w.id: w.spark.master or w.spark.remote or "" for w in settings.workers},
-            ports=ports,
-        )
+    def of(cls, settings: Settings, wiring: dg.ResourceDefinition) -> "SparkResource":
+        return cls(**_stated(settings), wiring=wiring)
 
-    def stage(self, worker_id: str) -> Stage:
-        """The Stage port on this worker's Spark. The session is made for the first job."""
-        return self.ports.stage(worker_id)
+    @property
+    def spark_session(self) -> "SparkSession":
+        """The Spark of the first worker in the settings, on which typed tables, compaction and proofs run. It is started, or joined, at the first
+        use, and closed when the run ends."""
+        return self.session_of(self.wiring.settings.workers[0].id)
 
-    def rewriter(self) -> Rewriter:
-        return self.ports.rewriter()
+    @property
+    def spark_context(self) -> Any:
+        """Spark's context, where the worker has a classic Spark; Spark Connect has none, and says so."""
+        return self.spark_session.sparkContext
 
-    def proof(self) -> ProofTable:
-        return self.ports.proof()
+    def session_of(self, worker: str) -> "SparkSession":
+        """The Spark of this worker."""
+        session: SparkSession = self.wiring.ports.session(worker)
+        return session
 
-    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
-        return self.ports.other_side(rows, files=files, table=table)
-
-    def proved_tables(self) -> Iterable[TargetPorts]:
-        return self.ports.proved_tables()
-
-    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
-        """The tables of a target, and its parser on the first worker's Spark."""
-        return self.ports.parsing(target, run)
-
-    def replaying(self, window: str, run: str) -> ReplayPorts:
-        """The table of a window, and what copies into it on the first worker's Spark."""
-        return self.ports.replaying(window, run)
-
-    def unpacking(self, window: str) -> UnpackPorts:
-        """The lake table, and what takes its aggregates apart on the first worker's Spark."""
-        return self.ports.unpacking(window)
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        refuse_changes(self, _stated(self.wiring.settings))
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         # Dagster calls this at the end of a run. The base class has no such hook, and the sessions belong to the ports.
-        self.ports.close()
+        self.wiring.ports.close()
+
+
+def _stated(settings: Settings) -> dict[str, Any]:
+    return {
+        "spark_config": {},
+        "workers": {
+            worker.id: worker.spark.master or worker.spark.remote or "" for worker in settings.workers
+        },
+    }

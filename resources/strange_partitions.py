@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import dagster as dg
 
-from headrace.pipeline.core.partition import lease_key_of, partition_of
-from headrace.pipeline.ports import Ports
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.core.shards.partition import lease_key_of, partition_of
 
 _EVERY = timedelta(seconds=30)
 _UNASKED = timedelta(minutes=10)

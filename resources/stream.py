@@ -1,24 +1,29 @@
-"""The Kinesis streams: their shards, for the driver, and their pages of records, for Spark's executors."""
+"""The Kinesis streams of an application."""
+
+from typing import Any
 
 import dagster as dg
 
-from headrace.pipeline.lake_ports import Pages
-from headrace.pipeline.ports import Ports, ShardSource
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.aws import AwsResource, place_of
+from headrace.resources.stated import refuse_changes
 
 
 class StreamResource(AwsResource):
+    """Shows where the streams are. The drivers' listings and the tasks' reads go by `wiring.ports`."""
+
     streams: list[str]
-    """The streams in the settings, for Dagster to show; `discovery` may find more."""
-    ports: dg.ResourceDependency[Ports]
+    """The streams in the settings; `discovery` may find more."""
+    wiring: dg.ResourceDependency[Wiring]
 
     @classmethod
-    def of(cls, settings: Settings, ports: dg.ResourceDefinition) -> "StreamResource":
-        return cls(**place_of(settings.aws), streams=[s.name for s in settings.streams], ports=ports)
+    def of(cls, settings: Settings, wiring: dg.ResourceDefinition) -> "StreamResource":
+        return cls(**_stated(settings), wiring=wiring)
 
-    def source(self, user: str) -> ShardSource:
-        return self.ports.source(user)
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        refuse_changes(self, _stated(self.wiring.settings))
 
-    def pages(self) -> Pages:
-        return self.ports.pages()
+
+def _stated(settings: Settings) -> dict[str, Any]:
+    return {**place_of(settings.aws), "streams": [stream.name for stream in settings.streams]}

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from headrace.assets.names import lineage_key, parsed_key, partitions_name, records_key
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.old_runs import ApplicationRuns, OldRuns
 from headrace.resources.strange_partitions import StrangePartitions
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import dagster as dg
 
 from headrace.assets.names import slug
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.app.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.sensors.housekeeping import Housekeeping
 from headrace.sensors.interval import interval

@@ -14,9 +14,9 @@ import dagster as dg
 
 from headrace.assets.follow import follow_op
 from headrace.assets.names import slug
-from headrace.pipeline.duties.following import EVERY
+from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.wiring import Wiring
+from headrace.pipeline.typed.following import EVERY
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import FAILED_TARGETS_TAG, FOLLOWS_TAG, OPEN
 from headrace.sensors.interval import interval

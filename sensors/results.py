@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import dagster as dg
 
 from headrace.assets.names import partitions_name
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.duties.turns import Turn
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.instance import KnownInstance
 

@@ -6,10 +6,10 @@ import dagster as dg
 
 from headrace.assets.names import records_key, slug
 from headrace.assets.records_config import config_of
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import LATER_TAG, DagsterRuns, worker_tag
 from headrace.sensors.interval import interval

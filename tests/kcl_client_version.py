@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.aws import attributes as av
-from headrace.pipeline.aws import migration_item as wire
-from headrace.pipeline.aws.client_version import DynamoClientVersion
-from headrace.pipeline.aws.migration_item import VersionRow
-from headrace.pipeline.aws.rows import Rows, WrittenRow
+from headrace.pipeline.aws.leases import attributes as av
+from headrace.pipeline.aws.leases import migration_item as wire
+from headrace.pipeline.aws.leases.client_version import DynamoClientVersion
+from headrace.pipeline.aws.leases.migration_item import VersionRow
+from headrace.pipeline.aws.leases.rows import Rows, WrittenRow
 from headrace.pipeline.kcl.layout import CLIENT_VERSION
 from headrace.pipeline.kcl.migration import ClientVersion
 

@@ -2,8 +2,8 @@
 
 The process kills itself when it comes to the place, so that a test waits for nothing but the end of the process:
 
-    killed("tests.lake.window_process", folder, "copy", "staged")      in the test: run the process, which must be killed
-    finished("tests.lake.window_process", folder, "copy", NOWHERE)     in the test: run the process, which must end well
+    killed("tests.windows.window_process", folder, "copy", "staged")      in the test: run the process, which must be killed
+    finished("tests.windows.window_process", folder, "copy", NOWHERE)     in the test: run the process, which must end well
     Cut(place)                                                         in the process: dies at its place
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 
-from headrace.pipeline.lake.session import DISCOVERY, spark_session
+from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session
 from headrace.pipeline.settings.model import SparkSettings
 from tests.lake.tables import after_next_swap, before_next_swap
 from tests.spark import SparkServer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
 from headrace.pipeline.settings.model import SparkSettings
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.pipeline.lake.spark_server import server_watch
-from headrace.pipeline.lake.spark_server.server_process import CLASS, CONF, end, is_server, pid_of
+from headrace.pipeline.lake.spark.server import watch as server_watch
+from headrace.pipeline.lake.spark.server.process import CLASS, CONF, end, is_server, pid_of
 from tests.eventually import eventually
 
 

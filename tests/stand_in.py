@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.pages_client import KinesisAccess
+from headrace.pipeline.aws.clients.access import KinesisAccess
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.model import AwsSettings
 from headrace.pipeline.task_identity import DriverIdentity
@@ -52,7 +52,7 @@ def access_to(aws: LocalAws, profile: str | None = None) -> KinesisAccess:
 
 @pytest.fixture(scope="session")
 def dynamodb(aws: LocalAws) -> "DynamoDBClient":
-    from headrace.pipeline.aws.clients import (
+    from headrace.pipeline.aws.clients.clients import (
         dynamodb_client,  # here, so that tests without AWS needn't import boto3
     )
 
@@ -62,7 +62,7 @@ def dynamodb(aws: LocalAws) -> "DynamoDBClient":
 
 @pytest.fixture(scope="session")
 def kinesis(aws: LocalAws) -> "KinesisClient":
-    from headrace.pipeline.aws.clients import kinesis_client
+    from headrace.pipeline.aws.clients.clients import kinesis_client
 
     return kinesis_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
 

@@ -19,17 +19,18 @@ from headrace.pipeline.beside_kcl.adoption_plan import (
     start_for_kcl,
     with_arrivals,
 )
-from headrace.pipeline.core.change import Change, Refused
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.position import TRIM, Origin, Positions
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.core.sync import rows_of
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.change import Change, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
-from headrace.pipeline.lake_ports import LandingTable
-from headrace.pipeline.ports import LeaseStore, ShardSource, StreamFacts
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 
 
 def owners_that_renewed(before: Iterable[Lease], after: Iterable[Lease]) -> tuple[str, ...]:

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headrace.pipeline.core.due import is_time
-from headrace.pipeline.core.position import Positions
-from headrace.pipeline.core.sighting import time_from_cursor, time_to_cursor
-from headrace.pipeline.core.sync import rows_of
-from headrace.pipeline.duties.lake_table import ensure_table
-from headrace.pipeline.duties.origin import ensure_origin, plan_origin
-from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.core.leases.due import is_time
+from headrace.pipeline.core.leases.sighting import time_from_cursor, time_to_cursor
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.duties.policy.memory import PartMemory, from_json
+from headrace.pipeline.duties.streams.lake_table import ensure_table
+from headrace.pipeline.duties.streams.origin import ensure_origin, plan_origin
 from headrace.pipeline.errors import HeadraceError, OriginUnsafe, Unknown
-from headrace.pipeline.lake_ports import LandingTable, TableState
-from headrace.pipeline.ports import LeaseStore, ShardSource
+from headrace.pipeline.ports.landing import LandingTable, TableState
+from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.model import Settings
 
 

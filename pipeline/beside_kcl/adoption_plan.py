@@ -19,14 +19,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.order import Family
-from headrace.pipeline.core.position import TRIM, Position, Positions, Start, is_forward
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.order.parents import Family
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST
+from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start, is_forward
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 _UNKNOWN_ARRIVAL = datetime.fromtimestamp(0, UTC)
 """The arrival of a record that can't be read any more. It is older than any retention, so that the first wave reports that

@@ -19,16 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headrace.pipeline.beside_kcl.adoption_check import AdoptionCheck
-from headrace.pipeline.beside_kcl.company import JoinedFleet, KclNotJoined
-from headrace.pipeline.beside_kcl.joined import JoinedWork, KclRows
-from headrace.pipeline.beside_kcl.keeping import KeepsNothing, KeepsUntilKclIsSeen
+from headrace.pipeline.beside_kcl.join_3x import JoinedWork, KclRows
+from headrace.pipeline.beside_kcl.kcl_workers import JoinedFleet, KclNotJoined
+from headrace.pipeline.beside_kcl.kept_claims import KeepsNothing, KeepsUntilKclIsSeen
 from headrace.pipeline.beside_kcl.land_foreign import TakeInForeign
 from headrace.pipeline.beside_kcl.mode_2x import AssignsNothing, ElectedByShuffle, TakesLeases
 from headrace.pipeline.beside_kcl.strategy import giving_of
-from headrace.pipeline.duties.alone import LeasesBeat, WorkersBeat, alone, rules_of
-from headrace.pipeline.duties.policy import Keeping, OtherWorkers, Policy, SignsOfLife
-from headrace.pipeline.lake_ports import LandingTable
-from headrace.pipeline.ports import Clock, Ids, LeaderLock, LeaseStore, ShardSource, Tables, WorkerStore
+from headrace.pipeline.duties.policy.own_tables import LeasesBeat, WorkersBeat, alone, rules_of
+from headrace.pipeline.duties.policy.policy import Keeping, OtherWorkers, Policy, SignsOfLife
+from headrace.pipeline.ports.base import Clock, Ids
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.settings.choices import Heartbeat, Mode
 from headrace.pipeline.settings.model import Settings
 

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from headrace.pipeline.core.position import Position, Positions
-from headrace.pipeline.core.start_of_reading import is_rolled_back
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.order.start_of_reading import is_rolled_back
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 _WHY = "read by a KCL worker"
 

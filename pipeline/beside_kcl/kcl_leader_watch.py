@@ -14,9 +14,9 @@ from statistics import median_low
 from typing import Any
 
 from headrace.pipeline.beside_kcl.renewal_pace import renewal_periods
-from headrace.pipeline.core.due import is_time
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import (
+from headrace.pipeline.core.leases.due import is_time
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import (
     Sightings,
     expired,
     from_cursor,
@@ -25,11 +25,11 @@ from headrace.pipeline.core.sighting import (
     time_from_cursor,
     time_to_cursor,
 )
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.core.worker import not_ours
-from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.core.leases.worker import not_ours
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.policy.memory import PartMemory, from_json
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.ports import LeaderLock, LeaseStore, WorkerStore
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, WorkerStore
 from headrace.pipeline.settings.model import TimeSettings
 
 _PERIODS = 3

@@ -14,12 +14,12 @@ from headrace.pipeline.beside_kcl.foreign_ranges import (
     plan_foreign,
     unfinished_parents,
 )
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Range
-from headrace.pipeline.duties.policy import ClaimedShards
-from headrace.pipeline.lake_ports import TableState
-from headrace.pipeline.ports import LeaseStore
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.duties.policy.policy import ClaimedShards
+from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.ports.leases import LeaseStore
 
 _GENERATIONS = 20
 """The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.beside_kcl.company import kcl_workers_among, why_kcl_not_joined, why_mode_differs
-from headrace.pipeline.core.change import applied, require_some
-from headrace.pipeline.core.due import is_time
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import (
+from headrace.pipeline.beside_kcl.kcl_workers import kcl_workers_among, why_kcl_not_joined, why_mode_differs
+from headrace.pipeline.core.leases.change import applied, require_some
+from headrace.pipeline.core.leases.due import is_time
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import (
     Sighting,
     Sightings,
     expired,
@@ -29,11 +29,12 @@ from headrace.pipeline.core.sighting import (
     time_from_cursor,
     time_to_cursor,
 )
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.policy.memory import PartMemory, from_json
 from headrace.pipeline.kcl.taker import NO_LIMIT, Observed, Pick, TakerRules, plan_take
 from headrace.pipeline.kcl.writes import take
-from headrace.pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.ports.base import Clock, Ids
+from headrace.pipeline.ports.leases import LeaseStore, Tables, WorkerStore
 from headrace.pipeline.settings.model import Settings
 
 _DURATIONS = 2

@@ -8,18 +8,19 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory
 from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from headrace.pipeline.core.assign import AssignmentInput
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.election import Move
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import Sighting
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.alone import held_of
-from headrace.pipeline.duties.electing import Electing, LockState
-from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
-from headrace.pipeline.duties.part_memory import PartMemory
-from headrace.pipeline.duties.policy import Elected, LeaderLook, TakenLeases
-from headrace.pipeline.ports import Clock, Ids, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.election import Move
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput
+from headrace.pipeline.duties.policy.electing import Electing, LockState
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.policy.memory import PartMemory
+from headrace.pipeline.duties.policy.own_tables import held_of
+from headrace.pipeline.duties.policy.policy import Elected, LeaderLook, TakenLeases
+from headrace.pipeline.ports.base import Clock, Ids
+from headrace.pipeline.ports.leases import LeaseStore, Tables, WorkerStore
 from headrace.pipeline.settings.model import Settings
 
 

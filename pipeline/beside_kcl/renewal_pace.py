@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from headrace.pipeline.core.sighting import Sightings
+from headrace.pipeline.core.leases.sighting import Sightings
 
 _RENEWALS = 3
 """KCL renews a lease at a third of failoverTimeMillis."""

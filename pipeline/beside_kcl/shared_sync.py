@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from headrace.pipeline.core.change import Change, create
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.order import Family, counts_as_end, parents_first
-from headrace.pipeline.core.position import Position, Positions
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey, lease_key
-from headrace.pipeline.core.sync import a_lease, plan_retire, rows_of
+from headrace.pipeline.core.leases.change import Change, create
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.parents import Family, counts_as_end, parents_first
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, lease_key
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, rows_of
 from headrace.pipeline.kcl.missing_leases import Listed, inconsistent, plan_first_sync, plan_sync, tiles
 
 

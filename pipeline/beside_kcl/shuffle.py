@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.sighting import time_from_cursor, time_to_cursor
-from headrace.pipeline.duties.part_memory import PartMemory, from_json
+from headrace.pipeline.core.leases.sighting import time_from_cursor, time_to_cursor
+from headrace.pipeline.duties.policy.memory import PartMemory, from_json
 from headrace.pipeline.kcl import leader
-from headrace.pipeline.ports import Clock, LeaseStore
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import LeaseStore
 
 # KCL 2.x shuffles again one minute after its first shuffle, then every five minutes.
 _FIRST_SHUFFLE = timedelta(seconds=60)

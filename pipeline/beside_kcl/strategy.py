@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from headrace.pipeline.core.assign import AssignmentInput, GapRules
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.alone import GapStrategy
-from headrace.pipeline.duties.policy import AssignmentStrategy
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules
+from headrace.pipeline.duties.policy.own_tables import GapStrategy
+from headrace.pipeline.duties.policy.policy import AssignmentStrategy
 from headrace.pipeline.kcl.fleet import KclRules
 from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
 from headrace.pipeline.settings.choices import Strategy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.core.words import clean, counted
+from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     settings = load(args).settings
     adopting = wire(settings).adopting()
@@ -117,8 +117,8 @@ def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
 
     The others were found by `discovery`, or are no longer in the settings.
     """
-    from headrace.pipeline.core.former_streams import newest_lives
-    from headrace.pipeline.core.stream import name_of_serialized
+    from headrace.pipeline.core.shards.stream import name_of_serialized
+    from headrace.pipeline.core.sharing.former_streams import newest_lives
 
     yield from (stream.name for stream in settings.streams)
     for _, life in sorted(newest_lives(adopting.leases.scan().leases).items()):

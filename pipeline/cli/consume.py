@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.words import records_in
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import records_in
 
 if TYPE_CHECKING:
+    from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.duties.run import RunEnding
-    from headrace.pipeline.duties.wave import Landed, WaveReport
-    from headrace.pipeline.ports import LeaseStore
+    from headrace.pipeline.duties.waves.report import Landed, WaveReport
+    from headrace.pipeline.duties.waves.run import RunEnding
+    from headrace.pipeline.ports.leases import LeaseStore
     from headrace.pipeline.settings.model import Settings
-    from headrace.pipeline.wiring import Wiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -46,9 +46,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.errors import BadSetting
-    from headrace.pipeline.wiring import wire
 
     if not (args.shard or args.worker):
         raise BadSetting(
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(wiring: "Wiring", worker_id: str | None, keys: tuple[str, ...], output: "_Output") -> "RunEnding":
-    from headrace.pipeline.wiring import NoDagster
+    from headrace.pipeline.app.wiring import NoDagster
 
     run_id = f"shell-{wiring.ports.ids.fresh()}"
     reading = wiring.reading(run_id, NoDagster(), on_wave=output.show, on_waiting=tell_aside)

@@ -14,11 +14,11 @@ from headrace.pipeline.cli.telling import tell, tell_aside
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.pipeline.core.lease import Lease
-    from headrace.pipeline.core.recovery_plan import Decision
-    from headrace.pipeline.core.start_of_reading import Stop
-    from headrace.pipeline.duties.recover import Recovery
-    from headrace.pipeline.wiring import Wiring
+    from headrace.pipeline.app.wiring import Wiring
+    from headrace.pipeline.core.leases.lease import Lease
+    from headrace.pipeline.core.order.start_of_reading import Stop
+    from headrace.pipeline.repair.decide import Recovery
+    from headrace.pipeline.repair.decision_plan import Decision
 
 _TRY_AGAIN_EVERY = 2.0
 """Seconds between two tries for a shard that a run is reading."""
@@ -103,8 +103,8 @@ def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
 @contextmanager
 def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
     """Claim the shard for this command. Waits until the run that reads the shard releases it, or counts as dead."""
-    from headrace.pipeline.duties.recover import Busy
     from headrace.pipeline.errors import Transient
+    from headrace.pipeline.repair.decide import Busy
 
     settings = recovery.settings
     patience = settings.hung_after + settings.times.lease_duration
@@ -126,7 +126,7 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
 
 
 def recovery_of(wiring: "Wiring") -> "Recovery":
-    from headrace.pipeline.wiring import NoDagster
+    from headrace.pipeline.app.wiring import NoDagster
 
     return wiring.recovery(f"shell-{wiring.ports.ids.fresh()}", NoDagster())
 
@@ -140,7 +140,7 @@ def _planned(recovery: "Recovery", key: str, plan: "Callable[[Lease], Decision |
 
 
 def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision":
-    from headrace.pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.core.order.start_of_reading import Stop
     from headrace.pipeline.errors import PositionsDisagree
 
     decision = plan(row)

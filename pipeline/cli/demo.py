@@ -62,7 +62,7 @@ def _show(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.show import Show, say
     from headrace.pipeline.cli.watching import until_a_process_dies
     from headrace.pipeline.demo.home import Home, emptied
-    from headrace.pipeline.lake.private_files import umask
+    from headrace.pipeline.lake.files.private_files import umask
 
     port = next(port for port in range(args.port, 65536) if is_free(port))
     ui = f"http://{HOST}:{port}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli import discard_output
 from headrace.pipeline.cli.options import add_config, load, port_number
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -41,7 +41,7 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.cli.holding import Holder, held
     from headrace.pipeline.cli.services import HOST, dagster_home, stopped_by_signals
-    from headrace.pipeline.lake.private_files import umask
+    from headrace.pipeline.lake.files.private_files import umask
 
     loaded = load(args)
     home, private = dagster_home(Path(loaded.name)), loaded.settings.private_files

@@ -11,13 +11,13 @@ from headrace.pipeline.cli.adopt import agree, known_streams
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.stop import beats_of
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, TablesMissing, Unreachable
 
 if TYPE_CHECKING:
     from headrace.pipeline.beside_kcl.adoption import Adopting
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.ports import WorkerStore
+    from headrace.pipeline.ports.leases import WorkerStore
     from headrace.pipeline.settings.model import Settings
 
 _WATCH = timedelta(seconds=30)
@@ -46,7 +46,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     settings = load(args).settings
     wiring = wire(settings)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.lake.private_files import make_named_folder
+from headrace.pipeline.lake.files.private_files import make_named_folder
 
 LOCK = "headrace.lock"
 

@@ -16,12 +16,12 @@ from headrace.pipeline.cli.options import (
     window_of,
 )
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
-    from headrace.pipeline.adapters import Adapters
+    from headrace.pipeline.app.adapters import Adapters
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.lineage_cut import Cut
+    from headrace.pipeline.lineage.cut import Cut
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -73,11 +73,11 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.adapters import Adapters
-    from headrace.pipeline.cli.lineage_ranges import show_ranges
-    from headrace.pipeline.cli.lineage_record import show_record
-    from headrace.pipeline.core.lineage_cut import Cut
-    from headrace.pipeline.core.partition import read_name
+    from headrace.pipeline.app.adapters import Adapters
+    from headrace.pipeline.cli.views.lineage_ranges import show_ranges
+    from headrace.pipeline.cli.views.lineage_record import show_record
+    from headrace.pipeline.core.shards.partition import read_name
+    from headrace.pipeline.lineage.cut import Cut
 
     _refuse_unused(args)
     cut = Cut(None if args.shard is None else read_name(args.shard), window_of(args))
@@ -115,9 +115,10 @@ def _refuse_unused(args: argparse.Namespace) -> None:
 
 
 def _view(args: argparse.Namespace, adapters: "Adapters", cut: "Cut") -> int:
-    from headrace.pipeline.cli.lineage_views import show_family, show_gaps
-    from headrace.pipeline.core.lineage_filter import RangeFilter
-    from headrace.pipeline.core.proof_chains import KINDS_WITHOUT_ROWS, story_of
+    from headrace.pipeline.cli.views.lineage_views import show_family, show_gaps
+    from headrace.pipeline.core.ledger.filter import RangeFilter
+    from headrace.pipeline.core.ledger.story import story_of
+    from headrace.pipeline.proof.chains import KINDS_WITHOUT_ROWS
 
     wanted = RangeFilter(kinds=KINDS_WITHOUT_ROWS) if args.gaps else cut.filter()
     story = story_of(adapters.lineage("lineage").entries(wanted))
@@ -125,9 +126,9 @@ def _view(args: argparse.Namespace, adapters: "Adapters", cut: "Cut") -> int:
 
 
 def _rebuild(adapters: "Adapters") -> int:
-    from headrace.pipeline.core.lineage import Lost
-    from headrace.pipeline.core.lineage_filter import RangeFilter
-    from headrace.pipeline.lake.lineage_rebuild import rebuild
+    from headrace.pipeline.core.ledger.filter import RangeFilter
+    from headrace.pipeline.core.ledger.ledger import Lost
+    from headrace.pipeline.lineage.rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
     now = rebuild(lineage)

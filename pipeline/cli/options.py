@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.pipeline.core.proof import Window
+    from headrace.pipeline.core.ledger.arrivals import Window
     from headrace.pipeline.settings.file import Loaded
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
@@ -103,7 +103,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
     """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what hasn't been done then."""
-    from headrace.pipeline.core.proof import Window
+    from headrace.pipeline.core.ledger.arrivals import Window
     from headrace.pipeline.errors import BadSetting
 
     if args.since is not None and args.until is not None and args.since >= args.until:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from headrace.pipeline.cli.services import Group, undisturbed
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.session import DISCOVERY, own_folder
-from headrace.pipeline.lake.spark_server.joining import stop_unused
-from headrace.pipeline.lake.spark_server.server_process import ADDRESS
-from headrace.pipeline.lake.spark_server.server_users import use
+from headrace.pipeline.lake.spark.server.joining import stop_unused
+from headrace.pipeline.lake.spark.server.process import ADDRESS
+from headrace.pipeline.lake.spark.server.users import use
+from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
 WARM = [sys.executable, "-m", "headrace.pipeline.cli.warm"]
 

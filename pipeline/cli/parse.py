@@ -9,18 +9,18 @@ from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, add_limit, load
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from headrace.pipeline.app.wiring import Wiring
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.duties.parsing import ParsedWave
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
-    from headrace.pipeline.wiring import Wiring
+    from headrace.pipeline.typed.wave import ParsedWave
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -56,9 +56,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
     from headrace.pipeline.settings.targets import targets_of
-    from headrace.pipeline.wiring import wire
 
     if args.infer and args.limit is not None:
         raise BadSetting("--infer parses no wave, so --limit can't go with it; nothing was read")
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(targets: "tuple[ParseSettings, ...]") -> None:
-    from headrace.pipeline.lake.parse_frame import check_target
+    from headrace.pipeline.typed.frames import check_target
 
     wrong: list[str] = []
     for target in targets:
@@ -134,7 +134,7 @@ def _parse(
 
 
 def _target_json(target: "ParseSettings", waves: "Sequence[ParsedWave]") -> "dict[str, Any]":
-    from headrace.pipeline.core.accounting import all_dropped
+    from headrace.pipeline.core.ledger.accounting import all_dropped
 
     return {
         "target": target.name,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.cli.json_output import add_json, print_json
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.words import cell
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import cell
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.change import Change
-    from headrace.pipeline.duties.leader_tick import LeaderDuty
-    from headrace.pipeline.duties.preview import Preview
+    from headrace.pipeline.core.leases.change import Change
+    from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
+    from headrace.pipeline.duties.fleet.preview import Preview
     from headrace.pipeline.settings.model import Settings
 
 _WORDS = {
@@ -54,7 +54,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     settings = load(args).settings
     period = args.period or default_period(settings)
@@ -75,8 +75,8 @@ def watch(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
     """Look again and again for a while, and return the plan of the last look."""
-    from headrace.pipeline.duties.leader_report import LeaderMemory
-    from headrace.pipeline.duties.preview import preview
+    from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
+    from headrace.pipeline.duties.fleet.preview import preview
 
     seen = preview(duty, LeaderMemory())
     left = period

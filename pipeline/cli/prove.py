@@ -51,9 +51,9 @@ def _require_alone(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.proof_json import document
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.cli.views.proof_json import document
 
     window = window_of(args)
     if (args.accept_foreign is None) != (args.why is None):

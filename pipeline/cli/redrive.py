@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.duties.redriving import Redriven
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.parse_block import ParseSettings
+    from headrace.pipeline.typed.quarantine.redrive import Redriven
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -51,9 +51,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.core.redrive_plan import Selection
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 
     # In JSON the answer comes at the end, and progress goes aside.
     say = tell_aside if args.json else tell
@@ -96,7 +96,7 @@ def _tell_dagster(loaded: "Loaded", target: "ParseSettings", portions: "list[Red
 
 
 def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[str, Any]":
-    from headrace.pipeline.core.accounting import all_dropped
+    from headrace.pipeline.core.ledger.accounting import all_dropped
 
     return {
         "target": target.name,

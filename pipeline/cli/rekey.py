@@ -9,12 +9,12 @@ from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.plan import kind_of
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.core.words import cell
+from headrace.pipeline.core.words.words import cell
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.change import Change
-    from headrace.pipeline.duties.rekeying import Rekeying
+    from headrace.pipeline.core.leases.change import Change
+    from headrace.pipeline.duties.fleet.rekey import Rekeying
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -38,7 +38,7 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     return rekey(wire(load(args).settings).rekeying(), args, pause=sleep)
 

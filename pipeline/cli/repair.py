@@ -11,7 +11,7 @@ from headrace.pipeline.cli.telling import tell
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.position import Start
+    from headrace.pipeline.core.shards.position import Start
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -32,9 +32,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.core.repair_plan import Repair
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.core.landing.repair_plan import Repair
     from headrace.pipeline.errors import ChainBroken
-    from headrace.pipeline.wiring import wire
 
     origin = None if args.origin is None else _start(args.origin)
     wiring = wire(load(args).settings)
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _start(text: str) -> "Start":
-    from headrace.pipeline.core.position import TRIM, Start
+    from headrace.pipeline.core.shards.position import TRIM, Start
     from headrace.pipeline.errors import BadSetting
 
     if text == "TRIM_HORIZON":

@@ -8,9 +8,9 @@ from headrace.pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.lease import Lease
-    from headrace.pipeline.core.recovery_plan import Decision
-    from headrace.pipeline.core.start_of_reading import Stop
+    from headrace.pipeline.core.leases.lease import Lease
+    from headrace.pipeline.core.order.start_of_reading import Stop
+    from headrace.pipeline.repair.decision_plan import Decision
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -40,10 +40,10 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.core.checkpoint import Checkpoint
-    from headrace.pipeline.core.recovery_plan import Person, plan_reposition
-    from headrace.pipeline.duties.streams import how_to_read
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.core.shards.checkpoint import Checkpoint
+    from headrace.pipeline.duties.streams.streams import how_to_read
+    from headrace.pipeline.repair.decision_plan import Person, plan_reposition
 
     settings = load(args).settings
     recovery = recovery_of(wire(settings))

@@ -18,7 +18,7 @@ from typing import Any
 
 import headrace
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable
-from headrace.pipeline.lake.private_files import make_folder
+from headrace.pipeline.lake.files.private_files import make_folder
 
 HOST = "127.0.0.1"  # never a public address: a person who reaches Dagster's UI can run code
 ROOT = Path(headrace.__file__).parents[1]
@@ -261,7 +261,7 @@ def _answers(port: int) -> bool:
 
 def join_spark(config: Path) -> None:
     """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster dev` and other commands."""
-    from headrace.pipeline.lake.session import DISCOVERY, own_folder
-    from headrace.pipeline.lake.spark_server.server_process import ADDRESS
+    from headrace.pipeline.lake.spark.server.process import ADDRESS
+    from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
     os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

@@ -64,9 +64,9 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.core.shadow import OtherColumns, PayloadForm
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.proof.other_side import OtherColumns, PayloadForm
 
     window = window_of(args)
     columns = OtherColumns(args.shard, args.number, args.sub, args.data, PayloadForm(args.data_is))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from headrace.pipeline.aws.kinesis import KinesisSource
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.cli.own_spark import WARM
 from headrace.pipeline.cli.services import (
     HOST,
@@ -19,7 +19,7 @@ from headrace.pipeline.cli.services import (
     wait_for_ui,
 )
 from headrace.pipeline.cli.watching import Watch, require_alive
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.demo.evidence import replayed_shard
 from headrace.pipeline.demo.home import (
     APPLICATION,

@@ -8,12 +8,12 @@ from headrace.pipeline.cli.options import add_config, load
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.lease import Lease
-    from headrace.pipeline.core.recovery_plan import Decision, ShardSituation, Target
-    from headrace.pipeline.core.start_of_reading import Stop
-    from headrace.pipeline.core.stream import ShardKey
-    from headrace.pipeline.duties.recover import Recovery
-    from headrace.pipeline.lake_ports import Pages
+    from headrace.pipeline.core.leases.lease import Lease
+    from headrace.pipeline.core.order.start_of_reading import Stop
+    from headrace.pipeline.core.shards.stream import ShardKey
+    from headrace.pipeline.ports.pages import Pages
+    from headrace.pipeline.repair.decide import Recovery
+    from headrace.pipeline.repair.decision_plan import Decision, ShardSituation, Target
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -36,8 +36,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.core.recovery_plan import Person, plan_skip
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
+    from headrace.pipeline.repair.decision_plan import Person, plan_skip
 
     wiring = wire(load(args).settings)
     recovery = recovery_of(wiring)
@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
 def _target(
     args: argparse.Namespace, scene: "ShardSituation", recovery: "Recovery", pages: "Pages"
 ) -> "Target":
-    from headrace.pipeline.core.recovery_plan import AfterRecord, WhatIsLeft
     from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.repair.decision_plan import AfterRecord, WhatIsLeft
 
     if args.end:
         return recovery.end_of(scene.key)

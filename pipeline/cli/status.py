@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.inspect.finding import Finding
     from headrace.pipeline.inspect.observation import Observation
-    from headrace.pipeline.lake.spark_server.server_facts import LocalServer
+    from headrace.pipeline.lake.spark.server.facts import LocalServer
     from headrace.pipeline.settings.file import Loaded
     from headrace.pipeline.settings.model import Settings
 
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
     """Lease rows whose keys don't have the form of `streams_mode`."""
-    from headrace.pipeline.core.lease_form import COMMAND, of_other_form, why_other_mode
-    from headrace.pipeline.core.words import counted
+    from headrace.pipeline.core.leases.lease_form import COMMAND, of_other_form, why_other_mode
+    from headrace.pipeline.core.words.words import counted
     from headrace.pipeline.inspect.finding import Finding
 
     others = of_other_form(seen.last.leases, multi=settings.multi)
@@ -77,8 +77,8 @@ def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
 
 def _spark_servers(loaded: "Loaded") -> "list[LocalServer]":
     """The local Spark servers of this project on this host; one for each environment in which it is used."""
-    from headrace.pipeline.lake.session import is_local, key_of_server, server_folder
-    from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
+    from headrace.pipeline.lake.spark.server.facts import servers_of_user
+    from headrace.pipeline.lake.spark.session import is_local, key_of_server, server_folder
 
     if not any(is_local(worker.spark) for worker in loaded.settings.workers):
         return []

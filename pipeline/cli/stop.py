@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, duration, load
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.core.words import clean, counted
+from headrace.pipeline.core.words.words import clean, counted
 from headrace.pipeline.errors import BadSetting, Unknown
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.lease import Lease
-    from headrace.pipeline.ports import LeaseStore, WorkerStore
+    from headrace.pipeline.core.leases.lease import Lease
+    from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
     from headrace.pipeline.settings.model import Settings
 
 WAIT = timedelta(seconds=120)
@@ -162,7 +162,7 @@ def beats_of(workers: "WorkerStore", names: Collection[str]) -> dict[str, object
 
 
 def _stores(settings: "Settings") -> tuple["LeaseStore", "WorkerStore"]:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     ports = wire(settings).ports
     return ports.leases(), ports.workers()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.cli.json_output import add_json
 from headrace.pipeline.cli.options import add_config, load
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 
 if TYPE_CHECKING:
-    from headrace.pipeline.aws.table_facts import TableFacts
+    from headrace.pipeline.aws.leases.table_facts import TableFacts
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.model import Settings
 
@@ -48,16 +48,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(settings: "Settings", _: argparse.Namespace) -> None:
-    from headrace.pipeline.aws.clients import dynamodb_client
-    from headrace.pipeline.aws.tables import DynamoTables
+    from headrace.pipeline.aws.clients.clients import dynamodb_client
+    from headrace.pipeline.aws.leases.tables import DynamoTables
 
     made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
     tell("the tables were created" if made else "the tables exist already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
-    from headrace.pipeline.aws.clients import dynamodb_client
-    from headrace.pipeline.aws.tables import DynamoTables
+    from headrace.pipeline.aws.clients.clients import dynamodb_client
+    from headrace.pipeline.aws.leases.tables import DynamoTables
 
     tables = DynamoTables(dynamodb_client(settings.aws), settings)
     found = tables.describe()
@@ -73,8 +73,8 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
 
 
 def _delete(settings: "Settings", args: argparse.Namespace) -> None:
-    from headrace.pipeline.aws.clients import dynamodb_client
-    from headrace.pipeline.aws.table_deleting import TableDeletion
+    from headrace.pipeline.aws.clients.clients import dynamodb_client
+    from headrace.pipeline.aws.leases.table_deleting import TableDeletion
 
     deletion = TableDeletion(dynamodb_client(settings.aws), settings, progress=_progress)
     names = deletion.tables()

@@ -1,12 +1,12 @@
 """Text for people, printed line by line.
 
-`headrace.pipeline.core.words.clean` takes control characters out: names that come from tables could otherwise steer the terminal.
+`headrace.pipeline.core.words.words.clean` takes control characters out: names that come from tables could otherwise steer the terminal.
 """
 
 import sys
 from typing import TextIO
 
-from headrace.pipeline.core.words import clean
+from headrace.pipeline.core.words.words import clean
 
 
 def tell(*lines: object, file: TextIO | None = None) -> None:

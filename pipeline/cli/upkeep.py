@@ -28,8 +28,8 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.wiring import wire
 
     loaded = load(args)
     join_spark(Path(loaded.name))

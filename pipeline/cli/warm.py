@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from headrace.pipeline.cli.telling import tell_aside
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake.session import is_local, spark_session
-from headrace.pipeline.lake.spark_job import run_tasks
+from headrace.pipeline.lake.spark.session import is_local, spark_session
+from headrace.pipeline.lake.spark.spark_job import run_tasks
 from headrace.pipeline.settings.file import read_settings
 
 

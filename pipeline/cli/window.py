@@ -11,13 +11,13 @@ from headrace.pipeline.cli.options import add_config, load, moment, window_of
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.cli.window_views import as_json, costs, done_of, listed, shown
+from headrace.pipeline.cli.views.window_views import as_json, costs, done_of, listed, shown
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
-    from headrace.pipeline.core.window import ReplayWindow
-    from headrace.pipeline.core.window_making import Asked
-    from headrace.pipeline.window_wiring import WindowWiring
+    from headrace.pipeline.windows.make import Asked
+    from headrace.pipeline.windows.window import ReplayWindow
+    from headrace.pipeline.windows.wiring import WindowWiring
 
 
 def add(subparsers: "Subparsers") -> None:
@@ -118,7 +118,7 @@ def _add_create(actions: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.wiring import wire
+    from headrace.pipeline.app.wiring import wire
 
     loaded = load(args)
     # Before anything is opened: a wrong combination of options is told at once.
@@ -142,10 +142,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
-    from headrace.pipeline.core.window import KeptWindow
-    from headrace.pipeline.duties.replacing import check_replaceable
     from headrace.pipeline.errors import BadSetting
     from headrace.pipeline.settings.targets import targets_of
+    from headrace.pipeline.windows.replace import check_replaceable
+    from headrace.pipeline.windows.window import KeptWindow
 
     stream = args.stream
     if args.from_stream and (args.unpack or args.replace is not None):
@@ -216,7 +216,7 @@ def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
 
 
 def _cancel(window: str, windows: "WindowWiring") -> None:
-    from headrace.pipeline.core.window import Word
+    from headrace.pipeline.windows.window import Word
 
     windowing = windows.windowing(person())
     found = windowing.find(window)
@@ -238,7 +238,7 @@ def _cancel(window: str, windows: "WindowWiring") -> None:
 
 def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> None:
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.core.window import Word
+    from headrace.pipeline.windows.window import Word
 
     windowing = windows.windowing(person())
     window = windowing.find(args.id).window
@@ -267,8 +267,8 @@ def _run(args: argparse.Namespace, windows: "WindowWiring", config: Path) -> Non
 
 def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
     """What the options ask for, and the same for people."""
-    from headrace.pipeline.core.window_making import Numbers, OfRun, OfSnapshot
     from headrace.pipeline.errors import BadSetting
+    from headrace.pipeline.windows.make import Numbers, OfRun, OfSnapshot
 
     by_time = args.since is not None or args.until is not None
     if [by_time, args.snapshot is not None, args.run is not None, args.shard is not None].count(True) != 1:

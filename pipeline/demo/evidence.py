@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from headrace.pipeline.core.lineage import Range
-from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)

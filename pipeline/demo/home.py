@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.lake.private_files import make_named_folder
+from headrace.pipeline.lake.files.private_files import make_named_folder
 
 _MARKER = ".headrace-demo"
 

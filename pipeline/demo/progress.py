@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.pipeline.errors import Transient, Unknown
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)

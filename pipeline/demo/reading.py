@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.shard import Shard
+from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.demo.evidence import DemoEvidence, File, Put, Row, SnapshotLedger, Typed, id_in
 from headrace.pipeline.demo.home import NEW_COLUMN, SECOND, TYPED
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 
 TABLE = "lake.records"
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "data"]

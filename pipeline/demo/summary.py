@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.demo.evidence import DemoEvidence
 from headrace.pipeline.demo.verdict import CheckedPromise, DemoVerdict
 

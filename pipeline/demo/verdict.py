@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headrace.pipeline.core.lineage import Range
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.demo.evidence import DemoEvidence, File, Row, holds, replayed_shard
 
 

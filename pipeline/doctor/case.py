@@ -29,7 +29,7 @@ class Case:
     @property
     def uses_local_spark(self) -> bool:
         """Whether a worker uses the local Spark server; also where the settings can't be read, since that is the default."""
-        from headrace.pipeline.lake.session import is_local
+        from headrace.pipeline.lake.spark.session import is_local
 
         return self.loaded is None or any(is_local(worker.spark) for worker in self.loaded.settings.workers)
 

@@ -18,7 +18,7 @@ _ADVICE = "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew inst
 
 
 def java_is_found(case: Case) -> Iterator[Diagnosis]:
-    from headrace.pipeline.lake.session import environment_of_jvm
+    from headrace.pipeline.lake.spark.session import environment_of_jvm
 
     if not case.starts_java:
         yield Diagnosis(_NAME, Health.WELL, "not needed: each worker uses a Spark Connect server")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from headrace.pipeline.doctor.case import Case
 from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
-from headrace.pipeline.lake.session import key_of_server, server_folder
-from headrace.pipeline.lake.spark_server.joining import is_reachable
-from headrace.pipeline.lake.spark_server.server_facts import LocalServer, servers_of_user
-from headrace.pipeline.lake.spark_server.server_key import ServerKey
+from headrace.pipeline.lake.spark.server.facts import LocalServer, servers_of_user
+from headrace.pipeline.lake.spark.server.joining import is_reachable
+from headrace.pipeline.lake.spark.server.key import ServerKey
+from headrace.pipeline.lake.spark.session import key_of_server, server_folder
 
 _OWN, _OTHER = "local Spark server", "other Spark servers"
 

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headrace.pipeline.core.words import clean
+from headrace.pipeline.core.words.words import clean
 from headrace.pipeline.errors import HeadraceError, Transient
 from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
 from headrace.pipeline.settings.model import AwsSettings

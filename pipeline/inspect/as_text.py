@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.words import cell, clean, counted
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import cell, clean, counted
 from headrace.pipeline.inspect.balance import Share
 from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words

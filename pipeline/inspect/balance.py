@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.words.words import counted
 
 BEFORE_THE_FIRST_DASH: Final = "^[^-]*"
 """The default rule for the cluster in a worker's id: worker `east-1` belongs to cluster `east`."""

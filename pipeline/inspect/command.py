@@ -12,7 +12,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.pipeline.core.words import clean
+from headrace.pipeline.core.words.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,7 +96,7 @@ def answer(
     `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables, for people before the
     conclusion, and in the JSON.
     """
-    from headrace.pipeline.aws.clients import dynamodb_client
+    from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
     from headrace.pipeline.inspect.as_text import text_of

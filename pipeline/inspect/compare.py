@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.inspect.balance import balance_of
 from headrace.pipeline.inspect.cover import early_children, uncovered
 from headrace.pipeline.inspect.layout import layout_of

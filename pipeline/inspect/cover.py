@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from headrace.pipeline.core.partition import partition_of
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import imbalance_of
 from headrace.pipeline.inspect.compare import QUIET
 from headrace.pipeline.inspect.finding import Finding

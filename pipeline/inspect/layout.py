@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.leases.election import LockRow
 
 _STATUS: Final = "TABLE_MIGRATION_STATUS_"
 _COMPLETE: Final = f"{_STATUS}COMPLETE"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.inspect.balance import cluster_of
 from headrace.pipeline.inspect.observation import FailingShard, Observation
 

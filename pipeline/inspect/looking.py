@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
 from headrace.pipeline.inspect.compare import observation_of
 from headrace.pipeline.inspect.observation import Observation
 from headrace.pipeline.inspect.read import TableNames, TableReader
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.ports.base import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.inspect.balance import Balance
 from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange
 from headrace.pipeline.inspect.finding import Finding

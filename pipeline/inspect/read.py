@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.pipeline.aws import attributes as av
-from headrace.pipeline.aws import lease_item, lock_item, migration_item, worker_item
-from headrace.pipeline.aws.attributes import Item
-from headrace.pipeline.aws.clients import place_of
-from headrace.pipeline.aws.rows import Rows
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.aws.clients.clients import place_of
+from headrace.pipeline.aws.leases import attributes as av
+from headrace.pipeline.aws.leases import lease_item, lock_item, migration_item, worker_item
+from headrace.pipeline.aws.leases.attributes import Item
+from headrace.pipeline.aws.leases.rows import Rows
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.errors import TablesMissing, Terminal, WrongShape
 from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
 from headrace.pipeline.inspect.observation import OddRow, TablesRead
 from headrace.pipeline.kcl.layout import CLIENT_VERSION, LOCK, TABLE_MIGRATION
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.ports.base import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 
 CONFIDENCE = 3
 """The default of KCL's leasesRecoveryAuditorInconsistencyConfidenceThreshold."""

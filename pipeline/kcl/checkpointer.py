@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 
 
 @dataclass(frozen=True, slots=True)

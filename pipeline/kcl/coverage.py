@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.order import Family, counts_as_end
-from headrace.pipeline.core.position import Positions
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.parents import Family, counts_as_end
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.kcl.auditor import CONFIDENCE, SeenHole, audit, find_hole, with_ranges
 
 

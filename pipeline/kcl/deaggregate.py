@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import md5
 
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.kcl.aggregate import Aggregate, Malformed, TooLarge, parse
 
 MAGIC = bytes.fromhex("f3899ac2")

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Dice = Callable[[], float]
-"""Returns a random number in [0, 1), as `headrace.pipeline.ports.Ids.dice` does."""
+"""Returns a random number in [0, 1), as `headrace.pipeline.ports.base.Ids.dice` does."""
 
 
 def shuffled(items: Iterable[T], dice: Dice | None) -> list[T]:

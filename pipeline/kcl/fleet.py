@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import fsum, inf
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.kcl.metrics import ALPHA, ema, is_active, is_failing, is_valid, measures_nothing
 from headrace.pipeline.kcl.taker import NO_LIMIT
 

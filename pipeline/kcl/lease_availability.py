@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
 
 _A_YEAR_NS = 365 * 24 * 3600 * 10**9
 """As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as expired."""

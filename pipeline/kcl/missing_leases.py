@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from math import fsum
 
-from headrace.pipeline.core.batch import HostLoad
-from headrace.pipeline.core.load import rounded
-from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.core.leases.throughput import rounded
+from headrace.pipeline.core.leases.worker import Metrics, Worker
+from headrace.pipeline.core.ledger.batch import HostLoad
 from headrace.pipeline.kcl.metrics import FAILED, REPORT_PERIOD, ema, is_active, is_failing
 from headrace.pipeline.kcl.network import utilisation
 

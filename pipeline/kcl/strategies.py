@@ -17,11 +17,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from headrace.pipeline.core.assign import AssignmentInput, GapRules, dwells, give_free, is_free, move
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.words import counted
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import (
+    AssignmentInput,
+    GapRules,
+    dwells,
+    give_free,
+    is_free,
+    move,
+)
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.kcl import lease_count, variance
 from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.words import counted
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.kcl.dice import Dice, shuffled
 from headrace.pipeline.kcl.lease_availability import is_available
 

@@ -1,5 +1,5 @@
 """KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in `kcl.mode: 2.x` takes
-leases by KCL's own write. (`pipeline/core/change.py` has the writes of Headrace.)
+leases by KCL's own write. (`pipeline/core/leases/change.py` has the writes of Headrace.)
 
     write                  | must still be true
     -----------------------+--------------------------------------------------------------
@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 
 
 def assign(read: Lease, to: str, why: str) -> Change:
@@ -135,7 +135,7 @@ def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
 
 def note_children(read: Lease, children: frozenset[str]) -> Change:
     """Notes the children at the end of a shard. KCL only requires that the row exists; Headrace's own write
-    (`note_children` in pipeline/core/change.py) requires more."""
+    (`note_children` in pipeline/core/leases/change.py) requires more."""
     return Change(
         read.key, "the children of its shard", put={"children": children}, kind=ChangeKind.NOTE_CHILDREN
     )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from headrace.pipeline.local.endpoint import READY
-from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.kinesis.region import Options
 from headrace.pipeline.local.server import Server, run_until_signal
 
 _LARGEST_PORT = 65535

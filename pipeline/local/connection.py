@@ -18,7 +18,7 @@ from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import AROUND, Call, Fault, refusal
 from headrace.pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
-from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
+from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.moto_room import MotoRoom
 from headrace.pipeline.local.routing import KINESIS_TARGET, call_of, region_of, service_of
 from headrace.pipeline.local.wires import wire_of

@@ -22,7 +22,7 @@ from headrace.pipeline.local.clock import MovableClock
 from headrace.pipeline.local.faults import Fault
 from headrace.pipeline.local.http_answer import HttpAnswer
 from headrace.pipeline.local.http_reader import HttpRequest
-from headrace.pipeline.local.kinesis import Kinesis
+from headrace.pipeline.local.kinesis.kinesis import Kinesis
 
 PREFIX = "/_headrace/"
 

@@ -20,8 +20,8 @@ from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import AROUND, Fault, refusal
 from headrace.pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
-from headrace.pipeline.local.kinesis import DEFAULT_REGION, Kinesis
-from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION, Kinesis
+from headrace.pipeline.local.kinesis.region import Options
 from headrace.pipeline.local.routing import KINESIS_TARGET
 from headrace.pipeline.local.wires import Wire, wire_of
 

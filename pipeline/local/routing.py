@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.faults import Call
 from headrace.pipeline.local.http_reader import HttpRequest
-from headrace.pipeline.local.kinesis import Kinesis
+from headrace.pipeline.local.kinesis.kinesis import Kinesis
 from headrace.pipeline.local.wires import JSON, wire_of
 
 KINESIS_TARGET = "Kinesis_20131202."

@@ -15,8 +15,8 @@ from typing import Self
 from headrace.pipeline.local.clock import Clock, MovableClock
 from headrace.pipeline.local.connection import Connection, Site
 from headrace.pipeline.local.door import Door
-from headrace.pipeline.local.kinesis import Kinesis
-from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.kinesis.kinesis import Kinesis
+from headrace.pipeline.local.kinesis.region import Options
 
 HOST = "127.0.0.1"  # never a public address: no request's signature is checked here
 _FINISH_SECONDS = 5.0  # for current answers when the server stops

@@ -13,7 +13,17 @@ from typing import Any, Protocol
 
 import orjson
 
-from headrace.pipeline.cbor import BYTES, LIST, TEXT, NotCborError, Raw, Tagged, decoded, encoded, head
+from headrace.pipeline.encoding.cbor import (
+    BYTES,
+    LIST,
+    TEXT,
+    NotCborError,
+    Raw,
+    Tagged,
+    decoded,
+    encoded,
+    head,
+)
 from headrace.pipeline.local.errors import unreadable
 from headrace.pipeline.local.fields import Request
 

@@ -1,6 +1,6 @@
 """What happens when a setting is changed between two starts of an application that has landed records.
 
-`headrace config --doc` writes a table of it into docs/settings.md. `tests/duties/test_changed_settings.py` makes each change.
+`headrace config --doc` writes a table of it into docs/settings.md. `tests/duties/fleet/test_changed_settings.py` makes each change.
 """
 
 from __future__ import annotations

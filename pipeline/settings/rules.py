@@ -29,7 +29,7 @@ _STREAM = re.compile(  # Kinesis's rule for names
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """The name of a stream, or its beginning."""
 _WORKER = re.compile(r"[^\s,/]+")
-"""Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/turns.py`)."""
+"""Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/fleet/sensor_turn.py`)."""
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
 """Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
 
@@ -353,7 +353,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 _LEAST_ORPHANS_AFTER = timedelta(days=1)
-"""A commit may name files that were staged half a day ago (`pipeline/lake/iceberg.py`), and hosts' clocks differ."""
+"""A commit may name files that were staged half a day ago (`pipeline/lake/table/lake_table.py`), and hosts' clocks differ."""
 
 
 _LEAST_RETENTION = timedelta(days=1)

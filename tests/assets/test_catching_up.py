@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from headrace.pipeline.core.change import Applied, assign, claim, create
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.duties.run import Run
+from headrace.pipeline.core.leases.change import Applied, assign, claim, create
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.duties.waves.run import Run
 from tests.duties.world import World
 
 

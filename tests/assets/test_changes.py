@@ -5,17 +5,17 @@ from dataclasses import replace
 import dagster as dg
 
 from headrace.assets.changes import by_parsing, by_redoing, by_redriving, by_upkeep
-from headrace.pipeline.core.rewriting import LiveFile
-from headrace.pipeline.core.window import ReplayWindow, WindowRange
-from headrace.pipeline.duties.parsing import ParsedWave
-from headrace.pipeline.duties.redriving import Redriven
-from headrace.pipeline.duties.replacing import ReplacedWave
-from headrace.pipeline.duties.replaying import ReplayedWave
-from headrace.pipeline.duties.unpacking import UnpackedWave
-from headrace.pipeline.duties.upkeep import UpkeepReport
+from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from tests.lake.files import NOON, a_key, at
-from tests.lake.parsings import SETTINGS as ORDERS
+from headrace.pipeline.typed.quarantine.redrive import Redriven
+from headrace.pipeline.typed.wave import ParsedWave
+from headrace.pipeline.upkeep.upkeep import UpkeepReport
+from headrace.pipeline.windows.copy import ReplayedWave
+from headrace.pipeline.windows.replace import ReplacedWave
+from headrace.pipeline.windows.unpack import UnpackedWave
+from headrace.pipeline.windows.window import ReplayWindow, WindowRange
+from tests.lake.samples import NOON, a_key, at
+from tests.typed.parsings import SETTINGS as ORDERS
 
 APPLICATION = Settings(application="app", streams=(StreamSettings(name="orders"),), parse=(ORDERS,))
 PARSED, RECORDS = dg.AssetKey(["app", "parsed", "orders"]), dg.AssetKey(["app", "records"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.errors import Throttled
 from headrace.resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld

@@ -12,15 +12,15 @@ import pytest
 from headrace.assets.names import parsed_key
 from headrace.pipeline.building import build_definitions
 from headrace.pipeline.clock import SystemIds, SystemTimer
-from headrace.pipeline.lake.lineage_table import IcebergLineage
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings, TimeSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts
+from headrace.pipeline.typed.ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
 from tests.dagster.partition_status import is_failed
-from tests.lake.files import StandingClock
-from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
+from tests.lake.samples import StandingClock
+from tests.typed.parsings import BAD, SETTINGS, A, Bed, good
 
 NAMES = ("orders", "clicks", "returns")
 TARGETS = tuple(replace(SETTINGS, name=name) for name in NAMES)

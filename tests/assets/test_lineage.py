@@ -3,9 +3,9 @@
 import dagster as dg
 
 from headrace.assets.names import lineage_key
-from headrace.pipeline.memory.table import LostOnTheWay
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import DagsterWorld, why_failed
+from tests.memory.table import LostOnTheWay
 
 
 def record(world: DagsterWorld) -> dg.ExecuteInProcessResult:

@@ -11,8 +11,8 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.events import DagsterEvent
 
 from headrace.assets.reporter import Reporter
-from headrace.pipeline.core.change import Applied, claim
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.core.leases.change import Applied, claim
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.errors import Throttled, Unreachable
 from headrace.resources.runs import FAILED_TAG
 from tests.dagster.fixtures import MakeWorld

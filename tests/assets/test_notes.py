@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from headrace.pipeline.cli.consume import _Output
-from headrace.pipeline.duties.attempt import Attempt
-from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.duties.waves.attempt import Attempt
+from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.settings.choices import OnDataLoss
 from tests.dagster.fixtures import MakeWorld
 from tests.duties.life import Life

@@ -10,14 +10,14 @@ import pytest
 
 from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
-from headrace.pipeline.lake.lineage_table import IcebergLineage
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts
+from headrace.pipeline.typed.ports import ParsePorts
 from tests.dagster.fixtures import MakeInstance
-from tests.lake.files import StandingClock
-from tests.lake.parsings import BAD, SETTINGS, A, Bed, good
+from tests.lake.samples import StandingClock
+from tests.typed.parsings import BAD, SETTINGS, A, Bed, good
 
 APPLICATION = Settings(application="typed-app", streams=(StreamSettings(name="orders"),), parse=(SETTINGS,))
 

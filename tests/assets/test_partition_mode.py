@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import lineage_key
-from headrace.pipeline.core.change import Applied, Change, assign, claim, release
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.core.leases.change import Applied, Change, assign, claim, release
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.errors import Unreachable
 from tests.dagster.fixtures import MakeWorld
 from tests.dagster.world import TIMES, DagsterWorld, key, keys, why_failed

@@ -9,17 +9,18 @@ import pytest
 
 from headrace.assets.names import parsed_key
 from headrace.pipeline.clock import SystemIds, SystemTimer
-from headrace.pipeline.core.proof import ALL
-from headrace.pipeline.core.window import ReplayWindow, Word
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.core.ledger.arrivals import ALL
+from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, WindowStore
+from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
+from headrace.pipeline.windows.window import ReplayWindow, Word
 from tests.dagster.fixtures import MakeInstance
-from tests.lake.files import StandingClock
-from tests.lake.parsings import SETTINGS as PARSE
-from tests.lake.parsings import A, B, good
-from tests.lake.replacements import ReplaceBed
-from tests.lake.windows import SETTINGS
+from tests.lake.samples import StandingClock
+from tests.typed.parsings import SETTINGS as PARSE
+from tests.typed.parsings import A, B, good
+from tests.windows.replacements import ReplaceBed
+from tests.windows.windows import SETTINGS
 
 
 @dataclass

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.aws.clients import dynamodb_client
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.aws.clients.clients import dynamodb_client
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings
 from tests.stand_in import a_table

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.aws.pages import Host, KinesisPages
-from headrace.pipeline.aws.pages_client import KinesisAccess, tapped
-from headrace.pipeline.core.batch import Batch
-from headrace.pipeline.core.position import TRIM, Position, Start
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.reading.pages import Host, KinesisPages
+from headrace.pipeline.aws.reading.pages_client import tapped
+from headrace.pipeline.core.ledger.batch import Batch
+from headrace.pipeline.core.shards.position import TRIM, Position, Start
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.local.errors import AwsError
 from headrace.pipeline.local.inprocess import InProcessKinesis
+from headrace.pipeline.ports.pages import RecordPage
 
 
 @dataclass

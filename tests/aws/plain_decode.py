@@ -1,13 +1,13 @@
 """The plain way from a GetRecords answer to rows: a loop over dictionaries, one check after the other.
 
-It is the measure for `headrace.pipeline.aws.pages_decode`, which gets the same rows from the same answers faster. This loop is never made faster.
+It is the measure for `headrace.pipeline.aws.reading.pages_decode`, which gets the same rows from the same answers faster. This loop is never made faster.
 """
 
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEEDED = {"SequenceNumber": str, "PartitionKey": str, "Data": bytes, "ApproximateArrivalTimestamp": float}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.cbor import BYTES, LIST, MAP, TEXT, encoded, head
+from headrace.pipeline.encoding.cbor import BYTES, LIST, MAP, TEXT, encoded, head
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,20 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.core.assign import AssignmentInput, move
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.alone import GapStrategy, NoOtherWorkers, WorkersBeat, alone, rules_of
-from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
-from headrace.pipeline.duties.part_memory import PartMemory
-from headrace.pipeline.duties.policy import (
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, move
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.policy.memory import PartMemory
+from headrace.pipeline.duties.policy.own_tables import (
+    GapStrategy,
+    NoOtherWorkers,
+    WorkersBeat,
+    alone,
+    rules_of,
+)
+from headrace.pipeline.duties.policy.policy import (
     AssignmentPaused,
     AssignmentView,
     MayAssign,
@@ -30,8 +36,8 @@ from headrace.pipeline.duties.policy import (
     Presence,
     TakenLeases,
 )
-from headrace.pipeline.duties.recover import Busy, Held, Recovery
 from headrace.pipeline.errors import BadSetting
+from headrace.pipeline.repair.decide import Busy, Held, Recovery
 from tests.duties.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -229,6 +235,6 @@ def test_neither_core_nor_duties_ask_for_a_mode(room: str) -> None:
     """They must not name the settings that choose a mode. `policy_of` turns these into parts of a policy."""
     flags = ("is_shared", "kcl.failover", "allow_foreign", "kcl.mode", "kcl.heartbeat")
     modules = {
-        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).glob("*.py")
+        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "pipeline" / room).rglob("*.py")
     }
     assert [(name, flag) for name, text in sorted(modules.items()) for flag in flags if flag in text] == []

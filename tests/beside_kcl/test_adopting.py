@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption, owners_that_renewed
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.position import Origin, Start
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import Origin, Start
 from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree
 from tests.duties.world import STREAM, World
 

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.change import Applied, Change, Refused, repair
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.core.leases.change import Applied, Change, Refused, repair
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.moves import row_of, shared
 from tests.duties.world import TICK, Cut, World

@@ -12,10 +12,10 @@ from headrace.pipeline.beside_kcl.foreign_ranges import (
     plan_foreign,
     unfinished_parents,
 )
-from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.position import Position, Positions
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1)
 KEY = ShardKey(STREAM, "shardId-1")

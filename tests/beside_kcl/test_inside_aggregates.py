@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.aws.clients import kinesis_client
-from headrace.pipeline.aws.kinesis import KinesisSource
-from headrace.pipeline.aws.pages import KinesisPages
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lineage import Range
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.aws.clients.clients import kinesis_client
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
+from headrace.pipeline.aws.reading.pages import KinesisPages
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
-from headrace.pipeline.memory.clock import MemoryClock
 from headrace.pipeline.settings.model import AwsSettings
 from tests.beside_kcl.test_adopting import adopt, kcl
 from tests.beside_kcl.test_beside_kcl import headrace_takes_back, kcl_writes
 from tests.duties.moves import row_of, shared
-from tests.duties.test_data_loss_on_kinesis import HostStage
+from tests.duties.waves.test_data_loss_on_kinesis import HostStage
 from tests.duties.world import STREAM, World
 from tests.lake.kpl_pages import aggregate
+from tests.memory.clock import MemoryClock
 from tests.stand_in import access_to
 
 UserRecord = tuple[int, int, bytes]

@@ -11,16 +11,16 @@ import pytest
 
 from headrace.pipeline.beside_kcl.adoption import Adopting, Adoption
 from headrace.pipeline.beside_kcl.adoption_plan import AdoptedShard, not_continued
-from headrace.pipeline.core.change import Change, create
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey, lease_key
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.core.leases.change import Change, create
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, lease_key
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.errors import OriginUnsafe
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Applied, Change
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.worker import Metrics
-from headrace.pipeline.duties.cursors import read_worker, write_worker
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied, Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.worker import Metrics
+from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
 from tests.duties.moves import shared
 from tests.duties.world import TICK, World
 

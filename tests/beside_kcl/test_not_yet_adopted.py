@@ -8,14 +8,14 @@ import pytest
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
 from headrace.pipeline.beside_kcl.renewal_pace import failover_warning, renewal_periods
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import Sighting
-from headrace.pipeline.duties.cursors import read_worker, write_worker
-from headrace.pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
 from headrace.pipeline.errors import Throttled
 from tests.beside_kcl.test_kcl_leader_watch import Beside
 from tests.duties.moves import shared

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.pipeline.beside_kcl.shared_sync import plan_sync_kcl
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import plan_sync
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.sharing.sync_plan import plan_sync
 from headrace.pipeline.kcl.auditor import SeenHole
 from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
 

@@ -13,10 +13,10 @@ from random import Random
 import pytest
 
 from headrace.pipeline.beside_kcl.shared_sync import plan_sync_kcl
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.order import a_family
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
+from tests.core.sharing.test_sync_trees import SEEDS, check_order, in_scope
 from tests.core.stream_life import STREAM, Stream, World
-from tests.core.test_sync_trees import SEEDS, check_order, in_scope
 
 
 @dataclass

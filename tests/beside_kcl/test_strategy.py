@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 import pytest
 
 from headrace.pipeline.beside_kcl.strategy import giving_of
-from headrace.pipeline.core.assign import AssignmentInput
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.alone import LeasesBeat, WorkersBeat, rules_of
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput
+from headrace.pipeline.duties.policy.own_tables import LeasesBeat, WorkersBeat, rules_of
 from headrace.pipeline.settings.choices import Heartbeat, Strategy
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import AssignmentSettings, Settings, StreamSettings

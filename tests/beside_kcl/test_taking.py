@@ -9,20 +9,20 @@ import pytest
 
 from headrace.pipeline.beside_kcl.lease_taking import LeaseTaking, TakingMemory, TakingReport
 from headrace.pipeline.beside_kcl.shuffle import Shuffle, ShuffleMemory
-from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from headrace.pipeline.core.change import Applied, beat, give_up
-from headrace.pipeline.core.checkpoint import SHARD_END
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.planned_loads import cluster_of
-from headrace.pipeline.duties.own_form import OwnForm
+from headrace.pipeline.core.leases.change import Applied, beat, give_up
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.sharing.loads import cluster_of
+from headrace.pipeline.duties.policy.own_form import OwnForm
 from headrace.pipeline.kcl import leader
-from headrace.pipeline.memory.clock import CountingIds, MemoryClock
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.memory.workers import MemoryWorkerStore
 from headrace.pipeline.settings.choices import Heartbeat, Mode
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.world import MadeTables
+from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.leases import MemoryLeaseStore
+from tests.memory.workers import MemoryWorkerStore
 
 TICK, PERIOD = timedelta(seconds=5), timedelta(seconds=40)
 SETTINGS = Settings(

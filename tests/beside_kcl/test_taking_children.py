@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.pipeline.beside_kcl.lease_taking import TakingMemory
-from headrace.pipeline.ports import Listing
+from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import Heartbeat, Mode
 from tests.duties.world import TICK, World
 

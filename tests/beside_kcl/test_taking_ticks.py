@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.kcl.leader import order_of_leadership
 from headrace.pipeline.kcl.migration import ClientVersion
 from headrace.pipeline.settings.choices import Heartbeat, Mode

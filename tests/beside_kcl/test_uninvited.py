@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.change_kind import ChangeKind
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.sighting import Sighting
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.duties.assignment_pass import AssignmentMemory, plan_pass
-from headrace.pipeline.duties.known_workers import KnownWorkers
-from headrace.pipeline.duties.leader_report import LeaderReport
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.duties.fleet.assignment_pass import AssignmentMemory, plan_pass
+from headrace.pipeline.duties.fleet.leader_report import LeaderReport
+from headrace.pipeline.duties.policy.known_workers import KnownWorkers
 from headrace.pipeline.settings.choices import FormerStreams, Heartbeat, Mode
 from tests.beside_kcl.test_beside_kcl import kcl_writes
 from tests.duties.moves import shared

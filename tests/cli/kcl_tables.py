@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.core.shard import MAX_HASH_KEY
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY
 from tests.stand_in import a_table, table_names
 
 if TYPE_CHECKING:

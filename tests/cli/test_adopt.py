@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.aws.lease_item import write_lease
+from headrace.pipeline.app.wiring import wire
+from headrace.pipeline.aws.leases.lease_item import write_lease
 from headrace.pipeline.cli import main
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.wiring import wire
 from tests.stand_in import a_table
 
 

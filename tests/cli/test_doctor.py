@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.cli import main
-from headrace.pipeline.lake.session import DISCOVERY, own_folder
-from headrace.pipeline.lake.spark_server.server_process import CLASS, pid_of
-from headrace.pipeline.lake.spark_server.server_users import leave, use
+from headrace.pipeline.lake.spark.server.process import CLASS, pid_of
+from headrace.pipeline.lake.spark.server.users import leave, use
+from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 from tests.spark_servers import a_running_server
 
 MINIMAL = "{application: shop, streams: [{name: orders}]}"

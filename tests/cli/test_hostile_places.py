@@ -8,7 +8,7 @@ import pytest
 
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.errors import Unreachable
-from headrace.pipeline.lake.private_files import make_named_folder
+from headrace.pipeline.lake.files.private_files import make_named_folder
 
 COMMANDS = [
     ("lineage",),

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.cli import DONE, STOPPED, main
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.position import TRIM, Origin
-from headrace.pipeline.core.stream import StreamId, lease_key
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from tests.lake.files import NOON, ORIGIN, a_file, a_key, a_range
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.position import TRIM, Origin
+from headrace.pipeline.core.shards.stream import StreamId, lease_key
+from tests.lake.samples import NOON, ORIGIN, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
+from tests.memory.leases import MemoryLeaseStore
 
 GOLDEN = Path(__file__).parent / "golden"
 RETURNS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/returns", 1_769_000_007)

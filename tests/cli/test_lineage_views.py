@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.cli import DONE, STOPPED, main
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import Position
-from tests.lake.files import NOON, a_file, a_key
-from tests.lake.proofs import FIRST, LEFT, Family
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from tests.lake.samples import NOON, a_file, a_key
+from tests.proof.proofs import FIRST, LEFT, Family
 
 
 class Shown:

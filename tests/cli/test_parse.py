@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.cli import STOPPED, main
-from headrace.pipeline.lake import read
+from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.local.endpoint import LocalAws
-from tests.lake.parsings import BAD, A, B, Bed, good
+from tests.typed.parsings import BAD, A, B, Bed, good
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),

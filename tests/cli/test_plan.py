@@ -10,25 +10,25 @@ from uuid import uuid4
 
 import pytest
 
+from headrace.pipeline.app.wiring import wire
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.plan import _start, before, default_period, document, kind_of, lines, watch
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.duties.leader_report import LeaderMemory
-from headrace.pipeline.duties.preview import preview
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.preview import preview
 from headrace.pipeline.errors import OriginUnsafe
 from headrace.pipeline.kcl.migration import ClientVersion
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.memory.table import MemoryTable
 from headrace.pipeline.settings.choices import InitialPosition, Strategy
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.wiring import wire
 from tests.beside_kcl.test_beside_kcl import kcl_writes
 from tests.beside_kcl.test_uninvited import owned_by_kcl, stamp
 from tests.duties.moves import shared
 from tests.duties.world import STREAM, World
+from tests.memory.table import MemoryTable
 from tests.stand_in import table_names
 
 if TYPE_CHECKING:

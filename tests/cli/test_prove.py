@@ -11,8 +11,8 @@ import pytest
 
 from headrace.pipeline.cli import DONE, STOPPED, main
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake.read import landed_files
-from tests.lake.files import ORIGIN, a_key, a_landing
+from headrace.pipeline.lake.table.plain_read import landed_files
+from tests.lake.samples import ORIGIN, a_key, a_landing
 from tests.lake.tables import append_as_others
 
 A, B = a_key(0), a_key(1)

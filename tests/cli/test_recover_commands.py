@@ -11,20 +11,20 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.pipeline.aws.kinesis import KinesisSource
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.tables import DynamoTables
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.cli import main
-from headrace.pipeline.core import change
-from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.sharing.sync_plan import a_lease
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
 from tests.lake.tables import append_as_others

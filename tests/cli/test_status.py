@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.clients import dynamodb_client
-from headrace.pipeline.aws.leases import DynamoLeaseStore
+from headrace.pipeline.aws.clients.clients import dynamodb_client
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 from headrace.pipeline.cli import main
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Terminal
 from headrace.pipeline.inspect.findings import findings_of
 from headrace.pipeline.inspect.looking import look
 from headrace.pipeline.inspect.read import TableNames, TableReader
-from headrace.pipeline.lake.session import DISCOVERY, own_folder
-from headrace.pipeline.lake.spark_server.server_users import leave, use
+from headrace.pipeline.lake.spark.server.users import leave, use
+from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 from headrace.pipeline.local.endpoint import LocalAws
-from headrace.pipeline.memory.clock import MemoryClock
 from headrace.pipeline.settings.model import AwsSettings
 from tests.aws.kcl_reader import read_as_kcl
 from tests.cli.asking_status import Say, json_of
 from tests.cli.kcl_tables import KclTables, a_lease, a_lock, a_worker, leases_of
 from tests.duties.world import World
+from tests.memory.clock import MemoryClock
 from tests.spark_servers import a_running_server
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.tables import DynamoTables
-from headrace.pipeline.aws.workers import DynamoWorkerStore
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.tables import DynamoTables
+from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
 from headrace.pipeline.cli import dev, main
 from headrace.pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core import change
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings

@@ -14,9 +14,9 @@ import headrace.pipeline.cli
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.plan import lines
 from headrace.pipeline.cli.telling import tell
-from headrace.pipeline.core import change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.words import cell, clean
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.words.words import cell, clean
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.cli.kcl_tables import KclTables, leases_of
 
@@ -113,7 +113,7 @@ def test_commands_print_by_one_module_only():
     """Exceptions are JSON, which is escaped anyway, and the demo, which prints only its own names."""
     found = [
         f"{file.name}:{call.lineno}"
-        for file in sorted(Path(headrace.pipeline.cli.__file__).parent.glob("*.py"))
+        for file in sorted(Path(headrace.pipeline.cli.__file__).parent.rglob("*.py"))
         if file.stem not in {"telling", "demo", "show"}
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "print"

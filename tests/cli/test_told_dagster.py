@@ -8,12 +8,12 @@ import pytest
 
 from headrace.pipeline.cli import main
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.duties.parsing import ParsedWave
-from headrace.pipeline.duties.wave import Landed
+from headrace.pipeline.duties.waves.report import Landed
 from headrace.pipeline.settings.file import parse_settings
+from headrace.pipeline.typed.wave import ParsedWave
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.scripted_waves import landed
-from tests.lake.parsings import BAD, A, Bed, good
+from tests.typed.parsings import BAD, A, Bed, good
 
 SETTINGS = """
 application: told

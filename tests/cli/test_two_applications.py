@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.app.wiring import wire
+from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.cli import main
-from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.wiring import wire
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

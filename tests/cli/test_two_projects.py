@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.aws.clients import dynamodb_client, kinesis_client
-from headrace.pipeline.aws.kinesis import KinesisSource
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.tables import DynamoTables
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
 from headrace.pipeline.cli.own_spark import spark_of_its_own
-from headrace.pipeline.core import change
-from headrace.pipeline.core.checkpoint import TRIM_HORIZON
-from headrace.pipeline.core.position import Positions
-from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.sharing.sync_plan import a_lease
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.session import DISCOVERY
-from headrace.pipeline.lake.spark_server.joining import AUTHENTICATION
+from headrace.pipeline.lake.spark.server.joining import AUTHENTICATION
+from headrace.pipeline.lake.spark.session import DISCOVERY
+from headrace.pipeline.lake.table import plain_read as read
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import AwsSettings

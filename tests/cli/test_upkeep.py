@@ -8,11 +8,11 @@ import pytest
 
 from headrace.pipeline.cli import DONE, STOPPED, TRY_LATER, main
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.duties.upkeep import Upkeep, UpkeepReport
 from headrace.pipeline.errors import HeadraceError, Unreachable, WrongShape
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.read import landed_files, rows
-from tests.lake.files import ORIGIN, a_key, a_landing, numbers_in
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lake.table.plain_read import landed_files, rows
+from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
+from tests.lake.samples import ORIGIN, a_key, a_landing, numbers_in
 
 A = a_key(0)
 

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.pipeline.cli import STOPPED, main
 from headrace.pipeline.demo.aggregate import aggregated
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws
-from tests.lake.files import NOON
-from tests.lake.parsings import A, B, Bed, good
+from tests.lake.samples import NOON
+from tests.typed.parsings import A, B, Bed, good
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),

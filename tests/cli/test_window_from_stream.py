@@ -8,14 +8,14 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.cli import STOPPED, main
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import Origin, Position, Start
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Origin, Position, Start
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.local.endpoint import LocalAws
-from tests.lake.parsings import Bed
+from tests.typed.parsings import Bed
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

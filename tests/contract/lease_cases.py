@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.failure import Failure
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl import writes
 
 Row = dict[str, Any]

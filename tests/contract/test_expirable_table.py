@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.expiry_plan import MAIN, Shape
+from headrace.pipeline.core.landing.expiry_plan import MAIN, Shape
 from headrace.pipeline.errors import ChainBroken, CommitUnknown
-from headrace.pipeline.memory.table import LostOnTheWay
 from tests.contract.lakes import LAKES, a_lake
-from tests.lake.files import ORIGIN, a_key, a_landing, at
+from tests.lake.samples import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import Lake
+from tests.memory.table import LostOnTheWay
 
 A, B = a_key(0), a_key(1)
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.table_facts import index_of
-from headrace.pipeline.aws.table_making import make_index
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Applied, Change, Refused
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.ports import LeaseStore
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.table_facts import index_of
+from headrace.pipeline.aws.leases.table_making import make_index
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.ports.leases import LeaseStore
 from tests.eventually import eventually
+from tests.memory.leases import MemoryLeaseStore
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

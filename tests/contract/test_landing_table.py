@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core import redrive_chain
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from headrace.pipeline.core.position import Origin, Position, Start
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger import generation as redrive_chain
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.shards.position import Origin, Position, Start
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import CommitUnknown, Transient
-from headrace.pipeline.lake_ports import LandingTable
-from headrace.pipeline.memory.table import LostOnTheWay
+from headrace.pipeline.ports.landing import LandingTable
 from tests.contract.lakes import LAKES, a_lake
-from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at, with_origin
 from tests.lake.tables import Lake
+from tests.memory.table import LostOnTheWay
 
 A, B, C, D = (a_key(i) for i in range(4))
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.applications import LandedBy, others_at_work
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import LedgerPage
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.state_files import StateFiles
-from headrace.pipeline.lake.summary import ledger_in
+from headrace.pipeline.core.landing.applications import LandedBy, others_at_work
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.table.state_files import StateFiles
+from headrace.pipeline.lake.table.summary import ledger_in
 from tests.contract.lakes import LAKES, a_lake
-from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_key, a_landing
 from tests.lake.tables import IcebergLake, Lake
 
 A = a_key(0)
@@ -75,7 +75,7 @@ def test_no_ledger_is_read_while_one_application_lands(tmp_path: Path, monkeypat
         reads.append("a ledger")
         return ledger_in(summary, states)
 
-    monkeypatch.setattr("headrace.pipeline.lake.landings.ledger_in", counted)
+    monkeypatch.setattr("headrace.pipeline.lake.table.landings.ledger_in", counted)
     for number in range(1, 4):
         land(lake, "first", number)
     assert [commit.streams for commit in lake.handle("first").landings(LONG_AGO)] == [frozenset()] * 3

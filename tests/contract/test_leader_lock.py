@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.ports import LeaderLock
+from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.ports.leases import LeaderLock
+from tests.memory.leader_lock import MemoryLeaderLock
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Applied, Refused
-from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
-from headrace.pipeline.core.failure import Failure
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied, Refused
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.ports import LeaseStore
+from headrace.pipeline.ports.leases import LeaseStore
 from tests.contract.lease_cases import CASES, CHECKPOINT, CLAIMED, FURTHER_CHECKPOINT, IDLE, KEY, NOON, Row
+from tests.memory.leases import MemoryLeaseStore
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

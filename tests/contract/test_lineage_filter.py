@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, LedgerEntry, Lost, Range
-from headrace.pipeline.core.lineage_filter import ALL_RANGES, Joining, RangeFilter
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.filter import ALL_RANGES, Joining, RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
-from tests.lake.files import NOON, ORIGIN, a_key, a_landing, a_range
-from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in
+from tests.lake.samples import NOON, ORIGIN, a_key, a_landing, a_range
+from tests.lineage.lineages import IcebergLines, Lineage, MemoryLines, losses_in
 
 SECOND = timedelta(seconds=1)
 A, B = a_key(0), a_key(1)

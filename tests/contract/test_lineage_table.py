@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import LedgerEntry, LedgerPage, Lost
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.recording import Recorded
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
+from headrace.pipeline.core.ledger.recording import Recorded
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import CommitUnknown
-from headrace.pipeline.lake_ports import LineageTable
+from headrace.pipeline.ports.lineage import LineageTable
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
-from tests.lake.files import ORIGIN, a_key, a_landing, a_range
-from tests.lake.lineages import IcebergLines, Lineage, MemoryLines, losses_in, pages_in
+from tests.lake.samples import ORIGIN, a_key, a_landing, a_range
+from tests.lineage.lineages import IcebergLines, Lineage, MemoryLines, losses_in, pages_in
 
 A, B = a_key(0), a_key(1)
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.rewriting import LiveFile, Rewritten, plan_compaction
+from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.errors import CommitUnknown
-from headrace.pipeline.lake.live_table import IcebergLive
-from headrace.pipeline.lake_ports import LiveTable, Rewriter
-from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
-from tests.lake.compactions import InProcess
-from tests.lake.files import NOON, ORIGIN, a_key, a_landing
+from headrace.pipeline.upkeep.live_table import IcebergLive
+from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
+from headrace.pipeline.upkeep.rewrite_plan import Rewritten, plan_compaction
 from tests.lake.merge_on_read import delete_rows
+from tests.lake.samples import NOON, ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, rows_in_file
+from tests.memory.live import MemoryLive, MemoryRewriter
+from tests.upkeep.compactions import InProcess
 
 A = a_key(0)
 

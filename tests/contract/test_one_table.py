@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.workers import DynamoWorkerStore
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl.migration import ClientVersion
-from headrace.pipeline.memory.clock import START, MemoryClock
-from headrace.pipeline.ports import Listing, SkippedRow
+from headrace.pipeline.ports.leases import Listing, SkippedRow
 from tests.kcl_client_version import KclClientVersion
+from tests.memory.clock import START, MemoryClock
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

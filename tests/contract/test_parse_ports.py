@@ -7,38 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.parse_account import account, aside_name
-from headrace.pipeline.core.parse_values import (
-    Bound,
-    Piece,
-    SurveyOrder,
-    Wanted,
-    WaveLimits,
-    WavePlan,
-    Wishes,
-    end_of,
-    key_of,
-)
-from headrace.pipeline.core.parsing_plan import plan_wishes
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.redrive_chain import chain_of, next_link
-from headrace.pipeline.core.redrive_plan import Selection, plan_look, plan_redrive
-from headrace.pipeline.core.replace_plan import check_copied, leaving_of, order_of
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.duties.compacting import Compacting
-from headrace.pipeline.duties.known_files import KnownFiles
-from headrace.pipeline.duties.next_wave import plan_next
-from headrace.pipeline.duties.parsing import Parsing
-from headrace.pipeline.duties.settling import Settling
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.generation import chain_of, next_link
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import end_of, key_of
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.lake.live_table import IcebergLive
-from headrace.pipeline.lake.parse_source import IcebergSource
-from headrace.pipeline.lake_ports import LandingTable, LiveTable, Rewriter
-from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
-from headrace.pipeline.memory.parse import (
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from headrace.pipeline.typed.account import account, aside_name
+from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.plan import plan_wishes
+from headrace.pipeline.typed.ports import Redriver, SourceTable
+from headrace.pipeline.typed.quarantine.redrive_plan import Selection, plan_look, plan_redrive
+from headrace.pipeline.typed.quarantine.settle import Settling
+from headrace.pipeline.typed.source import IcebergSource
+from headrace.pipeline.typed.values import Bound, Piece, SurveyOrder, Wanted, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.typed.wave import Parsing
+from headrace.pipeline.upkeep.compact import Compacting
+from headrace.pipeline.upkeep.live_table import IcebergLive
+from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
+from headrace.pipeline.windows.ports import Copier
+from headrace.pipeline.windows.replace_plan import check_copied, leaving_of, order_of
+from tests.lake.samples import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
+from tests.lake.tables import append_as_others, delete_as_others, rewrite_as_others
+from tests.memory.live import MemoryLive, MemoryRewriter
+from tests.memory.parse import (
     MemoryParser,
     MemoryQuarantine,
     MemoryRows,
@@ -46,16 +43,12 @@ from headrace.pipeline.memory.parse import (
     MemoryTyped,
     TypedRow,
 )
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.memory.windows import MemoryCopier
-from headrace.pipeline.settings.upkeep_block import UpkeepSettings
-from headrace.pipeline.target_ports import Copier, Redriver, SourceTable
-from tests.lake.compactions import InProcess as InProcessRewriter
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
-from tests.lake.parsings import BAD, SETTINGS, A, B, good
-from tests.lake.tables import append_as_others, delete_as_others, rewrite_as_others
-from tests.lake.windows import InProcess as InProcessCopier
-from tests.lake.windows import WindowBed
+from tests.memory.table import MemoryTable
+from tests.memory.windows import MemoryCopier
+from tests.typed.parsings import BAD, SETTINGS, A, B, good
+from tests.upkeep.compactions import InProcess as InProcessRewriter
+from tests.windows.windows import InProcess as InProcessCopier
+from tests.windows.windows import WindowBed
 
 ALL = WaveLimits(1_000, 2**30)
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.position import TRIM, Origin, Position
-from headrace.pipeline.core.repair_plan import Repair, plan_repair
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.start_of_reading import Stop
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.landing.repair_plan import Repair, plan_repair
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.order.start_of_reading import Stop
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position
+from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
 from tests.contract.lakes import LAKES, a_lake
-from tests.lake.files import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake
 
 A, B, C = (a_key(i) for i in range(3))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from headrace.pipeline.aws.kinesis import KinesisSource
-from headrace.pipeline.core.position import Start
-from headrace.pipeline.core.shard import MAX_HASH_KEY
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
+from headrace.pipeline.core.shards.position import Start
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Terminal, Unknown
 from headrace.pipeline.local.inprocess import InProcessKinesis
-from headrace.pipeline.memory.clock import MemoryClock
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.ports import ShardSource
+from headrace.pipeline.ports.reading import ShardSource
+from tests.memory.clock import MemoryClock
+from tests.memory.source import MemorySource
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
-from headrace.pipeline.core.position import TRIM
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.shards.position import TRIM
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import BadSetting, HeadraceError
-from headrace.pipeline.lake.session import DISCOVERY, stop_local_server
-from headrace.pipeline.lake.sessions import Sessions
-from headrace.pipeline.lake_ports import OnWaiting, RecordPage, Stage, StagingSpec
-from headrace.pipeline.memory.clock import MemoryClock
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.lake.spark.session import DISCOVERY, stop_local_server
+from headrace.pipeline.lake.staging.sessions import Sessions
+from headrace.pipeline.ports.pages import RecordPage
+from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.settings.model import Settings, WorkerSettings
 from tests.lake.stage_script import a_batch, a_page, a_spec
+from tests.memory.clock import MemoryClock
+from tests.memory.source import MemorySource
+from tests.memory.stage import MemoryStage
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.batch import Batch, BatchLimits, Staged
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.stage_task import stage_batches
-from headrace.pipeline.lake_ports import StagingSpec
-from headrace.pipeline.memory.clock import MemoryClock
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.stage import MemoryStage
-from tests.lake.files import StandingClock
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Staged
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.staging.stage_task import stage_batches
+from headrace.pipeline.ports.staging import StagingSpec
 from tests.lake.kpl_pages import a_page_of, aggregate
+from tests.lake.samples import StandingClock
 from tests.lake.stage_script import ROOMY, a_batch, a_spec, script
+from tests.memory.clock import MemoryClock
+from tests.memory.source import MemorySource
+from tests.memory.stage import MemoryStage
 
 LIMITS = BatchLimits(1_000, 1_000_000, 60.0)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.deletion_plan import StoredFile, Unnamed
+from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.errors import WrongShape
-from headrace.pipeline.lake.table_files import IcebergFiles
-from headrace.pipeline.lake_ports import TableFiles
-from headrace.pipeline.memory.files import MemoryFiles
+from headrace.pipeline.upkeep.deletion_plan import StoredFile, Unnamed
+from headrace.pipeline.upkeep.ports import TableFiles
+from headrace.pipeline.upkeep.table_files import IcebergFiles
 from tests.contract.lakes import LAKES, MEMORY, an_iceberg
-from tests.lake.files import ORIGIN, a_file, a_key, a_landing
+from tests.lake.samples import ORIGIN, a_file, a_key, a_landing
 from tests.lake.tables import Lake, MemoryLake
+from tests.memory.files import MemoryFiles
 
 A = a_key(0)
 Made = tuple[Lake, TableFiles, Callable[[StagedFile], StoredFile]]

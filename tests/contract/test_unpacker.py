@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.parse_values import ApartCount, Bound, Parsed, SurveyOrder, end_of, key_of
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import end_of, key_of
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.demo.aggregate import aggregated
 from headrace.pipeline.kcl.deaggregate import MAGIC
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.parse_source import IcebergSource
-from headrace.pipeline.lake_ports import LandingTable
-from headrace.pipeline.memory.aggregates import LandedRow, WholeRow
-from headrace.pipeline.memory.parse import MemoryRows, MemorySourceTable
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.memory.unpack import MemoryUnpacker
-from headrace.pipeline.target_ports import SourceTable, Unpacker
-from tests.lake.files import NOON, ORIGIN, STREAM, StandingClock, a_range
-from tests.lake.parsings import A, B, good
-from tests.lake.unpackings import InProcess, UnpackBed, packed
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.typed.ports import SourceTable
+from headrace.pipeline.typed.source import IcebergSource
+from headrace.pipeline.typed.values import ApartCount, Bound, Parsed, SurveyOrder
+from headrace.pipeline.windows.ports import Unpacker
+from tests.lake.samples import NOON, ORIGIN, STREAM, StandingClock, a_range
+from tests.memory.aggregates import LandedRow, WholeRow
+from tests.memory.parse import MemoryRows, MemorySourceTable
+from tests.memory.table import MemoryTable
+from tests.memory.unpack import MemoryUnpacker
+from tests.typed.parsings import A, B, good
+from tests.windows.unpackings import InProcess, UnpackBed, packed
 
 BROKEN, NESTED = -1, -2
 """A record that looks like an aggregate and is none, and an aggregate of one record that is an aggregate of two records."""

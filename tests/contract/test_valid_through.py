@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.landing import Landing, Proposal
-from headrace.pipeline.core.lineage import Kind, LedgerPage
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.valid_through import APPROXIMATE, quiet_shards, seen_quiet
-from tests.lake.files import NOON, ORIGIN, STREAM, a_key, a_landing, a_range, at
+from headrace.pipeline.core.landing.landing import Landing, Proposal
+from headrace.pipeline.core.landing.valid_through import quiet_shards, seen_quiet
+from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage
+from headrace.pipeline.core.shards.position import Position
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_key, a_landing, a_range, at
 from tests.lake.tables import IcebergLake, Lake, MemoryLake, append_as_others, summary_of
 
 A, B = a_key(0), a_key(1)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.window import KeptWindow, Word
 from headrace.pipeline.errors import Transient, Unknown
-from headrace.pipeline.lake.window_table import IcebergWindows
-from headrace.pipeline.memory.windows import MemoryWindows
-from headrace.pipeline.target_ports import WindowStore
+from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.table import IcebergWindows
+from headrace.pipeline.windows.window import KeptWindow, Word
 from tests.lake.tables import IcebergLake
-from tests.lake.windows import a_window
+from tests.memory.windows import MemoryWindows
+from tests.windows.windows import a_window
 
 
 @pytest.fixture(params=["memory", "iceberg"])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.aws.workers import DynamoWorkerStore
-from headrace.pipeline.core.worker import Metrics, Worker
-from headrace.pipeline.memory.clock import START, MemoryClock
-from headrace.pipeline.memory.workers import MemoryWorkerStore
-from headrace.pipeline.ports import WorkerStore
+from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
+from headrace.pipeline.core.leases.worker import Metrics, Worker
+from headrace.pipeline.ports.leases import WorkerStore
+from tests.memory.clock import START, MemoryClock
+from tests.memory.workers import MemoryWorkerStore
 from tests.stand_in import a_table
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from headrace.pipeline.core.commit_pace import LastCommit, pause_after_refusal, pause_before
+from headrace.pipeline.core.landing.commit_pace import LastCommit, pause_after_refusal, pause_before
 
 REQUEST = 0.05
 """Seconds that the catalog takes for an answer."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.order import Family, a_family, parents_of
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.parents import Family, a_family, parents_of
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 ORIGIN = {STREAM: Origin(TRIM, datetime(2026, 1, 1, tzinfo=UTC))}

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.position import Origin, Position, Positions, Start
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from headrace.pipeline.core.assign import AssignmentInput, GapRules, plan_assign
-from headrace.pipeline.core.change import Applied, Change
-from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.memory.leases import MemoryLeaseStore
+from headrace.pipeline.core.leases.change import Applied, Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from tests.memory.leases import MemoryLeaseStore
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DWELL = timedelta(minutes=5)

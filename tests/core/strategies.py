@@ -5,13 +5,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.failure import Failure
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, LedgerPage, ParentIs, ParentReason, Range
-from headrace.pipeline.core.position import Origin, Position, Positions, Start
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 NAMES = st.text("abcXYZ019_.-", min_size=1, max_size=12)
 SEQUENCES = st.integers(0, 10**129 - 1) | st.integers(0, 50) | st.integers(10**55, 10**55 + 50)

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from headrace.pipeline.core.cleanup_plan import (
+from headrace.pipeline.core.landing.landing import Proposal, decide_landing
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind, ParentReason, Range
+from headrace.pipeline.core.order.parents import Family, InTheWay, a_family, parents_of
+from headrace.pipeline.core.order.start_of_reading import Above, Finish, Passed, Read, plan_begin
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.sharing.cleanup_plan import (
     plan_delete_ended,
     plan_delete_garbage,
     plan_drop,
     worth_asking,
 )
-from headrace.pipeline.core.landing import Proposal, decide_landing
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, ParentReason, Range
-from headrace.pipeline.core.order import Family, InTheWay, a_family, parents_of
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.start_of_reading import Above, Finish, Passed, Read, plan_begin
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import a_lease, plan_sync, sync_token
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_sync, sync_token
 from tests.kcl.trees import a_tree
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)

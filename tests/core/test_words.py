@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.pipeline.core.words import counted, records_in
+from headrace.pipeline.core.words.words import counted, records_in
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 ORDERS = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_700_000_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

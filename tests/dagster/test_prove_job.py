@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from headrace.pipeline.proof_wiring import ProofWiring
+from headrace.pipeline.proof.wiring import ProofWiring
 from tests.dagster.fixtures import MakeWorld
-from tests.lake.proofs import LEFT, Family
+from tests.proof.proofs import LEFT, Family
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ import dagster as dg
 
 from headrace.assets.names import partitions_name, records_key
 from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
-from headrace.pipeline.duties.wave import OnArrow
-from headrace.pipeline.memory.clock import MemoryClock
+from headrace.pipeline.duties.waves.report import OnArrow
 from headrace.pipeline.settings.model import Settings, TimeSettings
 from tests.dagster.partition_status import partition_statuses
 from tests.duties.world import World
+from tests.memory.clock import MemoryClock
 
 _NUMBERS = itertools.count(1)
 AN_HOUR = timedelta(hours=1)
@@ -106,6 +106,9 @@ class Ports:
 
     def stage(self, _worker: str) -> Any:
         return self.world.stage
+
+    def session(self, worker: str) -> Any:
+        return f"the Spark of {worker}"
 
 
 @dataclass(kw_only=True)

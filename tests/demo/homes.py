@@ -7,18 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.aws.reading.pages_decode import record_schema
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.lineage import Kind, ParentIs, ParentReason, Range
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.demo.evidence import Put
 from headrace.pipeline.demo.home import Home
 from headrace.pipeline.demo.reading import the_table, write_puts, write_shards
-from headrace.pipeline.lake import read
-from tests.lake.files import NOON, ORIGIN, STREAM, a_key
+from headrace.pipeline.lake.table import plain_read as read
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_key
 from tests.lake.written import write_files
 
 PARENT, OTHER, CHILD = (a_key(n) for n in range(3))

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.pipeline.cli import main, own_spark, services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.session import DISCOVERY
-from headrace.pipeline.lake.spark_server import server_key
-from headrace.pipeline.lake.spark_server.server_users import users_of
+from headrace.pipeline.lake.spark.server import key as server_key
+from headrace.pipeline.lake.spark.server.users import users_of
+from headrace.pipeline.lake.spark.session import DISCOVERY
 
 STUBBORN = """
 import os, signal, subprocess, sys

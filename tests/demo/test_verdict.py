@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.pipeline.core.lineage import Range
-from headrace.pipeline.core.position import Position
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.demo.evidence import DemoEvidence, File, SnapshotLedger, Typed, id_in
 from headrace.pipeline.demo.home import FIRST, NEW_COLUMN, SECOND, TYPED
 from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table

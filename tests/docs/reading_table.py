@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.pipeline.aws.pages_decode import record_schema
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.lineage_table import IcebergLineage
-from tests.lake.files import NOON, ORIGIN, StandingClock, a_key, a_range
+from headrace.pipeline.aws.reading.pages_decode import record_schema
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from tests.lake.samples import NOON, ORIGIN, StandingClock, a_key, a_range
 from tests.lake.written import write_files
 
 HOME = "headrace-data"

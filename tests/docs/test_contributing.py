@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import ROOT
-from tests.simulation.planted_bugs import BUGS
+from tests.simulation.bugs.planted_bugs import BUGS
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MAP = TEXT.partition("\n## The map\n")[2].partition("\n## ")[0]

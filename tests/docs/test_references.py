@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.core.change_kind import ChangeKind
+from headrace.pipeline.core.leases.change_kind import ChangeKind
 from tests.docs.pages import CODE, PAGES, ROOT, anchor, named
 
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")

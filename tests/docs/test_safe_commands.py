@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.aws.clients import dynamodb_client, kinesis_client
-from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.app.wiring import wire
+from headrace.pipeline.aws.clients.clients import dynamodb_client, kinesis_client
+from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.cli import main
-from headrace.pipeline.duties.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.local.endpoint import local_aws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import AwsSettings, Settings
-from headrace.pipeline.wiring import wire
 from tests.docs.pages import PAGES
 
 READ_ONLY = {"config", "doctor", "plan", "status"}

@@ -1,4 +1,4 @@
-"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/lake/test_compare_spark.py has a real one."""
+"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/proof/test_compare_spark.py has a real one."""
 
 import re
 import shlex
@@ -9,8 +9,8 @@ import pytest
 from headrace.pipeline.cli import main
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import HOME, make_table
-from tests.lake.proofs import InThisProcess
-from tests.lake.target_proofs import shuffled
+from tests.proof.proofs import InThisProcess
+from tests.proof.target_proofs import shuffled
 
 PAGE = (ROOT / "docs" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
 
@@ -26,8 +26,8 @@ def test_the_example_finds_what_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("headrace.pipeline.cli.services.join_spark", lambda _: None)
-    monkeypatch.setattr("headrace.pipeline.lake.prove.on_spark", lambda _: InThisProcess())
-    monkeypatch.setattr("headrace.pipeline.lake.compare.on_spark", lambda _: shuffled)
+    monkeypatch.setattr("headrace.pipeline.proof.spark.on_spark", lambda _: InThisProcess())
+    monkeypatch.setattr("headrace.pipeline.proof.compare_spark.on_spark", lambda _: shuffled)
     make_table(tmp_path)
     Path("headrace.yaml").write_text(
         "application: orders\nstreams: [{name: orders}]\naws: {region: eu-west-1}\n"

@@ -5,24 +5,24 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from headrace.pipeline.core.batch import Staged
-from headrace.pipeline.core.change import (
+from headrace.pipeline.core.leases.change import (
     Applied,
     Change,
     Refused,
 )
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.duties.claims import Claims
-from headrace.pipeline.duties.kept import KeptClaims
-from headrace.pipeline.duties.wave import Landed, WaveLog
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.kept_claims import KeptClaims
+from headrace.pipeline.duties.waves.report import Landed, WaveLog
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.memory.clock import MemoryClock
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.memory.runs import MemoryRuns
-from headrace.pipeline.memory.workers import MemoryWorkerStore
 from headrace.pipeline.settings.model import TimeSettings
+from tests.memory.clock import MemoryClock
+from tests.memory.leases import MemoryLeaseStore
+from tests.memory.runs import MemoryRuns
+from tests.memory.workers import MemoryWorkerStore
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
 MINE = "run/1"

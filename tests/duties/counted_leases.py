@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from headrace.pipeline.aws.attributes import Item, text_value
-from headrace.pipeline.aws.lease_item import KEY, OWNER, write_change, write_lease
-from headrace.pipeline.core.change import Applied, Change, Refused
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.ports import NO_ROWS, Listing
+from headrace.pipeline.aws.leases.attributes import Item, text_value
+from headrace.pipeline.aws.leases.lease_item import KEY, OWNER, write_change, write_lease
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.ports.leases import NO_ROWS, Listing
 from tests.duties.bill import READ_UNIT, WRITE_UNIT, Meter, size_of
+from tests.memory.leases import MemoryLeaseStore
 
 _OPERATIONS = {"put_item": "PutItem", "update_item": "UpdateItem", "delete_item": "DeleteItem"}
 _BATCH = 100

@@ -7,32 +7,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.change import Applied, assign
-from headrace.pipeline.core.checkpoint import TRIM_HORIZON
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.position import Position, Positions, Start
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.sync import is_of_this_life, plan_sync
-from headrace.pipeline.duties.attempt import Attempt
-from headrace.pipeline.duties.origin import ensure_origin
-from headrace.pipeline.duties.policy import Policy
-from headrace.pipeline.duties.wave import WaveReport
+from headrace.pipeline.core.leases.change import Applied, assign
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.shards.position import Position, Positions, Start
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, plan_sync
+from headrace.pipeline.duties.policy.policy import Policy
+from headrace.pipeline.duties.streams.origin import ensure_origin
+from headrace.pipeline.duties.waves.attempt import Attempt
+from headrace.pipeline.duties.waves.report import WaveReport
 from headrace.pipeline.errors import Throttled
-from headrace.pipeline.memory.clock import CountingIds, MemoryClock
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.memory.runs import MemoryRuns
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.stage import MemoryStage
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.memory.workers import MemoryWorkerStore
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from headrace.pipeline.settings.model import Settings, StreamSettings
 from tests.duties.reading import an_attempt, wiring_of
 from tests.duties.world import MadeTables
+from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.leader_lock import MemoryLeaderLock
+from tests.memory.leases import MemoryLeaseStore
+from tests.memory.runs import MemoryRuns
+from tests.memory.source import MemorySource
+from tests.memory.stage import MemoryStage
+from tests.memory.table import MemoryTable
+from tests.memory.workers import MemoryWorkerStore
 
 STREAM = "orders"
 DAY = timedelta(hours=24)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from headrace.pipeline.core.batch import Batch, BatchLimits, HostLoad, Manifest
-from headrace.pipeline.lake_ports import OnWaiting, StagingSpec
-from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, HostLoad, Manifest
+from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from tests.memory.stage import MemoryStage
 
 
 @dataclass

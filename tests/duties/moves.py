@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.settings.choices import Heartbeat
 from tests.duties.world import World
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.duties.attempt import Attempt
-from headrace.pipeline.duties.wave import OnArrow
-from headrace.pipeline.lake_ports import OnWaiting
-from headrace.pipeline.wiring import Hints, Wiring
+from headrace.pipeline.app.wiring import Hints, Wiring
+from headrace.pipeline.duties.waves.attempt import Attempt
+from headrace.pipeline.duties.waves.report import OnArrow
+from headrace.pipeline.ports.staging import OnWaiting
 
 if TYPE_CHECKING:
     from tests.duties.life import Life
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PortsOf:
-    """`headrace.pipeline.ports.Ports` made of what the small world has."""
+    """`headrace.pipeline.app.ports.Ports` made of what the small world has."""
 
     place: Any
 

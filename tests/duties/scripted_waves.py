@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from headrace.pipeline.core.batch import Staged
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.duties.claims import Claims
-from headrace.pipeline.duties.wave import Landed, Problem, WaveReport
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.report import Landed, Problem, WaveReport
 from headrace.pipeline.errors import HeadraceError
 from tests.duties.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.ports.reading import StreamFacts
 from tests.duties.world import STREAM, World
 
 RETURNS = "returns"

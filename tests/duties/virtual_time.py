@@ -2,7 +2,7 @@
 
 The stream, the lake table, staging and Dagster's runs are in memory. The workers' rows, the leader's lock and the layout are read and
 written by boto3 on the stand-in. So are the lease rows, or else they are in memory and the requests are counted that the store on
-DynamoDB would send; `tests/duties/test_counted_leases.py` holds the two ways to the same bill. The stand-in takes 30 ms for a hundred
+DynamoDB would send; `tests/duties/fleet/test_counted_leases.py` holds the two ways to the same bill. The stand-in takes 30 ms for a hundred
 rows, and an hour of a thousand shards reads millions.
 """
 
@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from headrace.pipeline.adapters import Adapters
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.duties.turns import RunAsk
-from headrace.pipeline.memory.clock import CountingIds, MemoryClock
-from headrace.pipeline.memory.files import MemoryFiles
-from headrace.pipeline.memory.lineage import MemoryLineage
-from headrace.pipeline.memory.runs import MemoryRuns
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.stage import MemoryStage
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.ports import LeaseStore
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.app.wiring import Hints, Wiring
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
+from headrace.pipeline.ports.leases import LeaseStore
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Hints, Wiring
 from tests.duties.bill import Bill, Meter
 from tests.duties.counted_leases import CountedLeases
 from tests.duties.measured import MeasuringStage, a_load
+from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.files import MemoryFiles
+from tests.memory.lineage import MemoryLineage
+from tests.memory.runs import MemoryRuns
+from tests.memory.source import MemorySource
+from tests.memory.stage import MemoryStage
+from tests.memory.table import MemoryTable
 
 TICK = 5.0
 LAUNCH_TICKS = 1

@@ -10,32 +10,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.duties.attempt import Attempt
-from headrace.pipeline.duties.leader_report import LeaderMemory, LeaderReport
-from headrace.pipeline.duties.leader_tick import LeaderDuty
-from headrace.pipeline.duties.policy import Policy
-from headrace.pipeline.duties.streams import asked_by
-from headrace.pipeline.duties.wave import Arrow, WaveReport
-from headrace.pipeline.duties.worker_report import WorkerMemory, WorkerReport
-from headrace.pipeline.duties.worker_tick import WorkerDuty
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory, LeaderReport
+from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport
+from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
+from headrace.pipeline.duties.policy.policy import Policy
+from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.waves.attempt import Attempt
+from headrace.pipeline.duties.waves.report import Arrow, WaveReport
 from headrace.pipeline.kcl.migration import ClientVersion
-from headrace.pipeline.memory.clock import CountingIds, MemoryClock
-from headrace.pipeline.memory.files import MemoryFiles
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.memory.lineage import MemoryLineage
-from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
-from headrace.pipeline.memory.runs import MemoryRuns
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.stage import MemoryStage
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.memory.workers import MemoryWorkerStore
 from headrace.pipeline.settings.choices import InitialPosition, StreamsMode
 from headrace.pipeline.settings.model import Settings, StreamSettings, WaveSettings, WorkerSettings
 from tests.duties.reading import an_attempt, wiring_of
+from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.files import MemoryFiles
+from tests.memory.leader_lock import MemoryLeaderLock
+from tests.memory.leases import MemoryLeaseStore
+from tests.memory.lineage import MemoryLineage
+from tests.memory.live import MemoryLive, MemoryRewriter
+from tests.memory.runs import MemoryRuns
+from tests.memory.source import MemorySource
+from tests.memory.stage import MemoryStage
+from tests.memory.table import MemoryTable
+from tests.memory.workers import MemoryWorkerStore
 
 TICK = timedelta(seconds=5)
 STREAM = "orders"

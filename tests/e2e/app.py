@@ -14,13 +14,13 @@ import dagster as dg
 import yaml
 
 from headrace.assets.names import slug
-from headrace.pipeline.adapters import Adapters
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.lineage import Kind, Range
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.core.worker import Worker
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.read import ledger, rows
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lake.table.plain_read import ledger, rows
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.file import read_settings
 from headrace.pipeline.settings.model import Settings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.dagster.fixtures import migrations_are_read_once
 from tests.e2e.app import App

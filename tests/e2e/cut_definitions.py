@@ -17,14 +17,14 @@ from pathlib import Path
 from threading import Event
 
 from headrace.pipeline.building import build_definitions
-from headrace.pipeline.core.window import KeptWindow, ReplayWindow, Word
-from headrace.pipeline.duties.replacing import Replacing
-from headrace.pipeline.duties.replaying import Replaying
-from headrace.pipeline.duties.unpacking import Unpacking
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.settings.file import read_settings
-from headrace.pipeline.target_ports import WindowStore
-from headrace.pipeline.window_wiring import WindowWiring
+from headrace.pipeline.windows.copy import Replaying
+from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.replace import Replacing
+from headrace.pipeline.windows.unpack import Unpacking
+from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
+from headrace.pipeline.windows.wiring import WindowWiring
 from tests.e2e.processes import CUT
 from tests.killed import Cut, die
 from tests.lake.tables import patch

@@ -14,18 +14,18 @@ from typing import Any
 
 import yaml
 
-from headrace.pipeline.aws.kinesis import KinesisSource
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.tables import DynamoTables
-from headrace.pipeline.core import change
-from headrace.pipeline.core.checkpoint import TRIM_HORIZON
-from headrace.pipeline.core.position import Positions
-from headrace.pipeline.core.sync import a_lease
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.tables import DynamoTables
+from headrace.pipeline.aws.reading.kinesis import KinesisSource
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.sharing.sync_plan import a_lease
 from headrace.pipeline.demo.reading import the_table
-from headrace.pipeline.lake.read import rows
-from headrace.pipeline.lake.session import DISCOVERY
-from headrace.pipeline.lake.spark_server.server_facts import LocalServer, servers_of_user
-from headrace.pipeline.lake.spark_server.server_process import end
+from headrace.pipeline.lake.spark.server.facts import LocalServer, servers_of_user
+from headrace.pipeline.lake.spark.server.process import end
+from headrace.pipeline.lake.spark.session import DISCOVERY
+from headrace.pipeline.lake.table.plain_read import rows
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from headrace.pipeline.settings.file import read_settings
 from tests.e2e.app import ROOT, keys
@@ -180,7 +180,7 @@ class Project:
         """A process that has a session on the project's server, as a command that works for long."""
         program = (
             "import signal, warnings; warnings.simplefilter('ignore')\n"
-            "from headrace.pipeline.lake.session import spark_session\n"
+            "from headrace.pipeline.lake.spark.session import spark_session\n"
             "from headrace.pipeline.settings.model import SparkSettings\n"
             "session = spark_session(SparkSettings(), 'a command'); print(session.range(3).count(), flush=True); signal.pause()"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY, stop_local_server
+from headrace.pipeline.lake.spark.session import DISCOVERY, stop_local_server
 from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

@@ -6,7 +6,7 @@ from subprocess import Popen
 import dagster as dg
 import pytest
 
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.resources.runs import worker_tag
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp

@@ -17,8 +17,8 @@ import pytest
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.session import DISCOVERY
-from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
+from headrace.pipeline.lake.spark.server.facts import servers_of_user
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from tests.e2e.app import App
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

@@ -5,7 +5,7 @@ import signal
 import dagster as dg
 import pytest
 
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.duties.waves.report import Arrow
 from tests.e2e.app import App, keys
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

@@ -2,14 +2,14 @@
 belongs to its stream.
 
 The leader looks for streams by their tags once a minute, and at its first tick after a reload. The test reloads instead of
-waiting for the minute. tests/duties/test_streams.py has the minute, in virtual time.
+waiting for the minute. tests/duties/streams/test_streams.py has the minute, in virtual time.
 """
 
 from collections import Counter
 
 import pytest
 
-from headrace.pipeline.lake.read import rows
+from headrace.pipeline.lake.table.plain_read import rows
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

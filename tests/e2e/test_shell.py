@@ -5,8 +5,8 @@ from subprocess import Popen
 import pytest
 
 from headrace.assets.names import lineage_key
-from headrace.pipeline.core.lease import run_of_claim
-from headrace.pipeline.duties.wave import Arrow
+from headrace.pipeline.core.leases.lease import run_of_claim
+from headrace.pipeline.duties.waves.report import Arrow
 from tests.e2e.app import App, key
 from tests.e2e.conftest import MakeApp
 from tests.eventually import eventually

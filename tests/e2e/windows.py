@@ -6,12 +6,13 @@ from typing import Any
 import dagster as dg
 
 from headrace.assets.names import slug
-from headrace.pipeline.core.position import Positions
-from headrace.pipeline.core.proof import ALL, Proof
-from headrace.pipeline.core.window import ReplayWindow
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.read import rows
-from headrace.pipeline.wiring import Wiring, wire
+from headrace.pipeline.app.wiring import Wiring, wire
+from headrace.pipeline.core.ledger.arrivals import ALL
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lake.table.plain_read import rows
+from headrace.pipeline.proof.verdict import Proof
+from headrace.pipeline.windows.window import ReplayWindow
 from tests.e2e.app import App
 from tests.eventually import eventually
 from tests.killed import KILLED

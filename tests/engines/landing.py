@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from headrace.pipeline.aws.pages_decode import record_schema
+from headrace.pipeline.aws.reading.pages_decode import record_schema
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake.catalog import asking
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.stage_files import CantWrite
+from headrace.pipeline.lake.files.stage_files import CantWrite
+from headrace.pipeline.lake.table.catalog import asking
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.eventually import eventually
-from tests.lake.compactions import InProcess
-from tests.lake.files import a_key, a_range
-from tests.lake.upkeeps import upkeep_of
+from tests.lake.samples import a_key, a_range
 from tests.lake.written import write_files
+from tests.upkeep.compactions import InProcess
+from tests.upkeep.upkeeps import upkeep_of
 
 KEYS = tuple(a_key(number) for number in range(3))
 _RECORDS = 5

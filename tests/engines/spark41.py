@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from headrace.pipeline.lake.catalog import CATALOG_NAME, embedded_catalog
+from headrace.pipeline.lake.table.catalog import CATALOG_NAME, embedded_catalog
 from tests.engines.parts import class_path, python_with
 
 _PYSPARK = "4.1.4"
@@ -91,7 +91,7 @@ def spark41(
 
 
 def _embedded(folder: Path) -> dict[str, str]:
-    """Iceberg's JDBC catalog on the SQLite database of `headrace.pipeline.lake.catalog.embedded_catalog`."""
+    """Iceberg's JDBC catalog on the SQLite database of `headrace.pipeline.lake.table.catalog.embedded_catalog`."""
     ours = embedded_catalog(folder)
     return {
         "type": "jdbc",

@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.errors import CommitUnknown, Unknown, Unreachable
-from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.contract.lakes import an_iceberg
 from tests.engines.parts import or_skip
 from tests.engines.servers import Postgres, Rest, postgres, private_postgres, rest
-from tests.lake.compactions import InProcess
-from tests.lake.files import ORIGIN, StandingClock, a_key, a_landing, at
+from tests.lake.samples import ORIGIN, StandingClock, a_key, a_landing, at
 from tests.lake.tables import IcebergLake
-from tests.lake.upkeeps import upkeep_of
+from tests.upkeep.compactions import InProcess
+from tests.upkeep.upkeeps import upkeep_of
 
 __all__ = ["postgres", "rest"]
 

@@ -8,13 +8,13 @@ import pytest
 
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.errors import Transient
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake.lineage_table import IcebergLineage
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.local.endpoint import LocalAws, local_aws
 from tests.engines.landing import land_once, numbers_of
-from tests.lake.files import ORIGIN, numbers_in
+from tests.lake.samples import ORIGIN, numbers_in
 
 pytestmark = pytest.mark.slow
 

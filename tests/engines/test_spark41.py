@@ -7,7 +7,7 @@ import pytest
 
 from tests.engines.parts import or_skip
 from tests.engines.spark41 import Spark41, spark41
-from tests.lake.files import ORIGIN, a_key, a_landing
+from tests.lake.samples import ORIGIN, a_key, a_landing
 from tests.lake.tables import IcebergLake
 
 pytestmark = pytest.mark.slow

@@ -13,16 +13,16 @@ from uuid import uuid4
 import pytest
 
 from headrace.pipeline.clock import SystemClock
-from headrace.pipeline.core.order import a_family
-from headrace.pipeline.core.repair_plan import Repair, plan_repair
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.iceberg import IcebergTable
+from headrace.pipeline.core.landing.repair_plan import Repair, plan_repair
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.lake_table import IcebergTable
 from tests.engines.landing import Landing, land_once, numbers_of
 from tests.engines.parts import or_skip
 from tests.engines.spark41 import Spark41, SparkRefused, spark41
 from tests.eventually import eventually
-from tests.lake.files import ORIGIN, STREAM, a_key, numbers_in
+from tests.lake.samples import ORIGIN, STREAM, a_key, numbers_in
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.aws.clients import dynamodb_client
+from headrace.pipeline.aws.clients.clients import dynamodb_client
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.settings.model import AwsSettings
 from tests.cli.kcl_tables import KclTables, a_lock, a_worker, leases_of

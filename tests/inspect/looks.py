@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.inspect.compare import observation_of
 from headrace.pipeline.inspect.finding import Finding
 from headrace.pipeline.inspect.findings import findings_of

@@ -23,7 +23,7 @@ ENGINE = {
     "headrace.pipeline.duties",
     "headrace.pipeline.lake",
     "headrace.pipeline.local",
-    "headrace.pipeline.memory",
+    "tests.memory",
     "headrace.pipeline.settings.file",
     "headrace.assets",
     "headrace.resources",

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from headrace.pipeline.core.checkpoint import SHARD_END
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.inspect.balance import (
     BEFORE_THE_FIRST_DASH,
     Balance,

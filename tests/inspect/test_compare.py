@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
 from headrace.pipeline.inspect.observation import PendingHandover
 from headrace.pipeline.kcl.auditor import find_hole

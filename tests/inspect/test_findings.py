@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
-from headrace.pipeline.core.failure import Failure
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.inspect.as_json import document_of
 from headrace.pipeline.inspect.as_text import text_of
 from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.inspect.layout import EMPTY, LayoutFacts, LayoutKind, OtherRows, layout_of
 from headrace.pipeline.kcl.layout import LayoutEvidence, plan_layout

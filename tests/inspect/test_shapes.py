@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from headrace.pipeline.core.checkpoint import SHARD_END
-from headrace.pipeline.core.failure import Failure
+from headrace.pipeline.core.leases.failure import Failure
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.inspect.as_csv import write_csv
 from headrace.pipeline.inspect.as_json import document_of
 from headrace.pipeline.inspect.as_text import text_of

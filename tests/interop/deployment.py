@@ -14,9 +14,9 @@ from pathlib import Path
 
 from headrace.pipeline.cli import services
 from headrace.pipeline.cli.holding import LOCK
-from headrace.pipeline.lake.session import DISCOVERY
-from headrace.pipeline.lake.spark_server.server_facts import servers_of_user
-from headrace.pipeline.lake.spark_server.server_process import end
+from headrace.pipeline.lake.spark.server.facts import servers_of_user
+from headrace.pipeline.lake.spark.server.process import end
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from tests.eventually import eventually
 from tests.interop.fleet import Event, Fleet
 from tests.interop.landed import Lake

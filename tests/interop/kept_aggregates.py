@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl.deaggregate import MAGIC
 from tests.interop.user_records import Raw, Row
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.adapters import Adapters
-from headrace.pipeline.core.lineage import Kind
-from headrace.pipeline.lake.read import ledger, rows
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.lake.table.plain_read import ledger, rows
 from headrace.pipeline.settings.model import LandingSettings, Settings
 from tests.interop.overlaps import Commit
 from tests.interop.records import Record
 from tests.interop.user_records import Row
 
 if TYPE_CHECKING:
-    from headrace.pipeline.lake.iceberg import IcebergTable
+    from headrace.pipeline.lake.table.lake_table import IcebergTable
 
 _COLUMNS = (
     "shard_id",

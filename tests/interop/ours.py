@@ -20,15 +20,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from headrace.pipeline.adapters import Adapters
+from headrace.pipeline.app.adapters import Adapters
+from headrace.pipeline.app.wiring import Hints, Wiring
 from headrace.pipeline.clock import SystemClock, SystemIds
-from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
-from headrace.pipeline.duties.turns import RunAsk
-from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
+from headrace.pipeline.duties.waves.report import Arrow, WaveReport
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake.stage_task import stage_batches
-from headrace.pipeline.lake_ports import OnWaiting, Pages, Stage, StagingSpec
-from headrace.pipeline.memory.runs import MemoryRuns
+from headrace.pipeline.lake.staging.stage_task import stage_batches
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.staging import OnWaiting, Stage, StagingSpec
 from headrace.pipeline.settings.choices import Heartbeat, Layout, Mode
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
@@ -40,7 +41,7 @@ from headrace.pipeline.settings.model import (
     WaveSettings,
     WorkerSettings,
 )
-from headrace.pipeline.wiring import Hints, Wiring
+from tests.memory.runs import MemoryRuns
 
 log = logging.getLogger("ours")
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipeline.kcl.deaggregate import OUTSIDE, unpack
-from headrace.pipeline.lake.aggregate_walk import user_records
-from headrace.pipeline.lake.aggregates import taken_apart
+from headrace.pipeline.lake.staging.aggregate_walk import user_records
+from headrace.pipeline.lake.staging.aggregates import taken_apart
 from tests.interop.kept_aggregates import Kept, kept
 from tests.lake.kpl_pages import a_batch_of, rows_in
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pipeline.core.batch import Staged
-from headrace.pipeline.core.position import Position
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.duties.wave import Arrow, Landed, Problem, WaveReport
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.duties.waves.report import Arrow, Landed, Problem, WaveReport
 from tests.interop.fleet import Event
 from tests.interop.ours import OurWorker, settings_of
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.aws.lease_item import is_no_lease, read_lease
-from headrace.pipeline.aws.lock_item import read_lock
-from headrace.pipeline.aws.worker_item import read_worker
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.aws.leases.lease_item import is_no_lease, read_lease
+from headrace.pipeline.aws.leases.lock_item import read_lock
+from headrace.pipeline.aws.leases.worker_item import read_worker
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from tests.interop.rows import FOLDER, shape_of
 
 VERSIONS = ("2.7.2", "3.4.2", "3.5.1")

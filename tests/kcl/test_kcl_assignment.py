@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import SHARD_END
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.kcl.fleet import KclRules
-from headrace.pipeline.memory.leases import MemoryLeaseStore
+from tests.memory.leases import MemoryLeaseStore
 from tests.vectors.rules.assignment import Plan, Term, plan_assignment, remember
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

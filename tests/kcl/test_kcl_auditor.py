@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from headrace.pipeline.core.checkpoint import SHARD_END, TRIM_HORIZON
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.kcl.auditor import Hole, SeenHole, audit, find_hole, with_ranges
 from tests.kcl.trees import a_tree
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
 from headrace.pipeline.kcl.deaggregate import UserRecord, unpack
 from tests.kcl.kpl import MAGIC, entry, group, message, number, sealed, text, varint
 

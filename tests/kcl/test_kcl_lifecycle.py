@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import Child, HashRange
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import Child, HashRange
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.kcl.iterator import IteratorStart, plan_start
 from headrace.pipeline.kcl.lease_availability import is_available, is_blocked

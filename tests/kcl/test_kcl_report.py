@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.batch import HostLoad
-from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.core.leases.worker import Metrics, Worker
+from headrace.pipeline.core.ledger.batch import HostLoad
 from headrace.pipeline.kcl import metrics
 from headrace.pipeline.kcl.network import MIB, Traffic, rate, traffic, utilisation
 from headrace.pipeline.kcl.report import cpu_of, is_due, is_outdated, plan_report

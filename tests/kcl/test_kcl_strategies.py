@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.assign import GapRules, count_unplaced, is_free
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.sharing.assign_plan import GapRules, count_unplaced, is_free
 from headrace.pipeline.kcl.fleet import KclRules
 from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
 from tests.core.scenes import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl import missing_leases
 from tests.kcl.trees import a_tree

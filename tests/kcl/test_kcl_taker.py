@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.kcl.taker import NO_LIMIT, Observed, TakerRules, plan_take, target
 
 NOW, DURATION = 1_000_000, 100

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.pipeline.core.change import Applied, create
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.leases.change import Applied, create
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl import writes
-from headrace.pipeline.memory.leases import MemoryLeaseStore
+from tests.memory.leases import MemoryLeaseStore
 
 MINE = Lease("shardId-0", 5, owner="me")
 IN_HANDOVER = replace(MINE, owner="next", checkpoint_owner="me")

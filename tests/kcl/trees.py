@@ -2,7 +2,7 @@
 
 from random import Random
 
-from headrace.pipeline.core.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.kcl.missing_leases import Listed
 
 

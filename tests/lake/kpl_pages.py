@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.pipeline.aws.pages_decode import record_schema
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.aws.reading.pages_decode import record_schema
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl.deaggregate import EVERYTHING, unpack
-from headrace.pipeline.lake_ports import RecordPage
+from headrace.pipeline.ports.pages import RecordPage
 from tests.kcl.kpl import entry, message, sealed
-from tests.lake.files import NOON, a_key
+from tests.lake.samples import NOON, a_key
 
 Row = tuple[str, int, str, str | None, bytes, str | None]
 """Sequence number, sub-sequence number, both keys, data and the decode error."""

@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.pipeline.aws.pages_decode import record_schema
-from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest, Staged
-from headrace.pipeline.core.position import TRIM, Position
-from headrace.pipeline.core.shard import Child
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.sort_key import SORT_KEY
-from headrace.pipeline.lake.stage_task import stage_batches
-from headrace.pipeline.lake_ports import Pages, RecordPage, StagingSpec
-from tests.lake.files import NOON, StandingClock, a_key
+from headrace.pipeline.aws.reading.pages_decode import record_schema
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.shards.position import TRIM, Position
+from headrace.pipeline.core.shards.shard import Child
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.files.sort_key import SORT_KEY
+from headrace.pipeline.lake.staging.stage_task import stage_batches
+from headrace.pipeline.ports.pages import Pages, RecordPage
+from headrace.pipeline.ports.staging import StagingSpec
+from tests.lake.samples import NOON, StandingClock, a_key
 
 DAY = timedelta(days=1)
 ROOMY = BatchLimits(records=1_000_000, bytes=1 << 30, seconds=60.0)

@@ -15,17 +15,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from sqlalchemy import create_engine, text
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.lineage import LedgerPage
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.lake import read
-from headrace.pipeline.lake.append import prepare
-from headrace.pipeline.lake.catalog import embedded_catalog
-from headrace.pipeline.lake.data_files import data_files, ids_of
-from headrace.pipeline.lake.iceberg import IcebergTable
-from headrace.pipeline.lake_ports import LakeTable, StagingSpec
-from headrace.pipeline.memory.table import LostOnTheWay, MemoryTable, Way
-from tests.lake.files import STREAM, StandingClock, a_file, a_key, numbers_in
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.lake.table import plain_read as read
+from headrace.pipeline.lake.table.append import prepare
+from headrace.pipeline.lake.table.catalog import embedded_catalog
+from headrace.pipeline.lake.table.data_files import data_files, ids_of
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.ports.landing import LakeTable
+from headrace.pipeline.ports.staging import StagingSpec
+from tests.lake.samples import STREAM, StandingClock, a_file, a_key, numbers_in
+from tests.memory.table import LostOnTheWay, MemoryTable, Way
 
 NAME = "lake.records"
 

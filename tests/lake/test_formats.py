@@ -16,8 +16,7 @@ import msgspec
 import pytest
 from pyiceberg.schema import Schema
 
-from headrace.pipeline.core.accounting import Accounting, read_accounting
-from headrace.pipeline.core.ledger_codec import (
+from headrace.pipeline.core.landing.ledger_codec import (
     read_delta,
     read_full,
     read_ledger,
@@ -27,7 +26,10 @@ from headrace.pipeline.core.ledger_codec import (
     write_ledger,
     write_positions,
 )
-from headrace.pipeline.core.lineage import (
+from headrace.pipeline.core.landing.state_delta import Delta
+from headrace.pipeline.core.landing.valid_through_text import read_through, write_through
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.ledger import (
     FilesDone,
     Kind,
     LedgerEntry,
@@ -37,19 +39,19 @@ from headrace.pipeline.core.lineage import (
     ParentReason,
     Range,
 )
-from headrace.pipeline.core.lineage_rows import entries_of, rows_of
-from headrace.pipeline.core.position import TRIM, Origin, Position, Positions, Start
-from headrace.pipeline.core.proof_accepted import Accepted, read_accepted, write_accepted
-from headrace.pipeline.core.state_delta import Delta
-from headrace.pipeline.core.stream import ShardKey, StreamId
-from headrace.pipeline.core.valid_through_text import read_through, write_through
-from headrace.pipeline.core.window import ReplayWindow, WindowRange
-from headrace.pipeline.lake import lineage_schema, window_table
-from headrace.pipeline.lake.parsed_table import IcebergQuarantine, IcebergTyped
-from headrace.pipeline.lake.schema import RECORDS
-from headrace.pipeline.lake.state_files import Pointer, StateFile
-from headrace.pipeline.lake.window_table import read_manifest, write_manifest
+from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.lake.table.schema import RECORDS
+from headrace.pipeline.lake.table.state_files import Pointer, StateFile
+from headrace.pipeline.lineage import schema as lineage_schema
+from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
+from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+from headrace.pipeline.windows import table as window_table
+from headrace.pipeline.windows.table import read_manifest, write_manifest
+from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.docs.pages import ROOT
+from tests.memory.lineage import entries_of
 
 FOLDER = Path(__file__).parent / "formats"
 PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

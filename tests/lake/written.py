@@ -5,10 +5,10 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from headrace.pipeline.core.batch import StagedFile
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.lake.stage_files import TaskFiles
-from headrace.pipeline.lake_ports import StagingSpec
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.lake.files.stage_files import TaskFiles
+from headrace.pipeline.ports.staging import StagingSpec
 
 
 def write_files(

@@ -12,7 +12,7 @@ from botocore.parsers import RpcV2CBORParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.cbor import NotCborError, Raw, Tagged, decoded, encoded, head
+from headrace.pipeline.encoding.cbor import NotCborError, Raw, Tagged, decoded, encoded, head
 
 INTEGERS = st.integers(min_value=-(1 << 64), max_value=(1 << 64) - 1)
 SIMPLE = st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False) | st.text() | st.binary()

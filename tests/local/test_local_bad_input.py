@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.local.clock import MovableClock
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.kinesis import OPERATIONS, Kinesis
-from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.kinesis.kinesis import OPERATIONS, Kinesis
+from headrace.pipeline.local.kinesis.region import Options
 
 RECORD = {"Data": "eA==", "PartitionKey": "k"}
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.local.kinesis_sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
+from headrace.pipeline.local.kinesis.sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
 
 seconds = st.integers(1_300_000_000, 16_000_000_000)
 indexes = st.integers(0, 2**31 - 1)

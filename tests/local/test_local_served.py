@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.cbor import decoded, encoded
+from headrace.pipeline.encoding.cbor import decoded, encoded
 from tests.local.builders import (
     a_page,
     a_stream,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.cbor import Tagged, decoded, encoded
+from headrace.pipeline.encoding.cbor import Tagged, decoded, encoded
 from headrace.pipeline.local.clock import MovableClock
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.kinesis import OPERATIONS, Kinesis
-from headrace.pipeline.local.kinesis_region import Options
+from headrace.pipeline.local.kinesis.kinesis import OPERATIONS, Kinesis
+from headrace.pipeline.local.kinesis.region import Options
 from headrace.pipeline.local.wires import CBOR, JSON, wire_of
 from tests.local.test_cbor import VALUES
 

@@ -38,7 +38,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as pipeline/core/due.py; else all")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="such as pipeline/core/leases/due.py; else all"
+    )
     parser.add_argument("--processes", type=int, default=2, help="mutants that are tested at the same time")
     return parser
 

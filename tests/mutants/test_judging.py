@@ -13,7 +13,7 @@ from tests.mutants.work import ROOT, Mutant, Result
 
 KNOWN = Mutant("core.due.f", "a < b", "a <= b")
 NEW = Mutant("core.due.f", "a + b", "a - b")
-RESULT = Result("pipeline/core/due.py", 100, 0, (KNOWN,))
+RESULT = Result("pipeline/core/leases/due.py", 100, 0, (KNOWN,))
 
 
 def test_a_run_with_only_accepted_survivors_succeeds():
@@ -39,9 +39,9 @@ def test_more_than_a_twentieth_of_survivors_fails_the_run_even_with_reasons(muta
 
 
 def test_a_survivor_is_printed_in_the_form_of_the_list():
-    (entry,) = tomllib.loads(as_entry("pipeline/core/due.py", KNOWN))["survivor"]
+    (entry,) = tomllib.loads(as_entry("pipeline/core/leases/due.py", KNOWN))["survivor"]
     assert entry == {
-        "module": "pipeline/core/due.py",
+        "module": "pipeline/core/leases/due.py",
         "function": "core.due.f",
         "was": "a < b",
         "became": "a <= b",

@@ -3,10 +3,10 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from headrace.pipeline.core.sighting import Sighting
-from headrace.pipeline.duties.cursors import read_worker, write_worker
-from headrace.pipeline.duties.leader_watch import LeaderWatchMemory
-from headrace.pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.duties.fleet.cursor import read_worker, write_worker
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from headrace.assets.names import partitions_name
-from headrace.pipeline.core.election import LockRow
+from headrace.pipeline.core.leases.election import LockRow
 from headrace.pipeline.errors import Throttled
 from headrace.pipeline.settings.model import TimeSettings
 from tests.dagster.fixtures import MakeInstance, MakeWorld

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from headrace.pipeline.core.change import Applied, claim
+from headrace.pipeline.core.leases.change import Applied, claim
 from headrace.pipeline.errors import TablesMissing, Throttled
 from headrace.resources.runs import WORKER_TAG, worker_tag
 from tests.dagster.fixtures import MakeInstance, MakeWorld

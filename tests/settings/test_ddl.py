@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.pipeline.core.column_types import ddl_of, struct_of_fields
-from headrace.pipeline.lake.parsed_table import PROVENANCE
-from headrace.pipeline.lake.schema import DAY
+from headrace.pipeline.lake.table.schema import DAY
 from headrace.pipeline.settings.ddl import WrongDdl, read_ddl
 from headrace.pipeline.settings.schema_rules import OWN_COLUMNS
+from headrace.pipeline.typed.json.column_types import ddl_of, struct_of_fields
+from headrace.pipeline.typed.table import PROVENANCE
 
 WRONG = [
     ("id BIGINT, d DECIMAL(40,2)", "DECIMAL(40,2)", "a decimal has 1 to 38 digits, and this one has 40"),

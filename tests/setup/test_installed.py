@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headrace.pipeline.lake.session import DISCOVERY
+from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
 from tests.docs.pages import ROOT
 from tests.eventually import eventually
@@ -81,12 +81,11 @@ def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions
         in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
     with tarfile.open(distributions["sdist"]) as sdist:
         in_sdist = {name.partition("/")[2] for name in sdist.getnames()}
-    sources = {
+    shipped = {
         f"headrace/{path.relative_to(ROOT)}"
         for room in PROJECT_PACKAGES
         for path in (ROOT / room).rglob("*.py")
     }
-    shipped = {name for name in sources if not name.startswith("headrace/pipeline/memory/")}
 
     assert {name.partition("/")[0] for name in in_wheel} == {"headrace"}
     assert {name for name in in_wheel if name.endswith(".py")} == shipped | {"headrace/__init__.py"}
@@ -134,7 +133,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     }
     (tmp_path / "spark").mkdir()
     leads = (
-        "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.wiring import wire\n"
+        "from headrace.pipeline.settings.file import read_settings; from headrace.pipeline.app.wiring import wire\n"
         f"for _ in range(3): wire(read_settings({str(settings)!r}, {{}}).settings).leader_turn(None)"
     )
     try:
@@ -144,7 +143,7 @@ def test_an_installed_headrace_lands_records_through_spark_and_proves_them(
     finally:
         environment.python(
             "-c",
-            "from headrace.pipeline.lake.session import stop_local_server; stop_local_server()",
+            "from headrace.pipeline.lake.spark.session import stop_local_server; stop_local_server()",
             **variables,
         )
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.simulation.batch import Line, line_of, run_batch, summed
-from tests.simulation.blind_bugs import BLIND_BUGS
-from tests.simulation.planted import a_bug, plant
-from tests.simulation.planted_bugs import BUGS
+from tests.simulation.bugs.blind_bugs import BLIND_BUGS
+from tests.simulation.bugs.planted import a_bug, plant
+from tests.simulation.bugs.planted_bugs import BUGS
 from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _KEEPS_NOTHING = a_bug(
     "keeps-nothing",
     "each wave claims and releases its shards, as beside KCL workers",
     (
-        "beside_kcl.keeping",
+        "beside_kcl.kept_claims",
         "return not asked or not not_ours(asked, self.workers.get_many(asked).workers)",
         "return False",
     ),

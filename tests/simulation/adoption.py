@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.stream import lease_key
-from tests.simulation.truth import ShardTruth
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.stream import lease_key
+from tests.simulation.watch.truth import ShardTruth
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

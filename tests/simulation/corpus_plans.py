@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode
-from tests.simulation.call_faults import Mix
 from tests.simulation.plan import Plan, TypedPlan
+from tests.simulation.troubles.call_faults import Mix
 
 CORPUS: Final = Path(__file__).with_name("corpus")
 

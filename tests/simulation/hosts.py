@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.duties.turns import RunAsk
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.pipeline.core.due import RunState, RunVerdict
-from headrace.pipeline.ports import RunOutcome
+from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.ports.runs import RunOutcome
 from tests.simulation.ports import ServiceCalls
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.position import Start
-from headrace.pipeline.core.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.position import Start
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import Unknown
-from headrace.pipeline.memory.source import MemoryRecord, MemorySource
-from headrace.pipeline.ports import StreamFacts
+from headrace.pipeline.ports.reading import StreamFacts
+from tests.memory.source import MemoryRecord, MemorySource
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from headrace.pipeline.memory.clock import START
+from tests.memory.clock import START
 from tests.simulation.scheduler import Process, Scheduler
 
 

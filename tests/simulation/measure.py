@@ -9,8 +9,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tests.simulation.blind_bugs import BLIND_BUGS
-from tests.simulation.planted import ROOT, Plant
+from tests.simulation.bugs.blind_bugs import BLIND_BUGS
+from tests.simulation.bugs.planted import ROOT, Plant
 
 
 def measured(bug: Plant, *, seeds: int, first: int) -> str | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from headrace.pipeline.settings.choices import Heartbeat, InitialPosition, Mode, OnDataLoss
-from tests.simulation.call_faults import Mix
 from tests.simulation.kinds import with_kinds
+from tests.simulation.troubles.call_faults import Mix
 
 CALM = Mix()
 

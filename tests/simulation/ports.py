@@ -7,19 +7,21 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.core.batch import Batch, BatchLimits, Manifest
-from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
-from headrace.pipeline.core.expiry_plan import History
-from headrace.pipeline.core.landing import Proposal
-from headrace.pipeline.core.recording import Recorded
-from headrace.pipeline.core.rewriting import FileGroup, LiveFiles, Replaced, Rewritten
+from headrace.pipeline.core.landing.expiry_plan import History
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
+from headrace.pipeline.core.ledger.live_files import LiveFiles
+from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.errors import TablesMissing, Unreachable
-from headrace.pipeline.lake_ports import Committed, OnWaiting, StagingSpec, TableState
-from headrace.pipeline.memory.leases import one_by_one
-from tests.simulation.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
-from tests.simulation.lock_watch import JudgedLock
+from headrace.pipeline.ports.landing import Committed, TableState
+from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Replaced, Rewritten
+from tests.memory.leases import one_by_one
 from tests.simulation.scheduler import Killed, Process
-from tests.simulation.truth import Violation
+from tests.simulation.troubles.call_faults import ASK_KINESIS, LOAD, READ, READS, WRITE, CallKind
+from tests.simulation.watch.lock_watch import JudgedLock
+from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

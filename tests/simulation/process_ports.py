@@ -1,4 +1,4 @@
-"""The ports of one process in the form that `headrace.pipeline.wiring` asks for, so that the product's own wiring makes the
+"""The ports of one process in the form that `headrace.pipeline.app.wiring` asks for, so that the product's own wiring makes the
 duties."""
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.errors import HeadraceError
-from headrace.pipeline.lake_ports import LiveTable, Pages, Rewriter, TableFiles
-from headrace.pipeline.ports import Clock
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.target_ports import ParsePorts, ReplayPorts, UnpackPorts, WindowStore
+from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
+from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
 from tests.simulation.ports import (
     Leases,
     Lineage,
@@ -125,6 +127,9 @@ class ProcessPorts:
 
     def dice(self) -> float:
         return self._world.ids.dice()
+
+    def session(self, worker_id: str) -> Any:
+        raise AssertionError("a session of Spark is for code of the user's, and the simulator has none")
 
     @cached_property
     def _leases(self) -> Leases:

@@ -10,8 +10,8 @@ from tests.simulation.plan import Plan, a_plan
 from tests.simulation.settle import require_cleared, require_settled, unsettled
 from tests.simulation.stretches import Quiet
 from tests.simulation.tally import Tally
-from tests.simulation.troubles import Troubles
-from tests.simulation.truth import History, Violation
+from tests.simulation.troubles.troubles import Troubles
+from tests.simulation.watch.truth import History, Violation
 from tests.simulation.world import World
 
 _LOOK = 15.0

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.core.due import RunState
-from headrace.pipeline.duties.run import Reading, RunEnding
-from headrace.pipeline.duties.turns import RunAsk
-from headrace.pipeline.duties.wave import Arrow, WaveReport
+from headrace.pipeline.app.wiring import Hints, Wiring
+from headrace.pipeline.core.leases.due import RunState
+from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
+from headrace.pipeline.duties.waves.report import Arrow, WaveReport
+from headrace.pipeline.duties.waves.run import Reading, RunEnding
 from headrace.pipeline.settings.model import Settings
-from headrace.pipeline.wiring import Hints, Wiring
 from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
-from tests.simulation.truth import ShardTruth, Violation
+from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Deployment

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.stream import ShardKey
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.stream import ShardKey
 from tests.simulation.plan import Plan
 from tests.simulation.run import lines
 from tests.simulation.scheduler import Process, Task

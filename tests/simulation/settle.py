@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.memory.aggregates import numbers_of
-from tests.simulation.truth import ShardTruth, Violation
+from headrace.pipeline.core.shards.stream import ShardKey
+from tests.memory.aggregates import numbers_of
+from tests.simulation.watch.truth import ShardTruth, Violation
 from tests.simulation.world import World
 
 _CLEARED = timedelta(hours=2)

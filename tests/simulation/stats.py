@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.due import RunState
-from headrace.pipeline.core.lease import Lease
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.due import RunState
+from headrace.pipeline.core.leases.lease import Lease
 from tests.simulation.hosts import Deployment
 from tests.simulation.plan import Plan
 from tests.simulation.scene import Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.pipeline.lake_ports import Committed
+from headrace.pipeline.ports.landing import Committed
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.pipeline.memory.table import Snapshot
 from headrace.pipeline.settings.choices import Heartbeat
+from tests.memory.table import Snapshot
 from tests.simulation.scene import a_scene, is_run, name
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from headrace.pipeline.errors import HeadraceError, Unreachable
-from headrace.pipeline.memory.table import LostOnTheWay
+from tests.memory.table import LostOnTheWay
 from tests.simulation.scene import a_scene, is_run, name
 
 _DURATION, _TICK = 20.0, 5.0

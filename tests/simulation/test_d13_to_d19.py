@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
-from headrace.pipeline.core.checkpoint import TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.stream import ShardKey
-from headrace.pipeline.duties.cleanup import Cleaning, CleanupDue
-from headrace.pipeline.memory.table import LostOnTheWay, Snapshot
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
 from headrace.pipeline.settings.choices import InitialPosition
+from tests.memory.table import LostOnTheWay, Snapshot
 from tests.simulation.scene import Scene, a_scene, is_run, name
 
 

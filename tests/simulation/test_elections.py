@@ -8,20 +8,20 @@ from random import Random
 
 import pytest
 
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.duties.alone import WorkersBeat, alone
-from headrace.pipeline.duties.cursors import read_leader, write_leader
-from headrace.pipeline.duties.leader_report import LeaderMemory
-from headrace.pipeline.duties.leader_tick import LeaderDuty
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.duties.fleet.cursor import read_leader, write_leader
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
+from headrace.pipeline.duties.policy.own_tables import WorkersBeat, alone
 from headrace.pipeline.errors import Throttled
-from headrace.pipeline.memory.clock import CountingIds, MemoryClock
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.memory.source import MemorySource
-from headrace.pipeline.memory.table import MemoryTable
-from headrace.pipeline.memory.workers import MemoryWorkerStore
 from headrace.pipeline.settings.model import Settings, StreamSettings, WorkerSettings
 from tests.duties.world import MadeTables
+from tests.memory.clock import CountingIds, MemoryClock
+from tests.memory.leader_lock import MemoryLeaderLock
+from tests.memory.leases import MemoryLeaseStore
+from tests.memory.source import MemorySource
+from tests.memory.table import MemoryTable
+from tests.memory.workers import MemoryWorkerStore
 
 LOCK = 20.0
 MOST_A_LOOK = 7.5

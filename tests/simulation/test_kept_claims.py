@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.beside_kcl.adoption import Adopting
-from headrace.pipeline.memory.table import LostOnTheWay, Snapshot
 from headrace.pipeline.settings.choices import Heartbeat
-from tests.simulation.kept_bugs import KEPT
+from tests.memory.table import LostOnTheWay, Snapshot
+from tests.simulation.bugs.kept_bugs import KEPT
 from tests.simulation.plan import a_plan
 from tests.simulation.run import run_plan
 from tests.simulation.scene import Scene, a_scene, name
 from tests.simulation.scheduler import Process
-from tests.simulation.thief import NAME, Thief
+from tests.simulation.troubles.thief import NAME, Thief
 
 _DURATION, _TICK, _LAUNCH = 20.0, 5.0, 10.0
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.simulation.__main__ import failure_text
-from tests.simulation.call_faults import Mix
 from tests.simulation.plan import Plan
 from tests.simulation.run import run_plan
+from tests.simulation.troubles.call_faults import Mix
 
 FLEET = {"hosts": 8, "workers_each": 4, "shards": 64, "puts_every": 0.5, "fault_seconds": 120.0}
 AT_COMMITS = Mix(

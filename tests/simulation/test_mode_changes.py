@@ -11,20 +11,20 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.pipeline.core.change import Applied, Change, Outcome, Refused
-from headrace.pipeline.core.lease_form import is_of_form
-from headrace.pipeline.duties.leader_report import LeaderMemory
-from headrace.pipeline.duties.rekeying import Rekeying
-from headrace.pipeline.duties.wave import Arrow
-from headrace.pipeline.duties.worker_report import WorkerMemory
+from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused
+from headrace.pipeline.core.leases.lease_form import is_of_form
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.rekey import Rekeying
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory
+from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.errors import BadSetting
-from headrace.pipeline.memory.leases import MemoryLeaseStore
-from headrace.pipeline.ports import Listing
+from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import StreamsMode
 from headrace.pipeline.settings.model import StreamSettings
 from tests.duties.reading import wiring_of
 from tests.duties.two_streams import RETURNS, two_streams
 from tests.duties.world import STREAM, Cut, World
+from tests.memory.leases import MemoryLeaseStore
 
 SHARDS = 3
 WRITES = 2 * SHARDS

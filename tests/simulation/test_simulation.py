@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.__main__ import failure_text
-from tests.simulation.blind_bugs import BLIND_BUGS
+from tests.simulation.bugs.blind_bugs import BLIND_BUGS
+from tests.simulation.bugs.planted import ROOT, patched, path_of
+from tests.simulation.bugs.planted_bugs import BUGS
 from tests.simulation.corpus_plans import CORPUS, read_plan, write_plan
 from tests.simulation.plan import a_plan
-from tests.simulation.planted import ROOT, patched, path_of
-from tests.simulation.planted_bugs import BUGS
 from tests.simulation.run import run_plan, run_seed
 
 SEEDS, FEW, AT_ONCE = 48, 32, 8

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from tests.simulation.__main__ import failure_text
-from tests.simulation.call_faults import Mix
 from tests.simulation.plan import Plan, TypedPlan, a_plan, parsed
 from tests.simulation.run import Outcome, run_plan
+from tests.simulation.troubles.call_faults import Mix
 
 FAULTS = Mix(
     killed=0.002,

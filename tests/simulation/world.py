@@ -6,16 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId, lease_key
-from headrace.pipeline.duties.turns import Turn
-from headrace.pipeline.memory.clock import START, CountingIds
-from headrace.pipeline.memory.leader_lock import MemoryLeaderLock
-from headrace.pipeline.memory.lineage import MemoryLineage
-from headrace.pipeline.memory.live import MemoryLive, MemoryRewriter
-from headrace.pipeline.memory.stage import MemoryStage
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
+from headrace.pipeline.duties.fleet.sensor_turn import Turn
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
@@ -28,27 +23,32 @@ from headrace.pipeline.settings.model import (
     WorkerSettings,
 )
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from tests.memory.clock import START, CountingIds
+from tests.memory.leader_lock import MemoryLeaderLock
+from tests.memory.lineage import MemoryLineage
+from tests.memory.live import MemoryLive, MemoryRewriter
+from tests.memory.stage import MemoryStage
 from tests.simulation.adoption import Adoption
-from tests.simulation.call_faults import CallFaults
-from tests.simulation.file_watch import WatchedFiles
 from tests.simulation.hosts import Deployment
-from tests.simulation.kept_watch import KeptWatch
 from tests.simulation.kinesis import WatchedSource
-from tests.simulation.lease_watch import ODD, WatchedLeases
-from tests.simulation.losses import Losses
 from tests.simulation.machine import Host, MachineClock
-from tests.simulation.people import People
+from tests.simulation.made.typed_fleet import TypedFleet
 from tests.simulation.plan import Plan
 from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.streams import Streams
 from tests.simulation.stretches import TICK, AllHostsOff
-from tests.simulation.table_watch import WatchedTable
 from tests.simulation.tally import Tally
-from tests.simulation.truth import History, ShardTruth, Truth, Violation
-from tests.simulation.typed_fleet import TypedFleet
-from tests.simulation.worker_watch import WatchedWorkers
+from tests.simulation.troubles.call_faults import CallFaults
+from tests.simulation.troubles.losses import Losses
+from tests.simulation.troubles.people import People
+from tests.simulation.watch.file_watch import WatchedFiles
+from tests.simulation.watch.kept_watch import KeptWatch
+from tests.simulation.watch.lease_watch import ODD, WatchedLeases
+from tests.simulation.watch.table_watch import WatchedTable
+from tests.simulation.watch.truth import History, ShardTruth, Truth, Violation
+from tests.simulation.watch.worker_watch import WatchedWorkers
 
 NAMES = ("orders", "orders-b", "orders-c")
 STREAM = NAMES[0]

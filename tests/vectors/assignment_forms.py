@@ -5,13 +5,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.change import Applied
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.change import Applied
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.kcl import metrics, taker
 from headrace.pipeline.kcl.fleet import KclRules
-from headrace.pipeline.memory.leases import MemoryLeaseStore
+from tests.memory.leases import MemoryLeaseStore
 from tests.vectors.rules.assignment import Term, plan_assignment, remember
 
 MS = 1_000_000  # nanoseconds

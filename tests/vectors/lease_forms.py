@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import Child
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.errors import BadSetting, Unknown, WrongShape
 from headrace.pipeline.kcl import checkpointer, leader, lease_availability, migration
 from tests.vectors.rules import client_version, shard_end

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.shard import HashRange
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.kcl import cpu, deaggregate, iterator
 from headrace.pipeline.kcl.scan_segments import scan_segments

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from headrace.pipeline.core.checkpoint import SHARD_END, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange, Shard
-from headrace.pipeline.core.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange, Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId, epoch_of_serialized, lease_key
 from headrace.pipeline.errors import BadSetting, WrongShape
 from headrace.pipeline.kcl import auditor, missing_leases
 from tests.vectors.rules import prioritize

@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.aws.leader_lock import DynamoLeaderLock
-from headrace.pipeline.aws.leases import DynamoLeaseStore
-from headrace.pipeline.aws.rows import Place
-from headrace.pipeline.aws.workers import DynamoWorkerStore
-from headrace.pipeline.core import change
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.checkpoint import Checkpoint
-from headrace.pipeline.core.election import LockRow
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import HashRange
-from headrace.pipeline.core.worker import Metrics, Worker
+from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
+from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+from headrace.pipeline.aws.leases.rows import Place
+from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.election import LockRow
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Metrics, Worker
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.shard import HashRange
 from headrace.pipeline.kcl import writes
 from headrace.pipeline.kcl.migration import ClientVersion
-from headrace.pipeline.memory.clock import MemoryClock
 from tests.kcl_client_version import KclClientVersion
+from tests.memory.clock import MemoryClock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

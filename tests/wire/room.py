@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from headrace.pipeline.aws.clients import dynamodb_client
-from headrace.pipeline.aws.rows import Place
-from headrace.pipeline.aws.tables import DynamoTables
+from headrace.pipeline.aws.clients.clients import dynamodb_client
+from headrace.pipeline.aws.leases.rows import Place
+from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.local.endpoint import local_aws
 from headrace.pipeline.settings.choices import Layout
 from headrace.pipeline.settings.kcl_block import KclSettings

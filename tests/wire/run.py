@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from headrace.pipeline.aws import lease_item, worker_item
-from headrace.pipeline.core.change import Refused
+from headrace.pipeline.aws.leases import lease_item, worker_item
+from headrace.pipeline.core.leases.change import Refused
 from headrace.pipeline.errors import HeadraceError
 from tests.wire.ops import KEYS_OF, NOT_BUILT, OPERATIONS, KeysOf, Operation
 from tests.wire.room import Room

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from headrace.pipeline.core.change import Change
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.worker import Worker
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.kcl import lease_count, variance
 from headrace.pipeline.kcl.dice import Dice
 from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet

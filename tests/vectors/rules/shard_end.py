@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
-from headrace.pipeline.core.lease import Lease
-from headrace.pipeline.core.shard import Child
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.shard import Child
 from headrace.pipeline.errors import Unknown
 
 

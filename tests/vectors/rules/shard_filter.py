@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.pipeline.core.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.errors import WrongShape
 
 _FILTERS = {AT_TIMESTAMP: "AT_TIMESTAMP", TRIM_HORIZON: "AT_TRIM_HORIZON", LATEST: "AT_LATEST"}

@@ -1,0 +1,137 @@
+"""The tables of the lake on Iceberg, and the Spark sessions that work on them, as an application's settings name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.pipeline.app.made_once import MadeOnce
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
+from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline.lake.staging.sessions import Sessions
+    from headrace.pipeline.lake.table.lake_table import IcebergTable
+    from headrace.pipeline.lineage.table import IcebergLineage
+    from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
+
+_Table = TypeVar("_Table", bound="IcebergTable")
+
+
+class LakeAdapters:
+    def __init__(
+        self, settings: Settings, *, clock: Clock, made: MadeOnce, source: Callable[[str], ShardSource]
+    ) -> None:
+        """`source`: Kinesis as the writer of a table asks it, for the time of AWS."""
+        self.settings = settings
+        self.made = made
+        self._clock = clock
+        self._source = source
+        self._sessions: Sessions | None = None
+
+    def identity(self) -> TaskIdentity:
+        """Who a Spark task is to AWS that begins now."""
+        return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
+
+    def table(self, writer: str) -> IcebergTable:
+        from headrace.pipeline.lake.table.lake_table import IcebergTable
+
+        return self._table(IcebergTable, self.settings.landing.table, writer)
+
+    def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
+        from headrace.pipeline.core.landing.applications import name_of
+        from headrace.pipeline.lake.files.aws_access import with_aws
+        from headrace.pipeline.lake.table.catalog import embedded_catalog
+        from headrace.pipeline.lake.table.state_files import KeptStates
+
+        def make() -> _Table:
+            landing, private = self.settings.landing, self.settings.private_files
+            catalog = landing.catalog or embedded_catalog(Path(landing.home), private=private)
+            return kind(
+                with_aws(catalog, self.settings.aws),
+                name,
+                state=landing.state or str(Path(landing.home).resolve() / "state"),
+                clock=self._clock,
+                writer=writer,
+                application=name_of(self.settings),
+                # Before each commit, this host's clock is compared with AWS's.
+                date_of_aws=lambda: self._source(writer).aws_now(),
+                private=private,
+                kept=self.made.get(KeptStates, "state"),
+                aggregates=landing.aggregates,
+                identity=self.identity,
+            )
+
+        return self.made.get(make, "table", name, writer)
+
+    def typed(self, target: ParseSettings, writer: str) -> IcebergTyped:
+        from headrace.pipeline.typed.table import IcebergTyped
+
+        return self._table(IcebergTyped, target.table, writer)
+
+    def quarantine(self, target: ParseSettings, writer: str) -> IcebergQuarantine:
+        from headrace.pipeline.typed.table import IcebergQuarantine
+
+        return self._table(IcebergQuarantine, target.quarantine, writer)
+
+    def window_table(self, window: str, writer: str) -> IcebergTable:
+        """The own table of a window."""
+        from headrace.pipeline.windows.table import IcebergWindowCopy
+        from headrace.pipeline.windows.window import window_table
+
+        return self._table(IcebergWindowCopy, window_table(self.settings.landing.table, window), writer)
+
+    def lineage(self, writer: str) -> IcebergLineage:
+        from headrace.pipeline.lineage.table import IcebergLineage
+
+        return self.made.get(lambda: IcebergLineage(self.table(writer), writer=writer), "lineage", writer)
+
+    def files(self, user: str) -> TableFiles:
+        from headrace.pipeline.upkeep.table_files import IcebergFiles
+
+        return self.made.get(lambda: IcebergFiles(self.table(user)), "files", user)
+
+    def lineage_files(self, user: str) -> TableFiles:
+        from headrace.pipeline.upkeep.table_files import LineageFiles
+
+        return self.made.get(lambda: LineageFiles(self.lineage(user)), "lineage files", user)
+
+    def live(self, writer: str) -> LiveTable:
+        from headrace.pipeline.upkeep.live_table import IcebergLive
+
+        return self.made.get(lambda: IcebergLive(self.table(writer)), "live", writer)
+
+    def rewriter(self) -> Rewriter:
+        """Compaction's part on Spark."""
+        from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+
+        return SparkRewriter(self.session, self.table("upkeep"))
+
+    # -- Spark -----------------------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> Sessions:
+        from headrace.pipeline.lake.staging.sessions import Sessions
+
+        if self._sessions is None:
+            self._sessions = Sessions(self.settings)
+        return self._sessions
+
+    @property
+    def session(self) -> Callable[[OnWaiting], SparkSession]:
+        """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
+        return partial(self.sessions.of, self.settings.workers[0].id)
+
+    def close(self) -> None:
+        """Close the Spark sessions. Tables hold nothing that outlives the process."""
+        if self._sessions is not None:
+            self._sessions.close()

@@ -1,0 +1,100 @@
+"""The ports of proofs and comparisons on Iceberg and Spark (`headrace.pipeline.proof.ports`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.app.lake_adapters import LakeAdapters
+from headrace.pipeline.proof.other_side import ConsumerRows
+from headrace.pipeline.proof.ports import OtherSide, ProofTable, ProvedTable, TargetPorts
+from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.window import ReplayWindow
+
+if TYPE_CHECKING:
+    from headrace.pipeline.lake.table.lake_table import IcebergTable
+    from headrace.pipeline.proof.compare_task import SideSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ProofAdapters:
+    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+
+    lake: LakeAdapters
+    windows: Callable[[], WindowStore]
+
+    def proof(self) -> ProofTable:
+        from headrace.pipeline.proof.spark import IcebergProof, on_spark
+
+        return IcebergProof(self.lake.table("prove"), on_spark(self.lake.session))
+
+    def proved_tables(self) -> Iterator[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them."""
+        user = "prove"
+        for target in self.lake.settings.parse:
+            ports = self._proved(self.lake.typed(target, user), self.lake.quarantine(target, user))
+            yield replace(ports, stream=target.stream)
+        for each in self.windows().all():
+            yield self._proved(self.lake.window_table(each.window.id, user), window=each.window)
+
+    def _proved(
+        self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
+    ) -> TargetPorts:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.proof.compare_spark import ShufflingComparer
+        from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
+        from headrace.pipeline.proof.spark import IcebergProof, on_spark
+        from headrace.pipeline.typed.source import IcebergSource
+
+        session = self.lake.session
+        lake = self.lake.table("prove")
+
+        def proved(of: IcebergTable) -> ProvedTable:
+            return ProvedTable(
+                of.identifier, of.exists, IcebergProof(of, on_spark(session)), IcebergLineage(of)
+            )
+
+        sides = (lake, table) if aside is None else (lake, table, aside)
+        return TargetPorts(
+            table=proved(table),
+            aside=None if aside is None else proved(aside),
+            source=IcebergSource(lake),
+            lake=IcebergProof(lake, on_spark(session)),
+            comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
+            window=window,
+        )
+
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        from headrace.pipeline.proof.compare_spark import OtherFiles
+        from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
+        from headrace.pipeline.proof.shadow.other_rows import files_at
+        from headrace.pipeline.proof.shadow.other_table import files_of_table
+        from headrace.pipeline.proof.spark import on_spark
+
+        session = self.lake.session
+        lake = self.lake.table("shadow")
+        # Where the files of that table lie isn't known yet: it may be S3.
+        spec = partial(lake.spec_reaching, "s3://" if table is not None else files or "")
+
+        def paths() -> tuple[str, ...]:
+            if table is not None:
+                return files_of_table(lake.catalog, table)
+            return files_at(files or "", spec())
+
+        return OtherFiles(
+            table or files or "",
+            paths,
+            spec,
+            rows,
+            run=on_spark(session),
+            shuffle=shuffled_on_spark(session),
+        )
+
+
+def _side(table: IcebergTable) -> SideSpec:
+    from headrace.pipeline.proof.compare_task import SideSpec
+
+    return SideSpec(table.staging_spec())

@@ -1,0 +1,145 @@
+"""The ports of typed tables, quarantine tables and windows on Iceberg and Spark (`headrace.pipeline.typed.ports`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.app.lake_adapters import LakeAdapters
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.staging import Stage
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.ports import KeptTable, ParsePorts, Thinned
+from headrace.pipeline.upkeep.ports import TableFiles
+from headrace.pipeline.windows.ports import ReplayPorts, UnpackPorts, WindowStore
+
+if TYPE_CHECKING:
+    from headrace.pipeline.lake.table.lake_table import IcebergTable
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAdapters:
+    """Each port works on the Spark of the first worker in the settings, as compaction does."""
+
+    lake: LakeAdapters
+    window_pages: Callable[[], Pages]
+    """How a window reads the stream."""
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.typed.context import BatchContext
+        from headrace.pipeline.typed.frames import Frames
+        from headrace.pipeline.typed.quarantine.spark import SparkRedriver
+        from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
+
+        writer = f"parse {target.name}"
+        worker = self.lake.settings.workers[0]
+        lake, table, quarantine = (
+            self.lake.table(writer),
+            self.lake.typed(target, writer),
+            self.lake.quarantine(target, writer),
+        )
+        frames = Frames(target, BatchContext(target.name, target.version, run))
+        parser = SparkRedriver(
+            session=partial(self.lake.sessions.for_user_code, worker.id, lambda: frames.code.user),
+            frames=frames,
+            source=lake,
+            table=table,
+            quarantine=quarantine,
+            tasks=worker.spark.tasks,
+        )
+        return ParsePorts(
+            # Kept, because it remembers the manifests that it has read.
+            source=self.lake.made.get(lambda: IcebergSource(lake), "parse source", writer),
+            table=table,
+            quarantine=quarantine,
+            parser=parser,
+            dropped_as=frames.dropped_as,
+            set_aside=IcebergSource(quarantine),
+            redriver=replace(parser, source=quarantine),
+            inferrer=parser if target.format is ParseFormat.JSON else None,
+            code=frames.code.text,
+            check_settings=frames.check,
+            typed=Thinned(
+                table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
+                leaver=replace(parser, source=table),
+            ),
+            lineage=IcebergLineage(table),
+            kept=(
+                self._kept_table(table, lambda _: (IcebergFiles(table), LineageFiles(IcebergLineage(table)))),
+                self._kept_table(
+                    quarantine,
+                    lambda settle: (
+                        QuarantineFiles(quarantine, table, settle),
+                        LineageFiles(IcebergLineage(quarantine)),
+                    ),
+                ),
+            ),
+        )
+
+    def _kept_table(
+        self, table: IcebergTable, files: Callable[[Callable[[], object]], tuple[TableFiles, ...]]
+    ) -> KeptTable:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.upkeep.live_table import IcebergLive
+        from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+
+        return KeptTable(
+            name=table.identifier,
+            table=table,
+            files=files,
+            live=IcebergLive(table),
+            rewriter=lambda: SparkRewriter(self.lake.session, table),
+            lineage=lambda: IcebergLineage(table),
+        )
+
+    def windows(self) -> WindowStore:
+        from headrace.pipeline.windows.table import IcebergWindows
+
+        return IcebergWindows(self.lake.table("window"))
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.windows.copy_spark import SparkCopier
+
+        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        lake, table = self.lake.table(writer), self.lake.window_table(window, writer)
+        return ReplayPorts(
+            source=IcebergSource(lake),
+            table=table,
+            copier=SparkCopier(
+                session=self.lake.session,
+                source=lake,
+                table=table,
+                cores=worker.spark.tasks,
+            ),
+            lineage=IcebergLineage(table),
+            stage=self._stage,
+            landed=IcebergLineage(lake),
+        )
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        from headrace.pipeline.lineage.table import IcebergLineage
+        from headrace.pipeline.typed.source import IcebergSource
+        from headrace.pipeline.windows.unpack_spark import SparkUnpacker
+
+        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        lake = self.lake.table(writer)
+        return UnpackPorts(
+            source=IcebergSource(lake),
+            table=lake,
+            unpacker=SparkUnpacker(session=self.lake.session, table=lake, cores=worker.spark.tasks),
+            lineage=IcebergLineage(lake),
+            typed={target.name: self.lake.typed(target, writer) for target in self.lake.settings.parse},
+        )
+
+    def _stage(self) -> Stage:
+        lake = self.lake
+        worker = lake.settings.workers[0].id
+        # Kept, because it remembers where it has stopped in shards with many empty pages.
+        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages), "window stage")

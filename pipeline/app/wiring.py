@@ -1,0 +1,391 @@
+"""The one place where the parts of an application are put together: from settings to ports to duties.
+
+    wire(settings) ──► Wiring ──► leader_turn, worker_turn          for Dagster's sensors
+                              ├─► reading                           for Dagster's runs and `headrace consume`
+                              ├─► recovery, repairing, adopting,    for a person's commands about leases
+                              │   rekeying
+                              ├─► targets                           typed tables (`headrace.pipeline.typed.wiring`)
+                              ├─► windows                           windows (`headrace.pipeline.windows.wiring`)
+                              ├─► upkeep                            the upkeep of all tables (`headrace.pipeline.app.upkeep_wiring`)
+                              └─► proofs                            proofs and comparisons (`headrace.pipeline.proof.wiring`)
+
+Importing this module imports neither Dagster nor boto3, pyiceberg or Spark: `headrace.pipeline.app.adapters` imports and makes the
+real ports when they are first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from headrace.pipeline.app.ports import Ports
+from headrace.pipeline.app.upkeep_wiring import UpkeepWiring
+from headrace.pipeline.beside_kcl.adoption import Adopting
+from headrace.pipeline.beside_kcl.choose_policy import PolicyPorts, policy_of
+from headrace.pipeline.beside_kcl.kcl_workers import why_not_handed_over, why_not_rekey
+from headrace.pipeline.core.leases.due import RunState, RunVerdict
+from headrace.pipeline.duties.fleet.handing_over import HandingOver
+from headrace.pipeline.duties.fleet.known_tables import KnownTables
+from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
+from headrace.pipeline.duties.fleet.process_memory import Remembered
+from headrace.pipeline.duties.fleet.rekey import Rekeying
+from headrace.pipeline.duties.fleet.sensor_turn import Turn, leader_turn, worker_turn
+from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
+from headrace.pipeline.duties.policy.own_form import OwnForm
+from headrace.pipeline.duties.policy.policy import Policy
+from headrace.pipeline.duties.streams.due_rows import DueRows
+from headrace.pipeline.duties.streams.stream_facts import KnownStreams
+from headrace.pipeline.duties.streams.streams import asked_by
+from headrace.pipeline.duties.waves.attempt import Attempt
+from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.duties.waves.load_report import LoadReport
+from headrace.pipeline.duties.waves.readers import Readers
+from headrace.pipeline.duties.waves.report import Arrow, OnArrow
+from headrace.pipeline.duties.waves.run import OnWave, Reading, Run
+from headrace.pipeline.duties.waves.steps import WavePorts
+from headrace.pipeline.duties.waves.wave_rows import WaveRows
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.ports.runs import RunOutcome, Runs
+from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.proof.wiring import ProofWiring
+from headrace.pipeline.repair.decide import Recovery
+from headrace.pipeline.repair.repair import Repairing
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.typed.wiring import TargetWiring
+from headrace.pipeline.windows.wiring import WindowWiring
+
+
+def wire(settings: Settings) -> Wiring:
+    """An application on AWS, Iceberg and Spark. No connection is opened and no request is sent yet."""
+    from headrace.pipeline.app.adapters import Adapters
+
+    return Wiring(settings, Adapters(settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What the worker's tick knew when it asked for a run. A run without hints finds out by itself, which takes longer."""
+
+    dead_claims: frozenset[str] = frozenset()
+    """Claims of runs that the tick judged dead."""
+    left_alone: frozenset[str] = frozenset()
+    """Lease keys of shards that failed lately and are left alone."""
+    due: frozenset[str] = frozenset()
+    """Lease keys of shards that have something to read."""
+    failing: frozenset[str] | None = None
+    """Lease keys of shards that failed before this run: it ends once another one begins to fail. None: it goes on."""
+
+
+_NO_HINTS = Hints()
+
+
+class NoDagster:
+    """Runs as seen from a process without Dagster: it knows no run, so claims are judged by their beats alone."""
+
+    def verdict(self, run_id: str) -> RunVerdict:
+        return RunVerdict(RunState.UNKNOWN)
+
+    def open_runs(self, worker_id: str) -> tuple[str, ...]:
+        return ()
+
+    def latest(self, worker_id: str) -> str | None:
+        return None
+
+    def outcome(self, run_id: str) -> RunOutcome:
+        return RunOutcome()
+
+
+def _ignore_arrow(_arrow: Arrow, _keys: tuple[str, ...]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    settings: Settings
+    ports: Ports
+    remembered: Remembered = field(default_factory=Remembered)
+
+    def leases(self) -> OwnForm:
+        """The application's lease rows, without those of the other `streams_mode`."""
+        return OwnForm(self.ports.leases(), self.settings.multi)
+
+    # -- Dagster's sensors -----------------------------------------------------------------------------------------
+
+    def leader_turn(self, cursor: str | None) -> Turn:
+        sensor = self.remembered.leader
+        if not sensor.at_work.acquire(blocking=False):
+            return Turn(sentence="leader: the previous tick is still at work", cursor=cursor)
+        try:
+            duty = replace(self.leader(), tables=self._known_tables(), expiring=self._leaders_expiring())
+            return leader_turn(
+                duty,
+                cursor,
+                last_tick=sensor.last_tick,
+                times=self.settings.times,
+                timer=self.ports.timer,
+            )
+        except TablesMissing:
+            sensor.tables = None
+            raise
+        finally:
+            sensor.at_work.release()
+
+    def worker_turn(self, worker_id: str, cursor: str | None, *, instance: str, runs: Runs) -> Turn:
+        """`instance`: the id of this Dagster; a second Dagster may have a worker with the same id by mistake."""
+        sensor = self.remembered.worker(worker_id)
+        if not sensor.at_work.acquire(blocking=False):
+            return Turn(sentence=f"worker {worker_id}: the previous tick is still at work", cursor=cursor)
+        try:
+            duty = self.worker(worker_id, instance=instance, runs=runs)
+            return worker_turn(
+                duty, cursor, last_tick=sensor.last_tick, application=self.settings.application
+            )
+        finally:
+            sensor.at_work.release()
+
+    def leader(self, user: str = "leader") -> LeaderDuty:
+        ports = self.ports
+        return LeaderDuty(
+            # The leader's lock and its counter of assignment passes go by a worker's row: that of the deployment's first worker.
+            leader_id=self.settings.workers[0].id,
+            settings=self.settings,
+            policy=self.policy(),
+            tables=ports.tables(),
+            leases=self.leases(),
+            workers=ports.workers(),
+            lock=ports.lock(),
+            source=ports.source(user),
+            table=ports.table(user),
+            clock=ports.clock,
+            ids=ports.ids,
+        )
+
+    def worker(self, worker_id: str, *, instance: str, runs: Runs) -> WorkerDuty:
+        ports, settings = self.ports, self.settings
+        source = ports.source(f"worker {worker_id}")
+        streams = self._streams_of(worker_id, source)
+        return WorkerDuty(
+            worker_id=worker_id,
+            instance=instance,
+            leases=self.leases(),
+            workers=ports.workers(),
+            source=source,
+            runs=runs,
+            clock=ports.clock,
+            times=settings.times,
+            policy=self.policy(),
+            stream=lambda row: streams.facts(asked_by(settings, row)),
+        )
+
+    def _streams_of(self, worker_id: str, source: ShardSource) -> KnownStreams:
+        sensor = self.remembered.worker(worker_id)
+        # The source is another one after a change of credentials (`headrace.pipeline.app.adapters`), which may belong to another account.
+        if sensor.streams is None or sensor.streams.source is not source:
+            sensor.streams = KnownStreams(source, self.ports.clock)
+        return sensor.streams
+
+    def _known_tables(self) -> KnownTables:
+        sensor, tables = self.remembered.leader, self.ports.tables()
+        if sensor.tables is None or sensor.tables.tables is not tables:
+            sensor.tables = KnownTables(tables, self.ports.clock)
+        return sensor.tables
+
+    def _leaders_expiring(self) -> Expiring:
+        sensor, table = self.remembered.leader, self.ports.table("leader")
+        if sensor.expiring is None or sensor.expiring.table is not table:
+            sensor.expiring = self.upkeep.expiring("leader")
+        return sensor.expiring
+
+    def policy(self) -> Policy:
+        """Made once for each tick, run and command, on the ports of that moment. The parts of a policy keep nothing: a run asks them
+        anew at each wave."""
+        ports = self.ports
+        return policy_of(
+            self.settings,
+            PolicyPorts(
+                leases=self.leases(),
+                workers=ports.workers(),
+                lock=ports.lock(),
+                tables=ports.tables(),
+                clock=ports.clock,
+                ids=ports.ids,
+                source=lambda: ports.source("policy"),
+                table=lambda: ports.table("policy"),
+            ),
+        )
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def reading(
+        self,
+        run_id: str,
+        runs: Runs,
+        *,
+        on_wave: OnWave,
+        on_waiting: OnWaiting,
+        on_arrow: OnArrow = _ignore_arrow,
+        hints: Hints = _NO_HINTS,
+    ) -> Reading:
+        """The reading of one run. `runs`: what Dagster knows of other runs."""
+        return Reading(
+            open_run=partial(self._run, run_id, runs, hints, on_waiting),
+            readers=self.readers(),
+            on_wave=on_wave,
+            on_arrow=on_arrow,
+        )
+
+    def readers(self) -> Readers:
+        return Readers(self.leases(), tuple(worker.id for worker in self.settings.workers))
+
+    @contextmanager
+    def _run(
+        self,
+        run_id: str,
+        runs: Runs,
+        hints: Hints,
+        on_waiting: OnWaiting,
+        worker_id: str,
+        on_wave: OnWave,
+        on_arrow: OnArrow,
+    ) -> Iterator[Run]:
+        """A run of this worker, with a beat in a thread beside it.
+
+        An error in the run ends its beat, too: other workers see that the beat stands still, and take the shards over.
+        """
+        attempt = self.attempt(worker_id, run_id, runs, hints=hints, on_arrow=on_arrow, on_waiting=on_waiting)
+
+        def is_stopping() -> bool:
+            row = attempt.claims.read_worker()
+            return row is not None and row.stopping
+
+        run = Run(
+            attempt=attempt,
+            settings=self.settings,
+            clock=self.ports.clock,
+            on_wave=on_wave,
+            is_stopping=is_stopping,
+            expiring=self.upkeep.expiring(worker_id),
+            tell=on_waiting,
+            failing=hints.failing,
+        )
+        # Four beats in each lease duration, so that a run that misses three in a row still counts as alive.
+        with self.ports.timer.beating(attempt.beat, self.settings.times.lease_duration / 4):
+            yield run
+
+    def attempt(
+        self,
+        worker_id: str,
+        run_id: str,
+        runs: Runs,
+        *,
+        on_waiting: OnWaiting,
+        hints: Hints = _NO_HINTS,
+        on_arrow: OnArrow = _ignore_arrow,
+    ) -> Attempt:
+        ports, settings = self.ports, self.settings
+        leases, workers, source = self.leases(), ports.workers(), ports.source(worker_id)
+        claims = Claims(
+            me=worker_id,
+            claim=f"{run_id}/{ports.ids.fresh()}",
+            leases=leases,
+            workers=workers,
+            runs=runs,
+            clock=ports.clock,
+            times=settings.times,
+            dead_claims=hints.dead_claims,
+        )
+        due = DueRows(worker_id=worker_id, leases=leases, source=source)
+        return Attempt(
+            run_id=run_id,
+            settings=settings,
+            policy=self.policy(),
+            claims=claims,
+            ports=WavePorts(
+                leases=leases,
+                source=source,
+                table=ports.table(worker_id),
+                stage=ports.stage(worker_id),
+            ),
+            rows=WaveRows(due=due, claim=claims.claim, clock=ports.clock, settings=settings, warm=hints.due),
+            load=LoadReport(worker_id=worker_id, workers=workers, clock=ports.clock, settings=settings),
+            on_arrow=on_arrow,
+            on_waiting=on_waiting,
+            left_alone=hints.left_alone,
+        )
+
+    # -- parts of the wiring ---------------------------------------------------------------------------------------
+
+    @property
+    def targets(self) -> TargetWiring:
+        return TargetWiring(self.settings, self.ports)
+
+    @property
+    def windows(self) -> WindowWiring:
+        return WindowWiring(self.settings, self.ports)
+
+    @property
+    def upkeep(self) -> UpkeepWiring:
+        return UpkeepWiring(self.settings, self.ports, self.targets)
+
+    @property
+    def proofs(self) -> ProofWiring:
+        return ProofWiring(self.settings, self.ports)
+
+    # -- a person's commands ---------------------------------------------------------------------------------------
+
+    def recovery(self, run_id: str, runs: Runs) -> Recovery:
+        ports = self.ports
+        return Recovery(
+            claim=f"{run_id}/{ports.ids.fresh()}",
+            settings=self.settings,
+            policy=self.policy(),
+            leases=self.leases(),
+            workers=ports.workers(),
+            runs=runs,
+            source=ports.source(run_id),
+            table=ports.table(run_id),
+            clock=ports.clock,
+        )
+
+    def repairing(self, run_id: str) -> Repairing:
+        ports = self.ports
+        return Repairing(
+            settings=self.settings,
+            leases=self.leases(),
+            source=ports.source(run_id),
+            table=ports.table(run_id),
+            run=run_id,
+        )
+
+    def handing_over(self) -> HandingOver:
+        ports = self.ports
+        return HandingOver(
+            why_not=why_not_handed_over(self.settings),
+            leases=self.leases(),
+            workers=ports.workers(),
+            clock=ports.clock,
+        )
+
+    def adopting(self) -> Adopting:
+        ports = self.ports
+        return Adopting(
+            multi=self.settings.multi,
+            leases=self.leases(),
+            source=ports.source("adopt"),
+            table=ports.table("adopt"),
+            beside_kcl=self.settings.is_shared,
+        )
+
+    def rekeying(self) -> Rekeying:
+        ports = self.ports
+        return Rekeying(
+            settings=self.settings,
+            leases=ports.leases(),
+            workers=ports.workers(),
+            lock=ports.lock(),
+            table=ports.table("rekey"),
+            why_not=why_not_rekey(self.settings),
+        )

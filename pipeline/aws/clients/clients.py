@@ -1,0 +1,206 @@
+"""boto3 clients made from the settings, and Headrace's errors for their exceptions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import boto3
+from botocore import exceptions as boto
+from botocore.config import Config
+from botocore.loaders import Loader, create_loader
+from botocore.session import Session
+
+from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.clients.plain_answers import with_plain_answers
+from headrace.pipeline.errors import BadSetting, HeadraceError, Terminal, Throttled, Unreachable
+from headrace.pipeline.settings.model import AwsSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+_ATTEMPTS: Final = 3
+"""Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts` without it."""
+_CONNECT: Final = 2.0
+_READ: Final = 4.0
+"""Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint that is down."""
+
+_THROTTLED: Final = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "KMSThrottlingException",
+        # Kinesis uses it for too many requests such as ListShards, DynamoDB for too many tables that are made at a time.
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+_EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
+
+
+def dynamodb_client(settings: AwsSettings) -> DynamoDBClient:
+    client: DynamoDBClient = _client("dynamodb", settings)
+    return with_plain_answers(client)
+
+
+def kinesis_client(settings: AwsSettings) -> KinesisClient:
+    client: KinesisClient = _client("kinesis", settings)
+    return client
+
+
+def kinesis_access(settings: AwsSettings) -> KinesisAccess:
+    """Where this process's Kinesis client asks, for tasks that ask there too. Their identity isn't in it."""
+    client = kinesis_client(settings)
+    session = Session(profile=settings.profile)
+    endpoint = settings.endpoint
+    if endpoint is None and client.meta.endpoint_url != _endpoint_of_aws(settings):
+        # From the environment or from a profile: AWS_ENDPOINT_URL_KINESIS, AWS_ENDPOINT_URL, endpoint_url.
+        endpoint = client.meta.endpoint_url
+    # AWS's own endpoint isn't handed over: botocore uses one for each account, by the ARN of the stream.
+    return KinesisAccess(
+        client.meta.region_name,
+        endpoint,
+        fips=bool(session.get_config_variable("use_fips_endpoint")),
+        dualstack=bool(session.get_config_variable("use_dualstack_endpoint")),
+        certificates=session.get_config_variable("ca_bundle"),
+    )
+
+
+def _endpoint_of_aws(settings: AwsSettings) -> str:
+    own = _client("kinesis", settings, ignore_configured_endpoint_urls=True)
+    return str(own.meta.endpoint_url)
+
+
+def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
+    """A client. It has no parameter for credentials on purpose: they come from the environment or a role only."""
+    if settings.endpoint is not None and "@" in urlsplit(settings.endpoint).netloc:
+        raise BadSetting(
+            "aws.endpoint holds a user or a password. Leave them out of the address: credentials come from the "
+            "environment or a role, never from settings"
+        )
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        connect_timeout=_CONNECT,
+        read_timeout=_READ,
+        user_agent_extra="headrace",
+        # A wave writes 16 rows at once, and its beat needs connections at the same time. boto3's default is 10.
+        max_pool_connections=32,
+        **more,
+    )
+    try:
+        # boto3 itself only reads AWS_DEFAULT_REGION.
+        region = settings.region or os.environ.get("AWS_REGION")
+        return _session(settings.profile, region).client(
+            service, endpoint_url=settings.endpoint, config=config
+        )  # type: ignore[call-overload]
+    except boto.ProfileNotFound as error:
+        raise BadSetting(_no_profile(settings)) from error
+    except boto.NoRegionError as error:
+        raise BadSetting(
+            "no AWS region is known: set aws.region, AWS_REGION or a profile that has one"
+        ) from error
+    except ValueError as error:
+        # botocore raises it for an endpoint that isn't a URL.
+        raise BadSetting(
+            f"aws.endpoint {settings.endpoint!r} isn't the address of a service ({error})"
+        ) from error
+
+
+def _session(profile: str | None, region: str | None) -> boto3.Session:
+    """A session with credentials of its own. All sessions of the process share what botocore knows about AWS's services."""
+    own = Session(profile=profile)
+    shared = _descriptions(own.get_config_variable("data_path"))
+    own.register_component("data_loader", shared)
+    session = boto3.Session(region_name=region, botocore_session=own)
+    # Each of boto3's sessions adds boto3's own folder to the shared list once more.
+    shared.search_paths[:] = dict.fromkeys(shared.search_paths)
+    return session
+
+
+@cache
+def _descriptions(data_path: str | None) -> Loader:
+    """The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths of making a client."""
+    return create_loader(data_path)
+
+
+def _no_profile(settings: AwsSettings) -> str:
+    """A sentence with the missing profile and the setting or variable that names it, in the order in which boto3 looks."""
+    asked = {"aws.profile in the settings": settings.profile} | {
+        f"{variable} in the environment": os.environ.get(variable)
+        for variable in ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
+    }
+    place, name = next((place, name) for place, name in asked.items() if name is not None)
+    return (
+        f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, or those that "
+        "AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. Nothing was read or written; name an "
+        "existing profile, or none where credentials come from elsewhere"
+    )
+
+
+def place_of(client: Any) -> str:
+    """Region and endpoint of a client, for messages about things that are missing there."""
+    return f"{client.meta.region_name} at {client.meta.endpoint_url}"
+
+
+def code_of(error: boto.ClientError) -> str:
+    return error.response.get("Error", {}).get("Code", "")
+
+
+@contextmanager
+def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
+    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the caller unchanged.
+
+    `what` names the thing that is read or written, for the message.
+    """
+    try:
+        yield
+    except boto.ClientError as error:
+        if code_of(error) in passing:
+            raise
+        raise _meaning(what, error, writes=writes) from error
+    except (boto.ConnectionError, boto.HTTPClientError, boto.ResponseStreamingError) as error:
+        raise Unreachable(f"{what}: no answer ({error}). {_what_now(writes=writes)}") from error
+    except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.TokenRetrievalError) as error:
+        raise Terminal(
+            f"{what}: no AWS credentials were found ({error}). Nothing was written; give this process a role, or "
+            "credentials in its environment"
+        ) from error
+    except boto.CredentialRetrievalError as error:
+        raise Unreachable(
+            f"{what}: credentials couldn't be fetched ({error}). Nothing was written"
+        ) from error
+
+
+def _what_now(*, writes: bool) -> str:
+    if writes:
+        return "Whether the write arrived isn't known; it is conditional, so trying again is safe"
+    return "Nothing was written; if this error stays, check aws.region and aws.endpoint"
+
+
+def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceError:
+    code = code_of(error)
+    reason = f"{code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    # Before the status is looked at: some throttling codes come with a status of 500 or more.
+    if code in _THROTTLED:
+        return Throttled(
+            f"{what}: throttled after {_ATTEMPTS} attempts ({reason}). Nothing was written; the next tick tries again"
+        )
+    if code in _EXPIRED:
+        return Unreachable(
+            f"{what}: the credentials expired ({reason}). Nothing was written; the next try fetches new ones"
+        )
+    if status >= 500:
+        return Unreachable(f"{what}: AWS failed ({reason}). {_what_now(writes=writes)}")
+    return Terminal(
+        f"{what}: AWS refuses the request ({reason}). Nothing was written; check the policy of this role and the settings"
+    )

@@ -1,0 +1,104 @@
+"""A client that uses botocore for credentials, endpoints, signing and connections, but not for parsing GetRecords.
+
+    get_records ──> quick_records ──────────────────────────────────────────────────┐
+                         └──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
+
+botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
+empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
+because `headrace.pipeline.aws.reading.pages` retries with regard to the shard's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.aws.clients.access import KinesisAccess
+from headrace.pipeline.aws.reading.pages_wire import with_wire
+from headrace.pipeline.aws.reading.quick_records import HELD_BODY, QuickRecords
+from headrace.pipeline.encoding.cbor import Body
+
+if TYPE_CHECKING:
+    from mypy_boto3_kinesis.client import KinesisClient
+
+_CONNECTIONS = 64
+"""At least as many as threads that read at the same time in one process. Unused connections cost nothing."""
+_making = Lock()
+
+
+def reader_client(access: KinesisAccess) -> QuickRecords:
+    """This process's client."""
+    # All threads of a task ask at its start, and making a client takes a tenth of a second of CPU: only one makes it.
+    with _making:
+        return _client(access)
+
+
+# A task reads from one place; the bound only keeps a long-lived process, such as a test run, from collecting clients.
+@lru_cache(maxsize=8)
+def _client(access: KinesisAccess) -> QuickRecords:
+    # Not boto3, whose import takes half a second of CPU in each new Spark worker. Its client is botocore's.
+    from botocore.config import Config
+
+    config = Config(
+        # False and not left out: then the environment of the reading process would count.
+        use_fips_endpoint=access.fips,
+        use_dualstack_endpoint=access.dualstack,
+        ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs lack it
+        retries={"total_max_attempts": 1},
+        max_pool_connections=_CONNECTIONS,
+        connect_timeout=5,
+        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is tried again
+        # (`KinesisPages.patience`), so that a call that is stuck is made once more, on another connection.
+        read_timeout=10,
+        # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
+        tcp_keepalive=True,
+    )
+    certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
+    made: Any = access.identity.session().create_client(
+        "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
+    )
+    return QuickRecords(tapped(made))
+
+
+def forget_clients() -> None:
+    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many runs, and a client keeps the
+    keys of a file as they were."""
+    _client.cache_clear()
+
+
+def tapped(client: KinesisClient) -> KinesisClient:
+    """The same client, whose GetRecords answers stay undecoded until `held_body`."""
+    client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)
+    return with_wire(client)
+
+
+def _hold_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    if response_dict["status_code"] == 200:
+        # botocore adds the entries of the second dictionary to the answer that its caller gets.
+        customized_response_dict[HELD_BODY] = response_dict["body"]
+        response_dict["body"] = b"{}"
+
+
+def held_body(answer: Mapping[str, Any]) -> Body:
+    body: Body = answer[HELD_BODY]
+    return body
+
+
+def date_of(answer: Mapping[str, Any]) -> datetime | None:
+    """The Date header: Kinesis's clock. None where a proxy dropped it or wrote nonsense."""
+    text = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+    try:
+        date = parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None
+    return date if date is not None and date.tzinfo is not None else None
+
+
+def request_id_of(answer: Mapping[str, Any]) -> str:
+    """AWS's request id, which AWS's support asks for."""
+    return str(answer["ResponseMetadata"].get("RequestId") or "without an id")

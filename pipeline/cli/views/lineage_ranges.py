@@ -1,0 +1,190 @@
+"""The ranges that `headrace lineage` shows: of the lake table, of a typed table or of a window, as text, CSV or JSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.cli.json_output import print_json
+from headrace.pipeline.cli.telling import tell, tell_aside
+from headrace.pipeline.cli.views.lineage_json import document
+from headrace.pipeline.core.words.words import counted, no_such_shard, records_in
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from headrace.pipeline.app.adapters import Adapters
+    from headrace.pipeline.core.ledger.filter import RangeFilter
+    from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
+    from headrace.pipeline.lineage.cut import Cut
+    from headrace.pipeline.windows.window import KeptWindow
+
+    Entry = LedgerEntry | Lost
+
+_OF_TARGET = ["at", "snapshot", "stream", "shard", "kind", "rows", "parsed", "quarantined", "dropped"]
+_OF_TARGET += ["version", "schema", "code"]
+_SHORT = ["at", "snapshot", "stream", "shard", "kind", "rows", "upto", "parents", "children"]
+
+
+def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
+    from headrace.pipeline.core.ledger.ledger import Lost
+    from headrace.pipeline.lineage.cut import newest
+
+    window = None if args.window is None else _window(adapters, args.window)
+    table, entries = _ledgers(args, adapters, window, cut)
+    kept, left_out = newest(cut.of(entries), args.limit)
+    if lost := [entry for entry in kept if isinstance(entry, Lost)]:
+        tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
+    frame = _frame(args, kept)
+    if args.shard is not None and frame.empty:
+        _require_shard(args, adapters, window, cut)
+    if args.json:
+        print_json(document(args, adapters, table, kept, left_out))
+    elif args.csv:
+        frame.to_csv(sys.stdout, index=False)
+    elif frame.empty:
+        tell(_nothing(args, window))
+    else:
+        _tell(args, frame, left_out)
+        if args.window is None and args.target is None:
+            _tell_through(adapters)
+    return 0
+
+
+def _frame(args: argparse.Namespace, kept: list[Entry]) -> pd.DataFrame:
+    from headrace.pipeline.lineage.frame import lineage_frame, parsed_frame
+
+    return lineage_frame(kept) if args.target is None else parsed_frame(kept)
+
+
+def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
+    import pandas as pd
+
+    columns, width = (_SHORT, 64) if args.target is None else (_OF_TARGET, 120)
+    with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", width):
+        tell(*frame[columns].to_string(index=False).split("\n"))
+    rows = int(frame["rows"].sum())
+    # How many Kinesis records the rows of a window, or those of a typed table, were made of isn't counted.
+    is_lake = args.window is None and args.target is None
+    total = records_in(int(frame["records"].sum()), rows) if is_lake else counted(rows, "row")
+    shards = counted(len(frame[["stream", "shard"]].drop_duplicates()), "shard")
+    older = f"; {counted(left_out, 'older range')} left out by --limit" if left_out else ""
+    tell(f"{total} in {counted(len(frame), 'range')} of {shards}{older}")
+
+
+# --- the ledgers --------------------------------------------------------------------------------------------
+
+
+def _ledgers(
+    args: argparse.Namespace, adapters: Adapters, window: KeptWindow | None, cut: Cut
+) -> tuple[str, Iterable[Entry]]:
+    """The name of the table, and its ledgers."""
+    from headrace.pipeline.errors import Unknown
+    from headrace.pipeline.lineage.table import IcebergLineage
+    from headrace.pipeline.settings.targets import targets_of
+
+    if window is not None:
+        return _of_window(adapters, window, cut.filter())
+    if args.target is None:
+        return adapters.table("lineage").identifier, adapters.lineage("lineage").entries(cut.filter())
+    (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
+    typed = adapters.lake_tables.typed(target, "lineage")
+    if not typed.exists():
+        raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
+    return target.table, IcebergLineage(typed).entries(cut.filter())
+
+
+def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tuple[str, Iterable[Entry]]:
+    from dataclasses import replace
+
+    from headrace.pipeline.core.ledger.ledger import DONE_ANEW, LedgerEntry
+    from headrace.pipeline.errors import Unknown
+    from headrace.pipeline.settings.targets import targets_of
+    from headrace.pipeline.windows.replace_plan import replays_of
+    from headrace.pipeline.windows.window import window_table
+
+    window, lake = kept.window, adapters.settings.landing.table
+    if not (window.target or window.unpack):
+        ports = adapters.replaying(window.id, "lineage")
+        if not ports.table.exists():
+            raise Unknown(
+                f"nothing of the window {window.id} was copied yet; `headrace window run {window.id}` copies it"
+            )
+        return window_table(lake, window.id), ports.lineage.entries(asked)
+    of_windows = replace(asked, kinds=DONE_ANEW)
+    if window.unpack:
+        table, entries = lake, adapters.lineage("lineage").entries(of_windows)
+    else:
+        (target,) = targets_of(adapters.settings, window.target, nothing="Nothing was read")
+        table, entries = target.table, adapters.parsing(target, "lineage").lineage.entries(of_windows)
+    pages = ((each, replays_of(each.page, window.id)) for each in entries if isinstance(each, LedgerEntry))
+    return table, [replace(each, page=page) for each, page in pages if page.ranges]
+
+
+def _window(adapters: Adapters, name: str) -> KeptWindow:
+    from headrace.pipeline.errors import Unknown
+
+    kept = next((each for each in adapters.windows().all() if each.window.id == name), None)
+    if kept is None:
+        raise Unknown(f"there is no window {name!r}; `headrace window list` names all windows")
+    return kept
+
+
+# --- where there is nothing ---------------------------------------------------------------------------------
+
+
+def _nothing(args: argparse.Namespace, kept: KeptWindow | None) -> str:
+    """Why no range is shown."""
+    of = f" of {args.shard}" if args.shard else ""
+    when = " with records of that time" if args.since is not None or args.until is not None else ""
+    if kept is None:
+        return f"no range of records {'has landed' if args.target is None else 'was parsed'}{of}{when}"
+    window = kept.window
+    did = "taken apart" if window.unpack else "replaced" if window.target else "copied"
+    what = "aggregate" if window.unpack else "row"
+    if kept.is_done:
+        return f"the window {window.id} is done, and no {what} was there to be {did}{of}{when}"
+    return f"no {what} of the window {window.id} was {did} yet{of}{when}"
+
+
+def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWindow | None, cut: Cut) -> None:
+    """Refuse a name that no shard of the ledgers and no lease row has: it may be mistyped."""
+    from headrace.pipeline.core.ledger.filter import ALL_RANGES
+    from headrace.pipeline.core.shards.partition import meant_by, partition_of
+    from headrace.pipeline.errors import Unknown
+    from headrace.pipeline.lineage.cut import Cut, ranges_of
+
+    landed = Cut(cut.shard).of(adapters.lineage("lineage").entries(cut.filter()))
+    if any(ranges_of(entry) for entry in landed):
+        return
+    leases = [row.key for row in adapters.leases().scan().leases]
+    if meant_by(args.shard, leases):
+        return
+    every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
+    in_ledgers = {each.key.shard_id for entry in every for each in ranges_of(entry)}
+    raise Unknown(no_such_shard(args.shard, {*map(partition_of, leases), *in_ledgers}))
+
+
+# --- what is told beside the ranges -------------------------------------------------------------------------
+
+
+def _tell_through(adapters: Adapters) -> None:
+    from headrace.pipeline.core.landing.valid_through_text import time_text
+    from headrace.pipeline.errors import HeadraceError
+
+    try:
+        state = adapters.table("lineage").load()
+    except HeadraceError as error:
+        tell_aside(f"up to when every record has landed isn't known: {error}")
+        return
+    for stream in sorted(state.positions.origins):
+        at = state.through.get(stream)
+        said = (
+            f"every record that arrived before {time_text(at)} has landed, or the lineage tells why not"
+            if at
+            else "not known yet up to when every record has landed"
+        )
+        tell(f"{stream}: {said}")

@@ -1,0 +1,34 @@
+"""The statements `valid-through` as a text in a snapshot's summary, which people and other programs can read, too."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from headrace.pipeline.core.landing.valid_through import Through
+from headrace.pipeline.core.shards.stream import StreamId
+
+
+def time_text(at: datetime) -> str:
+    """The time in UTC with milliseconds. Such texts sort as the times do."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def write_through(stated: Through) -> str:
+    rows = [[stream.arn, stream.epoch, time_text(at)] for stream, at in sorted(stated.items())]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def read_through(text: str) -> dict[StreamId, datetime]:
+    """The statements; none where the text has another form. A lost statement begins again at the leader's next clean-up."""
+    try:
+        return {StreamId(str(arn), int(epoch)): _time(at) for arn, epoch, at in json.loads(text)}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return at

@@ -1,0 +1,77 @@
+"""From the entries of the lineage table, in whatever order they are read, back to the ledgers, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.shards.position import Origin
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+T = TypeVar("T")
+
+
+class SnapshotPlace(NamedTuple):
+    """Where a snapshot of the lake table stands; sorts as the snapshots do."""
+
+    sequence: int
+    snapshot: int
+
+
+@dataclass(slots=True)
+class Page:
+    """What was found of one snapshot. The numbers are the places of the entries within its ledger."""
+
+    at: datetime
+    writer: str = ""
+    ranges: list[tuple[int, Range]] = field(default_factory=list)
+    derived: list[tuple[int, Range]] = field(default_factory=list)
+    origins: list[tuple[int, tuple[StreamId, Origin]]] = field(default_factory=list)
+    dropped: list[tuple[int, ShardKey]] = field(default_factory=list)
+    lost: list[tuple[int, str]] = field(default_factory=list)
+    is_ours: bool = False
+    """Whether the snapshot has a ledger."""
+
+    def entries(self, where: SnapshotPlace) -> Iterator[LedgerEntry | Lost]:
+        derived = _in_order(self.derived)
+        for why in _in_order(self.lost):
+            yield Lost(where.snapshot, where.sequence, self.at, why, derived)
+            derived = ()
+        if self.is_ours:
+            page = LedgerPage(_in_order(self.ranges), _in_order(self.origins), _in_order(self.dropped))
+            yield LedgerEntry(where.snapshot, where.sequence, self.at, page, self.writer)
+
+
+class LedgerPages:
+    def __init__(self) -> None:
+        self._pages: dict[SnapshotPlace, Page] = {}
+
+    def of(self, where: SnapshotPlace, at: datetime) -> Page:
+        """What was found of this snapshot so far."""
+        page = self._pages.get(where)
+        if page is None:
+            page = self._pages[where] = Page(at)
+        return page
+
+    def ours(self, where: SnapshotPlace, at: datetime, *, writer: str) -> Page:
+        """What was found so far of this snapshot, which has a ledger."""
+        page = self.of(where, at)
+        page.is_ours, page.writer = True, writer
+        return page
+
+    def entries(self) -> Iterator[LedgerEntry | Lost]:
+        """Oldest first. What was told is forgotten."""
+        for where in sorted(self._pages):
+            yield from self._pages.pop(where).entries(where)
+
+
+def _in_order(found: list[tuple[int, T]]) -> tuple[T, ...]:
+    found.sort(key=_place)
+    return tuple(each for _, each in found)
+
+
+def _place(each: tuple[int, object]) -> int:
+    return each[0]

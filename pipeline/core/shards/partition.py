@@ -1,0 +1,97 @@
+"""The name of a shard in Dagster, as a partition, and on the command line.
+
+    lease key                                            name
+    shardId-000000000001                                 shardId-000000000001               an application with one stream
+    123456789012:orders:1764160000:shardId-000000000001  orders@123456789012:1764160000/1   one with several
+
+Each lease key has one name and each name one lease key, whatever other streams come later. The stream is at the front and the shard at the
+end, because Dagster's UI cuts a long name in its middle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.pipeline.core.shards.stream import ShardKey
+
+_DOTS = "..."
+"""Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have them."""
+_ESCAPED = "..%2E"
+_LEASE_KEY = re.compile(
+    r"(?P<account>[0-9]+):(?P<stream>[A-Za-z0-9_.-]+):(?P<epoch>[0-9]{1,19}):(?P<shard>[A-Za-z0-9_.-]+)"
+)
+_NAME = re.compile(
+    r"(?P<stream>[A-Za-z0-9_.-]+)@(?P<account>[0-9]+):(?P<epoch>[0-9]{1,19})/(?P<shard>=?[A-Za-z0-9_.-]+)"
+)
+_SHARD_ID = re.compile(r"shardId-([0-9]{12})")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,11}")
+
+
+def partition_of(lease_key: str) -> str:
+    """A text of another form, as a row that another program has written may have, is its own name."""
+    parts = _LEASE_KEY.fullmatch(lease_key)
+    if parts is None:
+        return lease_key
+    name = f"{parts['stream']}@{parts['account']}:{parts['epoch']}/{_short(parts['shard'])}"
+    return name.replace(_DOTS, _ESCAPED)
+
+
+def lease_key_of(partition: str) -> str:
+    """The lease key that `partition_of` makes this name of; a text of another form stays as it is."""
+    parts = _NAME.fullmatch(partition.replace("%2E", "."))
+    if parts is None:
+        return partition
+    lease_key = f"{parts['account']}:{parts['stream']}:{parts['epoch']}:{_long(parts['shard'])}"
+    return lease_key if partition_of(lease_key) == partition else partition
+
+
+@dataclass(frozen=True, slots=True)
+class ShardName:
+    """What a person calls a shard. None: not said, and so any."""
+
+    shard_id: str
+    stream: str | None = None
+    account: str | None = None
+    epoch: int | None = None
+
+    def fits(self, key: ShardKey) -> bool:
+        stream = key.stream
+        return self.is_part_of(ShardName(key.shard_id, stream.name, stream.account, stream.epoch))
+
+    def is_part_of(self, other: ShardName) -> bool:
+        said = ((self.stream, other.stream), (self.account, other.account), (self.epoch, other.epoch))
+        return self.shard_id == other.shard_id and all(one in (None, two) for one, two in said)
+
+
+def read_name(text: str) -> ShardName:
+    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard id alone."""
+    parts = _LEASE_KEY.fullmatch(lease_key_of(text))
+    if parts is not None:
+        return ShardName(parts["shard"], parts["stream"], parts["account"], int(parts["epoch"]))
+    stream, slash, shard = text.rpartition("/")
+    return ShardName(_long(shard), stream) if stream and slash else ShardName(text)
+
+
+def meant_by(text: str, lease_keys: Iterable[str]) -> tuple[str, ...]:
+    """Those of the lease keys that a person may mean by the text."""
+    lease_keys, name = tuple(lease_keys), read_name(text)
+    exact = lease_key_of(text)
+    return (
+        (exact,)
+        if exact in lease_keys
+        else tuple(key for key in lease_keys if name.is_part_of(read_name(key)))
+    )
+
+
+def _short(shard_id: str) -> str:
+    """Kinesis numbers the shards of a stream. An id of another form stays, with a mark before it where it could be taken for a number."""
+    number = _SHARD_ID.fullmatch(shard_id)
+    if number is not None:
+        return str(int(number[1]))
+    return f"={shard_id}" if shard_id.isdigit() else shard_id
+
+
+def _long(shard: str) -> str:
+    return f"shardId-{int(shard):012d}" if _NUMBER.fullmatch(shard) else shard.removeprefix("=")

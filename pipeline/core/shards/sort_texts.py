@@ -1,0 +1,69 @@
+"""Positions of a shard, and its rows, as texts that sort as the records of the shard do. Pure functions on values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey
+
+RowShard = tuple[str, int, str]
+"""How rows name their shard: the stream's name and epoch, and the shard's id."""
+
+
+def row_shard(key: ShardKey) -> RowShard:
+    return key.stream.name, key.stream.epoch, key.shard_id
+
+
+def key_of(position: Position | None) -> str:
+    """The sort key of the last record before which everything is done; an empty text where nothing is."""
+    if position is None or position.sequence is None:
+        return ""
+    return f"{record_of(position.sequence)}:{position.sub:019}"
+
+
+def past(position: Position | None) -> str:
+    """A text that sorts before all rows that come after the position, and not before those up to it.
+
+    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an aggregate that landed as one
+    row may have been taken apart since, and its rows are no news.
+    """
+    if position is None or position.sub or position.inside:
+        return key_of(position)
+    return end_of(position)
+
+
+def end_of(position: Position) -> str:
+    """A text that sorts after all rows of the position's Kinesis record, and before those of the next one."""
+    return "" if position.sequence is None else f"{record_of(position.sequence)};"
+
+
+def record_of(sequence: int) -> str:
+    digits = str(sequence)
+    return f"{len(digits):03}:{digits}"
+
+
+def record_in(key: str) -> str:
+    """The part of a sort key that all rows of one Kinesis record have in common. It sorts before each of them."""
+    return key.rpartition(":")[0]
+
+
+def position_at(key: str, arrival: datetime | None) -> Position:
+    _, sequence, sub = key.split(":")
+    return Position(int(sequence), int(sub), arrival=arrival)
+
+
+def order_text(position: Position) -> str:
+    """A text that sorts as the positions of a shard do: number of digits, sequence number, sub-sequence number, end."""
+    digits = "" if position.sequence is None else str(position.sequence)
+    return f"{len(digits):03}:{digits}:{position.sub:019}:{position.ended:d}"
+
+
+def number_texts(number: int) -> tuple[str, str]:
+    """Texts that sort before and behind all positions with this sequence number, by `order_text`."""
+    begins = f"{len(str(number)):03}:{number}"
+    return f"{begins}:", f"{begins};"
+
+
+def text_of(position: Position | None) -> str:
+    return "" if position is None else order_text(position)

@@ -1,0 +1,183 @@
+"""Shard sync: which lease rows are missing, given what Kinesis lists and the positions in the lake table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from headrace.pipeline.core.leases.change import Change, create, retire
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.parents import (
+    Family,
+    a_family,
+    children_of_ends,
+    counts_as_end,
+    parents_first,
+)
+from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
+
+
+def a_lease(
+    stream: StreamId,
+    shard: Shard,
+    *,
+    multi: bool,
+    positions: Positions,
+    sentinel: Checkpoint,
+    owner: str | None = None,
+) -> Lease:
+    """A new row for a shard. Its checkpoint is the table's position; without a position, a word such as TRIM_HORIZON."""
+    key = ShardKey(stream, shard.shard_id)
+    position = positions.of(key)
+    stands = position.checkpoint if position else None
+    # A child of a shard that has a position starts at its oldest record, not at the stream's start.
+    has_history = any(positions.of(ShardKey(stream, p)) for p in shard.parents)
+    return Lease(
+        lease_key(key, multi=multi),
+        checkpoint=stands or (TRIM_HORIZON if has_history else sentinel),
+        owner=owner,
+        parents=frozenset(shard.parents),
+        hash_range=shard.hash_range,
+        stream=stream.serialized if multi else None,
+        shard=shard.shard_id if multi else None,
+        stream_epoch=stream.epoch,
+        landed=stands,
+    )
+
+
+def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    """The rows of all lives of the stream. A row without a stream's name belongs to the only stream of its application."""
+    name = stream.serialized.rpartition(":")[0]
+    return tuple(row for row in leases if row.stream is None or row.stream.rpartition(":")[0] == name)
+
+
+def is_of_this_life(stream: StreamId, row: Lease) -> bool:
+    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and counts as one of this life."""
+    return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
+
+
+def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> tuple[str, ...]:
+    """Shards whose end Headrace once landed, but that don't count as ended in the table: the table was rolled back.
+
+    Their rows have SHARD_END, so no run would ever look at them and notice.
+    """
+    rows = [row for row in rows if is_of_this_life(stream, row)]
+    passed = a_family(stream, (), leases=rows, positions=positions).passed(positions)
+    return tuple(
+        sorted(
+            row.shard_id
+            for row in rows
+            if row.has_ended
+            and row.landed is not None
+            and row.landed.is_end
+            and not counts_as_end(ShardKey(stream, row.shard_id), positions, passed)
+        )
+    )
+
+
+def plan_sync(
+    family: Family,
+    in_scope: Iterable[Shard],
+    leases: Iterable[Lease],
+    *,
+    positions: Positions,
+    multi: bool,
+    sentinel: Checkpoint,
+) -> list[Change]:
+    """Create the missing rows and retire rows of earlier lives of the stream.
+
+    A shard in the scope of the origin that hasn't ended in the table gets a row once one of its parents has ended, or once none
+    of its parents is left to read. `sentinel`: the checkpoint in the row of a shard whose reading starts at the origin.
+    """
+    stream, mine = family.stream, rows_of(family.stream, leases)
+    retired = plan_retire(stream, mine)
+    rows = {row.key for row in mine} - {change.key for change in retired}
+    listed = {s.shard_id: s for s in in_scope}
+    shards = listed | _unlisted(family, listed, positions)
+    passed = family.passed(positions)
+    changes = list(retired)
+    for shard_id in parents_first(shards, family.parents):
+        if lease_key(ShardKey(stream, shard_id), multi=multi) in rows:
+            continue
+        why = _why_created(shard_id, family, positions, passed)
+        if why is not None:
+            lease = a_lease(stream, shards[shard_id], multi=multi, positions=positions, sentinel=sentinel)
+            changes.append(create(lease, why))
+    return changes
+
+
+def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
+    """Delete the rows of earlier lives of the stream (I19 of docs/protocol.md)."""
+    # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one. Without an
+    # epoch, nothing tells to which life a row belongs; it stays.
+    return [
+        retire(
+            row,
+            f"{stream.name} was deleted and created again: this row belongs to the life that began at {row.stream_epoch}",
+        )
+        for row in sorted(rows_of(stream, leases), key=lambda row: row.key)
+        if row.stream_epoch is not None and row.stream_epoch < stream.epoch
+    ]
+
+
+def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
+    """A text that is the same at a later tick if no sync is needed then, and so no listing. None: a sync is needed.
+
+    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text changes with
+    both. It is None where the open rows don't cover all hash keys, or don't name them: then only a listing tells which shards
+    there are.
+
+    The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that Kinesis has
+    forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
+    """
+    mine = rows_of(stream, leases)
+    ranges = [row.hash_range for row in mine if not row.has_ended]
+    if not cover_all(ranges):
+        return None
+    seen = (
+        str(stream),
+        sorted((row.key, row.stream_epoch or 0) for row in mine),
+        sorted(
+            (key.shard_id, at.ended, sorted(at.children))
+            for key, at in positions.shards.items()
+            if key.stream == stream
+        ),
+    )
+    # 12 bytes, because Dagster keeps this text in the cursor of the sensor, which each tick writes.
+    return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
+
+
+def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:
+    """Shards that no listing shows, though they have an open position or an END names them as children."""
+    # The listing may be late, or Kinesis has forgotten the shard. It gets a row all the same: the run that tries to read it
+    # reports the loss, and without a row nobody would learn of it.
+    stream = family.stream
+    being_read = {k.shard_id for k, at in positions.shards.items() if k.stream == stream and not at.ended}
+    wanted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
+    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in wanted}
+
+
+def _why_created(shard_id: str, family: Family, positions: Positions, passed: dict[str, str]) -> str | None:
+    """Why the shard gets a row now; None where it gets none."""
+    stream = family.stream
+    if counts_as_end(ShardKey(stream, shard_id), positions, passed):
+        return None
+    if positions.of(ShardKey(stream, shard_id)) is not None:
+        return "the lake table has a position for this shard: its row is rebuilt"
+    to_read = [
+        p
+        for p in family.parents.get(shard_id, ())
+        if p in family.in_scope
+        or p in family.with_row
+        or p in family.expected
+        or positions.of(ShardKey(stream, p)) is not None
+    ]
+    if not to_read:
+        return "no parent of this shard is left to read"
+    # One ended parent is enough for a row. The run waits for the other parent of a merge before it reads.
+    ended = sorted(p for p in to_read if counts_as_end(ShardKey(stream, p), positions, passed))
+    return f"its parent {ended[0]} has ended" if ended else None

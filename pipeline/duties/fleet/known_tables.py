@@ -1,0 +1,25 @@
+"""The coordination tables, looked at twice a minute and not at each tick of the leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import Tables
+
+_HOLDS = 30.0
+"""Seconds. A tick that meets a missing table fails, and the next one looks again at once."""
+
+
+@dataclass(slots=True)
+class KnownTables:
+    tables: Tables
+    clock: Clock
+    _until: float = field(default=float("-inf"), init=False)
+
+    def ensure(self) -> bool:
+        if self.clock.monotonic() < self._until:
+            return False
+        made = self.tables.ensure()
+        self._until = self.clock.monotonic() + _HOLDS
+        return made

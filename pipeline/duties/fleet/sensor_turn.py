@@ -1,0 +1,150 @@
+"""One turn of a sensor, without Dagster: the cursor goes in, a tick is made, and everything that Dagster has to do comes out.
+
+cursor ──► memory ──► tick ──► report ──► Turn: one sentence, the next cursor, new partitions, a run to start
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headrace.pipeline.duties.fleet.cursor import read_leader, read_worker, write_leader, write_worker
+from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
+from headrace.pipeline.duties.fleet.leader_tick import TICK_DEADLINE, LeaderDuty
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport
+from headrace.pipeline.duties.fleet.worker_tick import WorkerDuty
+from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK
+from headrace.pipeline.errors import HeadraceError, TablesMissing, Transient
+from headrace.pipeline.ports.base import Timer
+from headrace.pipeline.settings.model import TimeSettings
+
+_Memory = TypeVar("_Memory")
+_FAILURES_IN_A_ROW = 3
+"""Failed ticks in a row after which a leader releases its lock, so that another deployment can try."""
+
+
+@dataclass(slots=True)
+class LastTick(Generic[_Memory]):
+    """The whole memory of a sensor's last tick in this process. A cursor has only a part of it.
+
+    The memory is used only if Dagster returns the very cursor that was written with it. Otherwise another process has made a
+    tick in between, and the cursor is newer.
+    """
+
+    cursor: str | None = None
+    memory: _Memory | None = None
+
+    def put(self, cursor: str, memory: _Memory) -> str:
+        self.cursor, self.memory = cursor, memory
+        return cursor
+
+    def get(self, cursor: str | None) -> _Memory | None:
+        return self.memory if self.memory is not None and self.cursor == cursor else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAsk:
+    """The run that a worker's tick asks Dagster for."""
+
+    key: str
+    """The run key. Dagster never starts a second run for a key, so the key names the worker's previous run."""
+    worker: str
+    dead_claims: tuple[str, ...]
+    """Claims that the tick judged dead: the run may take their shards at once."""
+    left_alone: tuple[str, ...]
+    """Lease keys of shards that failed lately, and that the run doesn't read."""
+    due: tuple[str, ...]
+    """Lease keys of shards that have records to read."""
+    recovering: tuple[str, ...]
+    """Lease keys of shards that failed in the previous run, and that this run tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    sentence: str
+    cursor: str | None
+    """The cursor for Dagster to keep; None or an empty text where nothing is remembered."""
+    partitions: tuple[str, ...] = ()
+    """Lease keys that Dagster has to know as partitions, parents first."""
+    alarm: str | None = None
+    """A sentence for a person who has to do something, whatever else the tick says."""
+    ask: RunAsk | None = None
+    dead_runs: tuple[str, ...] = ()
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
+
+
+def leader_turn(
+    duty: LeaderDuty,
+    cursor: str | None,
+    *,
+    last_tick: LastTick[LeaderMemory],
+    times: TimeSettings,
+    timer: Timer,
+) -> Turn:
+    written, failures = read_leader(cursor)
+    memory = last_tick.get(cursor) or written
+    try:
+        # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
+        with timer.beating(duty.beat_lock, times.leader_lock / 4, at_most=TICK_DEADLINE):
+            report = duty.tick(memory)
+        if isinstance(report.trouble, TablesMissing):
+            raise report.trouble
+    except Transient as error:
+        # The memory from before the tick is kept: a leader that fails at every second tick must still notice a death.
+        next_cursor = _after_failure(duty, memory, failures + 1, last_tick)
+        return Turn(sentence=f"leader: {error}", cursor=next_cursor)
+    except Exception:
+        # The error goes on to Dagster. The lock is released first: a deployment that fails unexpectedly must not keep it.
+        _release_lock(duty)
+        raise
+    if report.trouble is not None:
+        next_cursor = _after_failure(duty, report.memory, failures + 1, last_tick)
+        return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions, alarm=str(report))
+    next_cursor = last_tick.put(write_leader(report.memory, 0), report.memory)
+    return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions)
+
+
+def _after_failure(
+    duty: LeaderDuty, memory: LeaderMemory, failures: int, last_tick: LastTick[LeaderMemory]
+) -> str:
+    if failures >= _FAILURES_IN_A_ROW:
+        _release_lock(duty)
+        failures = 0
+    return last_tick.put(write_leader(memory, failures), memory)
+
+
+def _release_lock(duty: LeaderDuty) -> None:
+    """Release the lock if that is possible now. If not, another leader sensor takes it once it has stood still."""
+    with suppress(HeadraceError):
+        duty.release()
+
+
+def worker_turn(
+    duty: WorkerDuty, cursor: str | None, *, last_tick: LastTick[WorkerMemory], application: str
+) -> Turn:
+    try:
+        report = duty.tick(last_tick.get(cursor) or read_worker(cursor))
+    except (Transient, TablesMissing) as error:
+        # At the first start of an application the tables don't exist: the leader's tick creates them a moment later. The old
+        # cursor is returned, so that the next tick finds the memory that belongs to it.
+        return Turn(sentence=f"worker {duty.worker_id}: {error}", cursor=cursor)
+    return Turn(
+        sentence=str(report),
+        cursor=last_tick.put(write_worker(report.memory), report.memory),
+        partitions=report.partitions,
+        alarm=report.alarm,
+        ask=_run_ask(report, application, duty.worker_id) if report.due else None,
+        dead_runs=report.dead_runs,
+    )
+
+
+def _run_ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
+    return RunAsk(
+        key=f"{application}/{worker_id}/after/{report.latest_run or 'nothing'}",
+        worker=worker_id,
+        dead_claims=report.dead_claims,
+        left_alone=report.left_alone,
+        due=tuple(due.lease_key for due in report.due[:PROBES_A_TICK]),
+        recovering=tuple(sorted(report.memory.backoff.keys() - set(report.left_alone))),
+    )

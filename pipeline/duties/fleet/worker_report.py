@@ -1,0 +1,90 @@
+"""What a worker's tick remembers for the next tick, and what it reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.pipeline.core.leases.backoff import Backoff
+from headrace.pipeline.core.leases.due import Due, DuePlan
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.fleet.rows_at_rest import KnownRows
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
+from headrace.pipeline.duties.policy.memory import PartMemory
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMemory:
+    """What a tick remembers for the next tick. A lost memory costs time only."""
+
+    last_look: datetime | None = None
+    """When the rows were last read."""
+    claims: Mapping[str, Sighting] = field(default_factory=dict)
+    """By run claim: the claim's beat as last seen."""
+    rival: Sighting | None = None
+    """The beat of another Dagster instance under this worker's id."""
+    last_probe: datetime | None = None
+    """When the last round of probes over all idle shards ended."""
+    probed: str | None = None
+    """The lease key up to which an unfinished round has probed."""
+    latest_run: str | None = None
+    """The newest run whose failures are counted in `backoff`."""
+    backoff: Mapping[str, Backoff] = field(default_factory=dict)
+    """By lease key: shards that failed in the last runs, with the time of the next try."""
+    held: frozenset[str] = frozenset()
+    """Keys of the leases that the worker holds. The index doesn't show those that it has to hand over (see `own_rows`)."""
+    known: KnownRows = field(default_factory=KnownRows)
+    """The rows of a worker at rest, as they were last read. They aren't in the cursor."""
+    leader: LeaderWatchMemory = field(default_factory=LeaderWatchMemory)
+    own_leases_memory: PartMemory = None
+    """What the policy's part `own_leases` remembers."""
+    other_workers_memory: PartMemory = None
+    """What the policy's part `other_workers` remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    memory: WorkerMemory
+    sentence: str
+    due: tuple[Due, ...] = ()
+    left_alone: tuple[str, ...] = ()
+    """Lease keys of shards that failed and are tried again later. The next run doesn't read them."""
+    latest_run: str | None = None
+    """The worker's newest run. It is in the key of the next run request, so that each run is followed by one run at most."""
+    dead_claims: tuple[str, ...] = ()
+    """Claims that the tick judged dead: the next run may take their shards at once."""
+    dead_runs: tuple[str, ...] = ()
+    """Runs that Dagster still counts as alive, but that have stopped beating. They are to be reported to Dagster as failed."""
+    partitions: tuple[str, ...] = ()
+    """Keys of the leases that this worker holds."""
+    alarm: str | None = None
+    """A sentence for a person who has to do something, whatever else this tick says."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def sentence_of(worker_id: str, plan: DuePlan, *, due: tuple[Due, ...], later: int) -> str:
+    if due:
+        first = f"{partition_of(due[0].lease_key)}: {due[0].why}"
+        return (
+            f"worker {worker_id}: {counted(len(due), 'shard')} due ({first}{', ...' if len(due) > 1 else ''})"
+        )
+    counts = {
+        "idle": len(plan.idle),
+        "being read": plan.being_read,
+        "waiting": plan.waiting,
+        "failed and tried again later": later,
+        "ended": plan.ended,
+    }
+    found = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return f"worker {worker_id}: nothing due ({found or 'no shard is assigned'})"
+
+
+def claims_on(row: Lease) -> tuple[str, ...]:
+    """The claim of the run that reads the shard, and the claim of the run that waits for it."""
+    return tuple(claim for claim in (row.run_claim, row.wanted_by) if claim is not None)

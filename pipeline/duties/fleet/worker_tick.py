@@ -1,0 +1,242 @@
+"""One tick of a worker: beat, hand leases over, find out which shards are due, and ask Dagster for a run that reads them.
+
+beat -> the worker's rows -> stopping? give them up -> handovers -> is a run at work? then done -> due by the rows -> probes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.backoff import after_run, held_off
+from headrace.pipeline.core.leases.change import Change, applied, require_some
+from headrace.pipeline.core.leases.due import Due, is_time
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.core.sharing.handover import plan_hand_over, plan_take_over
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.duties.fleet.own_runs import OwnRuns
+from headrace.pipeline.duties.fleet.rows_at_rest import KnownRows
+from headrace.pipeline.duties.fleet.worker_report import WorkerMemory, WorkerReport, claims_on, sentence_of
+from headrace.pipeline.duties.policy.policy import Policy
+from headrace.pipeline.duties.streams.due_rows import PROBES_A_TICK, DueRows, describe_streams
+from headrace.pipeline.duties.streams.failing import failures_suffix, note_undescribed
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import LeaseStore, WorkerStore
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.ports.runs import Runs
+from headrace.pipeline.settings.model import TimeSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDuty:
+    worker_id: str
+    instance: str
+    leases: LeaseStore
+    workers: WorkerStore
+    source: ShardSource
+    runs: Runs
+    clock: Clock
+    times: TimeSettings
+    policy: Policy
+    stream: Callable[[Lease], tuple[StreamId, timedelta] | None]
+    """Identity and retention of a row's stream, as Kinesis describes it. Called only when they are needed."""
+
+    def tick(self, memory: WorkerMemory) -> WorkerReport:
+        now = self.clock.now()
+        row = self.workers.get(self.worker_id)
+        rival = self._rival(row, memory, now)
+        if rival is not None and rival.credit <= self.times.lease_duration:
+            return WorkerReport(
+                replace(memory, last_look=now, rival=rival),
+                f"worker {self.worker_id}: another Dagster instance beats under this id; this instance does nothing until the "
+                "other has been silent for the lease duration. Give each deployment worker ids of its own",
+            )
+        if row is not None and row.stopping:
+            return self._stop(row, memory, now)
+        presence = self.policy.other_workers.presence(
+            self.worker_id, memory.leader, memory.other_workers_memory, now
+        )
+        memory = replace(memory, other_workers_memory=presence.memory)
+        if (why := presence.why_not) is not None:
+            watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
+            seen = replace(memory, last_look=now, leader=watched.watch, own_leases_memory=watched.memory)
+            return WorkerReport(seen, why, alarm=why)
+        beaten = self.workers.beat(self.worker_id, self.instance, found=row.instance if row else None)
+        if beaten is None:
+            return WorkerReport(
+                replace(memory, last_look=now, rival=None),
+                f"worker {self.worker_id}: another Dagster instance beats under this id, too; the next tick looks again",
+            )
+        return self._look(beaten, memory, now)
+
+    def _rival(self, row: Worker | None, memory: WorkerMemory, now: datetime) -> Sighting | None:
+        """The beats of another Dagster instance under this worker's id; None where no other instance has the row."""
+        if row is None or row.instance in {None, self.instance}:
+            return None
+        before = {} if memory.rival is None else {"rival": memory.rival}
+        token = {"rival": f"{row.instance}:{row.beat}"}
+        return look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
+
+    @property
+    def _due_rows(self) -> DueRows:
+        return DueRows(worker_id=self.worker_id, leases=self.leases, source=self.source)
+
+    def _since(self, memory: WorkerMemory, now: datetime) -> timedelta | None:
+        return None if memory.last_look is None else now - memory.last_look
+
+    def _look(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
+        watched = self.policy.own_leases.watch_leader(memory.leader, memory.own_leases_memory, now)
+        known = memory.known.at(now, tick=self.times.worker_tick)
+        runs = self._own_runs(memory.latest_run if known.read else None)
+        if row.run_beats or runs.latest != memory.latest_run:
+            known = KnownRows()  # a run may have changed the rows since they were read
+        memory = replace(memory, leader=watched.watch, own_leases_memory=watched.memory, rival=None)
+        memory, mine, previous = self._read_rows(row, memory, now, known)
+        memory = self._count_failures(memory, runs, now)
+        living = runs.living_claims(memory.claims)
+        mine, handed = self._hand_over(mine, living)
+        mine = self._complete_for_dead_runs(mine, living, previous)
+        memory = replace(memory, held=frozenset(lease.key for lease in mine))
+        life, tick = self.policy.signs_of_life, self.times.worker_tick
+        beats = life.beats_of_worker(self.worker_id, mine, living, now=now, since=tick)
+        self._apply(beats)
+        memory, mine, taking = self._take_leases(memory, mine)
+        alive, dead = runs.judge(memory.claims)
+        report = WorkerReport(
+            memory, "", dead_runs=dead, partitions=tuple(sorted(memory.held)), alarm=watched.alarm
+        )
+        suffix = (f", {counted(handed, 'shard')} handed over" if handed else "") + taking
+        suffix += failures_suffix(mine) + (f", {watched.note}" if watched.note else "")
+        if alive:
+            return replace(report, sentence=f"worker {self.worker_id}: run {alive[0]} is at work{suffix}")
+        self._forget_dead_runs(row, mine, living, runs)
+        later = held_off(memory.backoff, now)
+        rows = self._due_rows
+        asked = describe_streams(mine, self.stream)
+        note_undescribed(mine, asked.failed, me=self.worker_id, leases=self.leases, at=now)
+        asked.require_some()
+        streams = asked.known
+        suffix += asked.suffix
+        plan = rows.plan([lease for lease in mine if lease.key not in later], streams, living, now=now)
+        # If a failure isn't noted in the row, the row looks idle, and only `backoff` tells that the shard has to be tried again.
+        failed = (Due(row.key, "it failed when last read") for row in plan.idle if row.key in memory.backoff)
+        due = (
+            *failed,
+            *plan.due,
+        )  # failed shards first: the run gets the names of the first hundred shards only
+        if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
+            due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
+            memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
+        stirs = due or beats or memory.claims or asked.failed
+        if not stirs and all(lease.checkpoint_owner is None for lease in mine):
+            memory = replace(memory, known=known.after(mine, now))
+        return replace(
+            report,
+            memory=memory,
+            sentence=sentence_of(self.worker_id, plan, due=due, later=len(later)) + suffix,
+            due=due,
+            left_alone=tuple(sorted(later)),
+            latest_run=runs.latest,
+            dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
+        )
+
+    def _read_rows(
+        self, row: Worker, memory: WorkerMemory, now: datetime, known: KnownRows
+    ) -> tuple[WorkerMemory, tuple[Lease, ...], frozenset[str]]:
+        """The worker's rows, with the beats of all claims on them; and the workers that still hold some of these leases."""
+        mine = self.policy.own_leases.own_rows(self.worker_id, memory.held, known.rows)
+        beats = {claim: str(count) for claim, count in row.run_beats.items()}
+        previous = self._previous_holders(mine)
+        for holder in previous:
+            beats |= {claim: str(count) for claim, count in holder.run_beats.items()}
+        for claim in (claim for lease in mine for claim in claims_on(lease)):
+            seen = memory.claims.get(claim)
+            # A beat that was removed from the worker's row counts as one that stands still.
+            beats.setdefault(claim, seen.token if seen else "none")
+        claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
+        memory = replace(memory, last_look=now, claims=claims, known=KnownRows())
+        return memory, mine, frozenset(each.worker_id for each in previous)
+
+    def _previous_holders(self, mine: Iterable[Lease]) -> tuple[Worker, ...]:
+        """The rows of Headrace's workers whose runs have claimed leases that are being handed over to this worker."""
+        ids = {row.checkpoint_owner for row in mine if row.run_claim is not None} - {None, self.worker_id}
+        asked = sorted(each for each in ids if each is not None)
+        found = self.workers.get_many(asked).workers if asked else ()
+        return tuple(each for each in found if each.is_ours)
+
+    def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
+        """The rows that were written. A row that couldn't be written is tried again at the next tick."""
+        return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
+
+    def _take_leases(
+        self, memory: WorkerMemory, mine: tuple[Lease, ...]
+    ) -> tuple[WorkerMemory, tuple[Lease, ...], str]:
+        found = self.policy.own_leases.take_leases(self.worker_id, memory.own_leases_memory)
+        # A scan may show an older state, so leases that were just read by their keys count as held, too.
+        held = memory.held if found.held is None else found.held | {lease.key for lease in mine}
+        memory = replace(memory, own_leases_memory=found.memory, held=held)
+        return memory, (*mine, *found.taken), f", {found.sentence}" if found.sentence else ""
+
+    def _hand_over(self, mine: tuple[Lease, ...], living: frozenset[str]) -> tuple[tuple[Lease, ...], int]:
+        """Complete the handovers of shards that no run reads. A run completes the handovers of its own shards after its wave."""
+        given = self._apply(plan_hand_over(mine, self.worker_id, living))
+        return tuple(lease for lease in mine if lease.key not in given), len(given)
+
+    def _complete_for_dead_runs(
+        self, mine: tuple[Lease, ...], living: frozenset[str], previous: frozenset[str]
+    ) -> tuple[Lease, ...]:
+        """Complete handovers to this worker where the run of the previous holder is dead and its sensor doesn't know of it."""
+        taken = self._apply(plan_take_over(mine, self.worker_id, living, ours=previous))
+        return tuple(taken.get(lease.key, lease) for lease in mine)
+
+    def _stop(self, row: Worker, memory: WorkerMemory, now: datetime) -> WorkerReport:
+        """Give up all leases that no run is reading. The beat after it makes the leader look for leases without an owner."""
+        memory, mine, _ = self._read_rows(row, memory, now, KnownRows())
+        runs = self._own_runs()
+        living = runs.living_claims(memory.claims)
+        mine, handed = self._hand_over(mine, living)
+        left = [lease for lease in mine if lease.holder == self.worker_id and not lease.has_ended]
+        free = [lease for lease in left if lease.run_claim not in living and lease.checkpoint_owner is None]
+        given = self._apply([change.give_up(lease, self.worker_id) for lease in free])
+        if left or handed:
+            self.workers.beat(self.worker_id, self.instance, found=row.instance, leaving=True)
+        waiting = len(left) - len(given)
+        _, dead = runs.judge(memory.claims)
+        state = (
+            f"stopping, {counted(len(given) + handed, 'lease')} given up, {counted(waiting, 'lease')} still being read"
+            if left or handed
+            else "stopped; `headrace stop --cancel` lets it work again"
+        )
+        memory = replace(memory, held=frozenset(lease.key for lease in mine) - given.keys())
+        return WorkerReport(memory, f"worker {self.worker_id}: {state}", dead_runs=dead)
+
+    def _count_failures(self, memory: WorkerMemory, runs: OwnRuns, now: datetime) -> WorkerMemory:
+        latest = runs.latest
+        if latest is None or latest == memory.latest_run or latest in runs.open:
+            return memory
+        run = self.runs.outcome(latest)
+        backoff = after_run(
+            memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
+        )
+        return replace(memory, latest_run=latest, backoff=backoff)
+
+    def _own_runs(self, over: str | None = None) -> OwnRuns:
+        return OwnRuns(self.worker_id, self.runs, self.times, over)
+
+    def _forget_dead_runs(
+        self, row: Worker, mine: tuple[Lease, ...], living: frozenset[str], runs: OwnRuns
+    ) -> None:
+        """Remove from the worker's row the beats of runs that are over and have no claim left. Else the row would only grow."""
+        held = {claim for lease in mine for claim in claims_on(lease)}
+        gone = [
+            claim
+            for claim in row.run_beats
+            if claim not in living and claim not in held and runs.is_over(claim)
+        ]
+        if gone:
+            self.workers.forget_runs(self.worker_id, gone)

@@ -1,0 +1,78 @@
+"""The leader's lock in one tick: read it once, then beat it, take it, or leave it to its holder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.pipeline.core.leases.election import LockRow, Move, plan_election
+from headrace.pipeline.core.leases.sighting import Sighting
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.ports.base import Ids
+from headrace.pipeline.ports.leases import LeaderLock
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """The lock as a tick has read it, and what to do about it."""
+
+    move: Move
+    found: LockRow | None = None
+    seen: Sighting | None = None
+    """The sighting of another deployment's lock, to be remembered for the next tick."""
+
+    @property
+    def stands_still(self) -> bool:
+        """Another deployment's lock hasn't moved for half of its duration, so this deployment may lead soon.
+
+        It watches the workers from now on, so that its first assignment pass already knows which of them are dead.
+        """
+        if self.move is not Move.WAIT or self.found is None or self.seen is None:
+            return False
+        return self.seen.credit >= self.found.duration / 2
+
+    @property
+    def owner(self) -> str:
+        return self.found.owner if self.found is not None else "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Electing:
+    me: str
+    lock: LeaderLock
+    ids: Ids
+    tick: timedelta
+    duration: timedelta
+
+    def look(self, seen: Sighting | None, since: timedelta | None) -> LockState:
+        found = self.lock.read()
+        move, seen = plan_election(self.me, found, seen=seen, since=since, tick=self.tick)
+        return LockState(move, found, seen)
+
+    def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:
+        """Beat or take the lock, if it is this deployment's turn. Whether this deployment leads now.
+
+        `check_can_lead` raises where this deployment couldn't do a leader's work. The lock is then left to others.
+        """
+        if lock_state.found is not None and lock_state.move is Move.BEAT:
+            # The timer thread of this tick (`beat`) may have written a new version since the lock was read.
+            return self.lock.beat(lock_state.found, self.ids.fresh()) or self.beat()
+        if lock_state.move is Move.TAKE:
+            check_can_lead()
+            mine = LockRow(self.me, self.ids.fresh(), self.duration)
+            return self.lock.take(mine, seen=lock_state.found)
+        return False
+
+    def beat(self) -> bool:
+        """Beat the lock if this deployment holds it. A timer calls this while a long tick is at work."""
+        try:
+            found = self.lock.read()
+        except TablesMissing:
+            return False  # the tick is creating the tables
+        return found is not None and found.owner == self.me and self.lock.beat(found, self.ids.fresh())
+
+    def release(self) -> bool:
+        """Delete the lock row if this deployment holds it, so that the next leader needn't wait for it to expire."""
+        found = self.lock.read()
+        return found is not None and found.owner == self.me and self.lock.release(found)

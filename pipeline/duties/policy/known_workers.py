@@ -1,0 +1,128 @@
+"""The workers as the leader sees them: which ones live, which are dead, and which are stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting, Sightings, look
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.ports.leases import WorkerListing
+
+_NO_ROW = "none"
+"""The token of a worker that owns leases and has no worker row."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorkers:
+    """The worker rows, and what this leader has counted against each worker."""
+
+    rows: tuple[Worker, ...]
+    seen: Sightings
+    """By worker id, also for workers that own leases and have no row."""
+    duration: timedelta
+    """A worker whose row has stood still for longer is dead, unless `patience` names another time for the worker."""
+    patience: Mapping[str, timedelta] = field(default_factory=dict)
+    """By worker id: the time after which this worker counts as dead."""
+    misread_rows: int = 0
+    """The number of worker rows that weren't understood."""
+    has_changed: bool = False
+    """Since the last look a worker has died, has come up, or has begun to stop, so an assignment pass is due now."""
+
+    @property
+    def living(self) -> frozenset[str]:
+        """Workers that were seen to beat, and don't stop. A row that never moved may be left over from long ago."""
+        return frozenset(n for n, seen in self.seen.items() if seen.moved and not self._is_dead(n, seen)) - (
+            self.stopping
+        )
+
+    @property
+    def ready(self) -> frozenset[str]:
+        """Living workers with a sensor. A worker that only runs `headrace consume` would not read leases assigned to it."""
+        return self.living & {row.worker_id for row in self.rows if row.has_sensor}
+
+    @property
+    def stopping(self) -> frozenset[str]:
+        return frozenset(row.worker_id for row in self.rows if row.stopping)
+
+    @property
+    def dead(self) -> frozenset[str]:
+        return frozenset(name for name, seen in self.seen.items() if self._is_dead(name, seen))
+
+    @property
+    def ours(self) -> frozenset[str]:
+        """Headrace's workers, as against those of another application that uses the same tables."""
+        return frozenset(row.worker_id for row in self.rows if row.is_ours)
+
+    def back_among(self, rows: Iterable[Worker]) -> frozenset[str]:
+        """The workers that have beaten since this look. `rows`: worker rows that were read later."""
+        seen = {name: each.token for name, each in self.seen.items()}
+        return frozenset(r.worker_id for r in rows if _token(r) != seen.get(r.worker_id))
+
+    def patience_with(self, name: str) -> timedelta:
+        return self.patience.get(name, self.duration)
+
+    def _is_dead(self, name: str, seen: Sighting) -> bool:
+        return seen.credit > self.patience_with(name)
+
+
+def watch(
+    listing: WorkerListing,
+    before: Sightings,
+    since: timedelta | None,
+    *,
+    tick: timedelta,
+    duration: timedelta,
+    patience: Callable[[Worker], timedelta],
+) -> KnownWorkers:
+    """What the worker rows of this look tell, given the sightings `before` it.
+
+    Workers without a row, which `sightings_to_keep` added, are watched too: they stand still, and so die in time.
+    """
+    rows = listing.workers
+    tokens = {row.worker_id: _token(row) for row in rows}
+    # A worker whose row has just disappeared is watched anew, as one without a row: its credit begins at zero.
+    absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
+    known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
+    seen = look(known, tokens | absent, since=since, tick=tick)
+    patient = {row.worker_id: patience(row) for row in rows}
+    fleet = KnownWorkers(rows, seen, duration, patient, misread_rows=len(listing.skipped))
+    was = KnownWorkers(rows, before, duration, patient)
+    # A stopping worker beats only while it has leases to give up: its beat tells that some may be free now.
+    gave_up = any(row.stopping and seen[row.worker_id].credit == timedelta(0) for row in rows)
+    has_changed = gave_up or fleet.dead != was.dead or bool(fleet.living - was.living)
+    return replace(fleet, has_changed=has_changed)
+
+
+def _token(row: Worker) -> str:
+    """The text that changes whenever the worker shows that it lives. Another application's worker has no beat; it renews the
+    time stamp of its row."""
+    beats = "/".join(map(str, row.token))
+    return beats if row.is_ours else f"{row.last_update}/{beats}"
+
+
+def sightings_to_keep(
+    fleet: KnownWorkers, leases: Iterable[Lease], presumed_dead: frozenset[str]
+) -> Sightings:
+    """The sightings of workers to remember for the next look, once the leases have been read.
+
+    Owners of leases that have no worker row are watched from now on, and a presumed dead worker stays dead until its row
+    moves again.
+    """
+    owners = owners_of(leases)
+    kept = {name: seen for name, seen in fleet.seen.items() if seen.token != _NO_ROW or name in owners}
+    dead = {
+        name: replace(seen, credit=fleet.patience_with(name) + timedelta(seconds=1))
+        for name, seen in kept.items()
+        if name in presumed_dead
+    }
+    return kept | dead | {name: Sighting(_NO_ROW) for name in sorted(owners - kept.keys())}
+
+
+def owners_of(leases: Iterable[Lease]) -> frozenset[str]:
+    """Ids of all workers that open leases name as holder or as owner."""
+    return frozenset(
+        name for row in leases if not row.has_ended for name in (row.holder, row.owner) if name is not None
+    )

@@ -1,0 +1,235 @@
+"""The policy of a deployment whose tables no other program uses. Each part does the simplest thing that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.election import Move
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.sighting import Sighting, Sightings, expired
+from headrace.pipeline.core.leases.throughput import rate_at_beat
+from headrace.pipeline.core.leases.worker import Worker
+from headrace.pipeline.core.order.parents import Family
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.position import Positions, Start
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
+from headrace.pipeline.core.sharing.sync_plan import plan_sync
+from headrace.pipeline.duties.policy.electing import Electing, LockState
+from headrace.pipeline.duties.policy.known_workers import KnownWorkers
+from headrace.pipeline.duties.policy.leader_watch import LeaderWatch, LeaderWatchMemory
+from headrace.pipeline.duties.policy.memory import PartMemory
+from headrace.pipeline.duties.policy.policy import (
+    AssignmentView,
+    ClaimedShards,
+    Elected,
+    LeaderLook,
+    MayAssign,
+    Policy,
+    Presence,
+    SignsOfLife,
+    TakenLeases,
+)
+from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Listing, WorkerStore
+from headrace.pipeline.settings.model import Settings, TimeSettings
+
+
+def alone(
+    settings: Settings,
+    *,
+    signs_of_life: SignsOfLife,
+    leases: LeaseStore,
+    workers: WorkerStore,
+    lock: LeaderLock,
+) -> Policy:
+    return Policy(
+        election=LockElection(),
+        other_workers=NoOtherWorkers(settings.times.lease_duration),
+        signs_of_life=signs_of_life,
+        rows=HeadraceRows(),
+        strategy=GapStrategy(rules_of(settings, signs_of_life)),
+        own_leases=AssignedLeases(lock=lock, workers=workers, leases=leases, times=settings.times),
+        before_reading=NoForeignRanges(),
+        keeping=KeepsClaims(),
+    )
+
+
+class LockElection:
+    """The deployment that holds the leader's lock leads."""
+
+    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
+        return electing.look(seen, since)
+
+    def leads(
+        self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
+    ) -> Elected:
+        leads = electing.leads(lock, check_can_lead=check_can_lead)
+        return Elected(leads, lock.owner if lock.move is Move.WAIT else "another deployment", memory)
+
+
+@dataclass(frozen=True, slots=True)
+class NoOtherWorkers:
+    """All workers are Headrace's. All of them that beat may be given leases."""
+
+    duration: timedelta
+    """The lease duration."""
+
+    def why_not_lead(self) -> str | None:
+        return None
+
+    def patience(self, worker: Worker) -> timedelta:
+        return self.duration
+
+    def judge(self, view: AssignmentView) -> MayAssign:
+        return MayAssign(view.fleet.ready)
+
+    def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
+        return False
+
+    def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
+        return Presence()
+
+    def why_not_hold(self, row: Lease) -> str | None:
+        return None
+
+
+class WorkersBeat:
+    """With `heartbeat: worker`: the beat in a worker's row stands for all leases of the worker."""
+
+    lets_move_at_once = True
+
+    def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        # A worker of another application has no beat in a worker row, so each of its leases is watched by itself.
+        return {row.key: str(row.counter) for row in rows if row.holder not in ours}
+
+    def keys_of_dead_holders(
+        self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
+    ) -> frozenset[str]:
+        return frozenset(row.key for row in rows if row.holder in fleet.dead)
+
+    def beats_of_worker(
+        self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
+    ) -> list[Change]:
+        return []
+
+    def beats_of_run(self, me: str, rows: Iterable[Lease]) -> list[Change]:
+        return []
+
+
+class LeasesBeat:
+    """With `heartbeat: lease`: each lease row has a beat of its own, its `leaseCounter`."""
+
+    lets_move_at_once = False
+
+    def tokens(self, rows: Iterable[Lease], ours: Collection[str]) -> Mapping[str, str]:
+        return {row.key: str(row.counter) for row in rows}
+
+    def keys_of_dead_holders(
+        self, rows: Iterable[Lease], fleet: KnownWorkers, counters: Sightings, *, after: timedelta
+    ) -> frozenset[str]:
+        # Lease by lease: a worker may beat in its own row and still let one lease stand still.
+        return expired(counters, after)
+
+    def beats_of_worker(
+        self, me: str, rows: Iterable[Lease], living: Collection[str], *, now: datetime, since: timedelta
+    ) -> list[Change]:
+        # A living run beats for the rows that it has claimed. If the worker beat for them too, a hung run's leases would look
+        # alive for ever (D8).
+        return [
+            change.beat(row, me, throughput_kbps=rate_at_beat(row, now, since=since))
+            for row in rows
+            if row.holder == me and row.run_claim not in living and not row.has_ended
+        ]
+
+    def beats_of_run(self, me: str, rows: Iterable[Lease]) -> list[Change]:
+        return [change.beat(row, me) for row in rows]
+
+
+class HeadraceRows:
+    """A lease row for each shard in scope of the stream's origin, made once a parent of the shard has ended in the lake table."""
+
+    def scope(self, origin: Start, listing: Listing) -> Start | None:
+        return origin
+
+    def plan(
+        self,
+        family: Family,
+        shards: tuple[Shard, ...],
+        rows: tuple[Lease, ...],
+        *,
+        positions: Positions,
+        multi: bool,
+        sentinel: Checkpoint,
+    ) -> list[Change]:
+        return plan_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
+
+
+@dataclass(frozen=True, slots=True)
+class GapStrategy:
+    """`assignment.strategy: gap`."""
+
+    rules: GapRules
+
+    def assigns(self) -> bool:
+        return True
+
+    def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
+        return plan_assign(scene, self.rules)
+
+
+def rules_of(settings: Settings, signs_of_life: SignsOfLife) -> GapRules:
+    return GapRules(
+        dwell=settings.times.dwell,
+        graceful=settings.assignment.graceful,
+        direct=signs_of_life.lets_move_at_once,
+        max_leases=settings.assignment.max_leases,
+        tolerance=settings.assignment.tolerance,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedLeases:
+    """A worker reads the leases that the leader assigns to it, and takes none by itself."""
+
+    lock: LeaderLock
+    workers: WorkerStore
+    leases: LeaseStore
+    times: TimeSettings
+
+    def watch_leader(self, seen: LeaderWatchMemory, memory: PartMemory, now: datetime) -> LeaderLook:
+        watch, alarm = LeaderWatch(self.lock, self.workers, self.times).look(seen, now)
+        return LeaderLook(watch, memory, alarm)
+
+    def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
+        # The index is keyed by leaseOwner, which already names the next owner while a lease is handed over. The rows that
+        # this worker still has to hand over are therefore read by the keys that its last tick remembered.
+        found = {row.key: row for row in self.leases.held_by(me, known).leases}
+        found |= {row.key: row for row in held_of(self.leases, me, held - found.keys())}
+        return tuple(found.values())
+
+    def take_leases(self, me: str, memory: PartMemory) -> TakenLeases:
+        return TakenLeases(memory)
+
+
+def held_of(leases: LeaseStore, me: str, keys: Collection[str]) -> tuple[Lease, ...]:
+    rows = leases.get_many(sorted(keys)).leases if keys else ()
+    return tuple(row for row in rows if row.holder == me)
+
+
+class NoForeignRanges:
+    """No other program reads these shards, so there is nothing to commit."""
+
+    def record_foreign_ranges(self, shards: ClaimedShards) -> tuple[TableState, list[str]]:
+        return shards.state, []
+
+
+class KeepsClaims:
+    """No other program goes by the rows' checkpoints, so they may be written late."""
+
+    def may_keep(self, lost_to: frozenset[str]) -> bool:
+        return True

@@ -1,0 +1,91 @@
+"""What a wave, and a person's command, must know of the shards of a stream: parents, children, and which of them are unread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
+from headrace.pipeline.core.order.parents import Family, a_family
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life
+from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.ports.reading import ShardSource
+
+
+def family_of(
+    stream: StreamId,
+    unread: Iterable[ShardKey],
+    *,
+    held: Iterable[Lease],
+    positions: Positions,
+    source: ShardSource,
+    leases: LeaseStore,
+) -> Family:
+    """The family of a stream. Kinesis lists the shards only if some of them are `unread`, because those need their parents.
+
+    `held`: rows of the stream that were read a moment ago.
+    """
+    held, unread = tuple(held), tuple(unread)
+    if not unread:
+        return a_family(stream, (), leases=held, positions=positions)
+    origin = positions.origins[stream]
+    # All shards are listed before the shards in scope. In the other order, a shard that only the second listing shows would
+    # look as if it were out of the origin's scope.
+    whole = None if origin.start.at is None else source.list_shards(stream)
+    scope = source.list_shards(stream, origin.start)
+    every = scope if whole is None else whole
+    known = a_family(stream, scope, listed=every, leases=held, positions=positions)
+    rows = _rows_of_undecided_parents(known, unread, held=held, positions=positions, leases=leases)
+    return a_family(stream, scope, listed=every, leases=[*held, *rows], positions=positions)
+
+
+@dataclass(frozen=True, slots=True)
+class SinceOrigin:
+    """What Kinesis holds of a stream since its origin."""
+
+    stream: StreamId
+    positions: Positions
+    source: ShardSource
+
+    def ended_before(self, key: ShardKey) -> bool:
+        """Whether the shard is closed, and Kinesis has no record of it since the origin."""
+        at = self.positions.origins[self.stream].start.at
+        return at is not None and self.source.ended_before(key, at)
+
+    def holds_all(self) -> bool:
+        """Whether no record since the origin can have left the stream by now."""
+        at, facts = self.positions.origins[self.stream].start.at, self.source.describe(self.stream.arn)
+        return (
+            at is not None
+            and facts.stream == self.stream
+            and at > facts.asked + WITHIN_THE_SECOND - facts.retention
+        )
+
+
+def _rows_of_undecided_parents(
+    known: Family,
+    unread: Iterable[ShardKey],
+    *,
+    held: tuple[Lease, ...],
+    positions: Positions,
+    leases: LeaseStore,
+) -> list[Lease]:
+    """Rows of the parents for which neither the listing, nor the table, nor another row tells whether they are still to be read.
+    They are read in few requests: at a first start there can be hundreds of parents that Kinesis has dropped long ago."""
+    keys = {row.shard_id: row.key for row in held}
+    settled = known.in_scope | known.expected | keys.keys() | known.passed(positions).keys()
+    asked = sorted(
+        keys[key.shard_id].removesuffix(key.shard_id) + parent
+        for key in unread
+        for parent in known.parents.get(key.shard_id, frozenset()) - settled
+        if positions.of(ShardKey(known.stream, parent)) is None  # a position decides without the row
+    )
+    if not asked:
+        return []
+    found = leases.get_many(sorted(set(asked)))
+    # A row that isn't understood may be of a parent that isn't read to its end: the child waits until the table has the END.
+    not_understood = [Lease(row.key) for row in found.skipped]
+    return [*not_understood, *(row for row in found.leases if is_of_this_life(known.stream, row))]

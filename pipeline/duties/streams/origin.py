@@ -1,0 +1,86 @@
+"""The origin of a stream: decided once, and committed to the lake table by an empty commit before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.order.first_start import why_no_origin, why_other_stream
+from headrace.pipeline.core.shards.position import TRIM, Origin, Start
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import OriginUnsafe, Transient
+from headrace.pipeline.ports.landing import LandingTable, TableState
+from headrace.pipeline.ports.reading import StreamFacts
+from headrace.pipeline.settings.choices import InitialPosition
+from headrace.pipeline.settings.model import StreamSettings
+
+
+def ensure_origin(
+    table: LandingTable,
+    state: TableState,
+    facts: StreamFacts,
+    *,
+    stream: StreamSettings,
+    leases: Iterable[Lease],
+) -> TableState:
+    """Commit the stream's origin if it has none. Returns the table's state, in which the stream has an origin."""
+    origin = plan_origin(state, facts, stream=stream, leases=leases)
+    if origin is None:
+        return state
+    decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
+    if facts.stream not in decided.positions.origins:
+        raise Transient(
+            f"{facts.stream} was deleted and created again while its start was decided, and another process has decided "
+            "the start of the new stream. Nothing was read; the next tick or wave describes the stream again"
+        )
+    return decided
+
+
+def plan_origin(
+    state: TableState, facts: StreamFacts, *, stream: StreamSettings, leases: Iterable[Lease]
+) -> Origin | None:
+    """The origin to commit; None where the stream has one. Raises OriginUnsafe where records could be skipped or repeated.
+
+    `leases`: all rows of the stream.
+    """
+    leases = tuple(leases)
+    if (why := why_other_stream(facts.stream, leases, state.positions.streams())) is not None:
+        raise OriginUnsafe(why)
+    if facts.stream in state.positions.origins:
+        return None
+    has_positions = bool(state.positions.origins or state.positions.shards)
+    if not state.origin_allowed and not has_positions:
+        raise OriginUnsafe(
+            f"{facts.stream} has no origin in the lake table, and Headrace has used the table before, so the origin may "
+            "have been lost; nothing was read. `headrace repair` rebuilds the positions"
+        )
+    if (why := why_no_origin(facts.stream, leases, others_have_positions=has_positions)) is not None:
+        raise OriginUnsafe(why)
+    read = sorted(
+        row.key
+        for row in leases
+        if row.checkpoint.is_digits and row.stream_epoch in {None, facts.stream.epoch}
+    )
+    if read:
+        raise OriginUnsafe(
+            f"{facts.stream} has no origin in the lake table, but checkpoints in {counted(len(read), 'lease row')} "
+            f"({read[0]}, ...): another program has read this stream under this application's name. Nothing was read. "
+            "Choose another application name, or adopt these leases (`headrace adopt`)"
+        )
+    return Origin(_start(state, facts, stream), facts.asked)
+
+
+def _start(state: TableState, facts: StreamFacts, stream: StreamSettings) -> Start:
+    if any(known.arn == facts.stream.arn for known in state.positions.origins):
+        # A later life of a stream that was read before. LATEST would skip the records before this moment, and a timestamp
+        # was meant for the first life.
+        return TRIM
+    match stream.initial_position:
+        case InitialPosition.TRIM_HORIZON:
+            return TRIM
+        case InitialPosition.LATEST:
+            # The time on Kinesis's clock: a host whose clock is fast would skip records.
+            return Start(facts.asked.replace(microsecond=0))
+        case InitialPosition.AT_TIMESTAMP:
+            return Start(stream.timestamp)

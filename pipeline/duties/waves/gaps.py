@@ -1,0 +1,129 @@
+"""Gaps: records that left the stream before they were read, and that reading goes on after (`on_data_loss: continue`).
+
+    staged -> a gap before the first record?   ->  skipped range (after, after], with the times of the gap
+           -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
+           -> one commit of these ranges, then the commit of the staged records
+
+So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). If the run dies between the two commits,
+the next run finds the same gap again, or a longer one, and records it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.order.cover import cover_all
+from headrace.pipeline.core.order.start_of_reading import Read
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.duties.waves.steps import known_by
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.ports.reading import ShardSource, StreamFacts
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The gaps of one stream that a wave has committed."""
+
+    batches: dict[ShardKey, Batch] = field(default_factory=dict)
+    """The batches of shards with a gap. They begin at the position that the gap's commit has left."""
+    ended: dict[ShardKey, Position] = field(default_factory=dict)
+    """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
+    sentences: list[str] = field(default_factory=list)
+    """One for each gap, for a person."""
+
+
+def record_gaps(
+    reads: Mapping[ShardKey, Read],
+    staged: Iterable[Staged],
+    *,
+    run: str,
+    claim: str,
+    facts: StreamFacts,
+    table: LandingTable,
+    source: ShardSource,
+) -> Gaps:
+    batches = {key: read.batch for key, read in reads.items()}
+    ranges: list[Range] = []
+    listed: tuple[Shard, ...] | None = None
+    for each in staged:
+        batch = batches[each.key]
+        if each.gap is not None:
+            ranges.append(_skipped(batch, each.gap, run, claim))
+        elif _may_be_ended(each, batch, facts.asked) and source.is_gone(each.key):
+            listed = source.list_shards(facts.stream) if listed is None else listed
+            if not _is_left_out(each.key, listed):
+                continue  # A later wave asks again
+            # Every record older than the retention may be lost. Kinesis tells its time in whole seconds, so up to a second more.
+            now = source.aws_now() or facts.asked
+            gap = Gap(batch.witness, now + WITHIN_THE_SECOND - facts.retention)
+            ranges.append(_ended(_skipped(batch, gap, run, claim), listed))
+    if not ranges:
+        return Gaps()
+    below = {each.key: reads[each.key].below for each in ranges if each.after is None}
+    committed = table.commit(Proposal(tuple(ranges), below=below, known=known_by(reads)))
+    return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
+
+
+def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
+    return tuple(sorted(shard.shard_id for shard in listed if key.shard_id in shard.parents))
+
+
+def _may_be_ended(staged: Staged, batch: Batch, now: datetime) -> bool:
+    """Whether the shard can be gone. Kinesis drops no shard before its retention has passed, so an earlier ResourceNotFound is
+    a mistake and must not end the shard: an END stays for ever."""
+    lost = staged.data_loss and batch.goes_on and not staged.moved
+    return lost and now - batch.witness > batch.retention
+
+
+def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
+    """Whether a complete list of shards doesn't have the shard. Else Kinesis contradicts itself, or its list is late: it leaves out shards,
+    and with them hash keys."""
+    shards = tuple(listed)
+    is_complete = cover_all([shard.hash_range for shard in shards if not shard.closed])
+    return is_complete and all(shard.shard_id != key.shard_id for shard in shards)
+
+
+def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
+    return Range(
+        Kind.SKIPPED,
+        batch.key,
+        after=batch.after,
+        # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
+        upto=replace(batch.after or Position(), seen=gap.since),
+        run=run,
+        claim=claim,
+        first_arrival=gap.since,
+        last_arrival=gap.until,
+        parents=batch.parents,
+        why="these records left the stream before they were read",
+    )
+
+
+def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
+    end = replace(skipped.upto, ended=True, children=children_in(skipped.key, listed), gap_accepted=False)
+    return replace(skipped, upto=end, why="the shard was gone from Kinesis before its end was read")
+
+
+def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
+    gaps = Gaps()
+    for each in landed:
+        stands = positions.of(each.key)
+        if stands is None:
+            continue
+        if stands.ended:
+            gaps.ended[each.key] = stands
+        else:
+            # If this is the shard's first range, it has named the parents already.
+            gaps.batches[each.key] = replace(batches[each.key], after=stands, parents=())
+        gaps.sentences.append(
+            f"{each.key}: records that arrived between {each.first_arrival} and {each.last_arrival} may be lost "
+            f"({each.why}); the gap is recorded, and reading goes on after it"
+        )
+    return gaps

@@ -1,0 +1,165 @@
+"""StagedWave ──► LandedWave: one commit for all shards of the wave. Then the lease rows: checkpoints, and the writes at the end
+of a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from headrace.pipeline.core.landing.landing import Proposal, RangeRefused
+from headrace.pipeline.core.landing.valid_through import BEHIND_OTHERS
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.change import Change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.leases.throughput import throughput_after
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.ledger.belonging import what_to_do
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.order.start_of_reading import Read
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.kept_claims import KeptClaims
+from headrace.pipeline.duties.waves.report import Landed, Problem
+from headrace.pipeline.duties.waves.shard_ends import ShardEnds
+from headrace.pipeline.duties.waves.steps import LandedWave, StagedWave, WavePorts, known_by
+from headrace.pipeline.duties.waves.wave_streams import WaveStreams
+from headrace.pipeline.ports.landing import Committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingStep:
+    run_id: str
+    ports: WavePorts
+    claims: Claims
+    kept: KeptClaims
+    ends: ShardEnds
+
+    def land(self, staged: StagedWave) -> LandedWave:
+        self.kept.write_late()
+        committed = self.ports.table.commit(self._proposal(staged))
+        self.claims.note_progress()
+        self._remember(staged, committed)
+        return LandedWave(staged, committed)
+
+    def _remember(self, wave: StagedWave, committed: Committed) -> None:
+        """Where this wave keeps claims, remember at once what has landed. Whatever fails from here on, the release tells it."""
+        landed = {r.key for r in committed.landing.page.ranges if not r.upto.ended}
+        for staged in wave.manifest.staged:
+            if self.kept.keeps and staged.key in landed:
+                self.kept.note_landed(staged.key, staged)
+
+    def follow(self, wave: LandedWave) -> None:
+        """Bring the lease rows into step with the lake table, which the commit has moved on."""
+        staged_wave, committed = wave.staged, wave.committed
+        log, streams = staged_wave.claimed.log, staged_wave.claimed.streams
+        refused: dict[ShardKey, RangeRefused] = {r.range.key: r for r in committed.landing.refused}
+        ranges = {r.key: r for r in committed.landing.page.ranges}
+        listed = self._listed_if_ended(streams, ranges.values())
+        log.snapshot, log.shape = committed.snapshot, committed.state.shape
+        checkpoints: dict[ShardKey, Change] = {}
+        ended: list[Staged] = []
+        for staged in staged_wave.manifest.staged:
+            row = self.claims.held[staged.key]
+            if staged.key in refused:
+                log.problems.append(_problem(row.key, refused[staged.key]))
+                continue
+            landed = ranges.get(staged.key)  # None: the wave found nothing that needs a range
+            if landed is not None and staged.upto.ended and staged.key.stream in listed:
+                ended.append(staged)
+            elif landed is not None and not landed.upto.ended and not self.kept.keeps:
+                checkpoints |= self._checkpoint(row, staged)
+            log.landed.append(
+                Landed(
+                    row.key,
+                    staged,
+                    committed.snapshot if landed else None,
+                    files=landed.files if landed else (),
+                    parents=tuple(sorted(row.parents)),
+                    through=committed.state.through.get(staged.key.stream),
+                )
+            )
+        # Checkpoints go many at a time. The writes at the end of a shard depend on each other, and go one by one.
+        self.claims.write_all(log, checkpoints)
+        for staged in ended:
+            self.ends.finish(log, staged.key, staged.upto, listed[staged.key.stream])
+
+    def _proposal(self, wave: StagedWave) -> Proposal:
+        ranges: list[Range] = []
+        below: dict[ShardKey, frozenset[str]] = {}
+        is_made_anyway = any(staged.moved for staged in wave.manifest.staged)
+        for staged in wave.manifest.staged:
+            read = wave.reads[staged.key]
+            retention = wave.claimed.streams.facts[staged.key.stream].retention
+            worth = min(BEHIND_OTHERS, retention / 4) if is_made_anyway else retention / 4
+            if _is_worth_a_range(staged, read.batch.witness, worth):
+                # A file may hold records of several shards, and is then named in the range of each of them.
+                files = [f for f in wave.manifest.files if staged.key in f.shards]
+                ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
+                if read.batch.after is None:
+                    below[staged.key] = read.below.union(staged.upto.children)
+        return Proposal(tuple(ranges), wave.manifest.files, below=below, known=known_by(wave.reads))
+
+    def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
+        return Range(
+            Kind.LANDED,
+            staged.key,
+            after=read.batch.after,
+            upto=staged.upto,
+            run=self.run_id,
+            claim=self.claims.claim,
+            rows=staged.rows,
+            bytes=staged.bytes,
+            first_arrival=staged.first_arrival,
+            last_arrival=staged.last_arrival,
+            files=files,
+            parents=read.batch.parents,
+            records=staged.records,
+            unpacked=staged.unpacked,
+        )
+
+    def _listed_if_ended(
+        self, streams: WaveStreams, ranges: Iterable[Range]
+    ) -> dict[StreamId, tuple[Shard, ...]]:
+        """The shards of each stream in which a shard has ended: the children's rows need their hash keys and their other
+        parent. Where a stream can't be listed now, the next wave of these shards does what is left to do at their end."""
+        found: dict[StreamId, tuple[Shard, ...]] = {}
+        for stream in sorted({each.key.stream for each in ranges if each.upto.ended}):
+            listed = streams.isolate(stream, partial(self.ports.source.list_shards, stream))
+            if listed is not None:
+                found[stream] = listed
+        return found
+
+    def _checkpoint(self, row: Lease, staged: Staged) -> dict[ShardKey, Change]:
+        at = staged.upto.checkpoint
+        if (
+            at is None or at == row.checkpoint
+        ):  # None: no record has landed yet, so that there is nothing to checkpoint
+            return {}
+        kbps = throughput_after(row, staged)
+        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        return {staged.key: wanted}
+
+
+def _problem(key: str, refused: RangeRefused) -> Problem:
+    if refused.fatal:
+        return Problem(key, what_to_do(refused.why), fatal=True)
+    # Another run was faster, or a file is shared with a shard that was refused (D10).
+    why = f"{refused.why}; no record of this range was committed, and the next wave reads it again"
+    return Problem(key, why, fatal=False)
+
+
+def _is_known_whole(staged: Staged) -> bool:
+    """Whether the wave has found that the record at the position has no more user records. Else each wave would read it again."""
+    return staged.after is not None and staged.after.inside and not staged.upto.inside
+
+
+def _is_worth_a_range(staged: Staged, witness: datetime, older: timedelta) -> bool:
+    """Whether a range goes into the commit. Progress always does. A look that found no new record does only if the last witness
+    is `older`. A quarter of the retention leaves three more tries before a quiet shard looks like a loss of records; in a commit
+    that is made anyway, the statement `valid-through` goes on."""
+    if staged.moved or _is_known_whole(staged):
+        return True
+    return staged.upto.seen is not None and staged.upto.seen - witness > older

@@ -1,0 +1,126 @@
+"""What one wave reports: its steps, what has landed of each shard, and the problems that it met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from headrace.pipeline.core.landing.expiry_plan import Shape
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.words.words import counted, records_in
+
+
+class Arrow(StrEnum):
+    """The arrows of a wave: a run can be killed after each of its steps."""
+
+    CLAIMED = "claimed"
+    STAGED = "staged"
+    COMMITTED = "committed"
+    CHECKPOINTED = "checkpointed"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What one wave has landed of one shard. It may be nothing, where the shard was found at its tip."""
+
+    lease_key: str
+    staged: Staged
+    snapshot: int | None
+    files: tuple[str, ...]
+    parents: tuple[str, ...]
+    through: datetime | None = None
+    """Up to when the lake table has all records of the shard's stream; None where that isn't known."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """The shard was read up to its tip, and there was no new record."""
+        return self.staged.at_tip and not self.staged.rows and self.staged.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One shard that this wave couldn't read or land, with the reason in one sentence."""
+
+    lease_key: str
+    why: str
+    fatal: bool
+    """Whether the shard counts as failed. It doesn't where it only has to wait, such as for its parents or another run."""
+    busy: bool = False
+    """Another living run is reading the shard, or waits for it and goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaveReport:
+    claimed: int = 0
+    landed: tuple[Landed, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    snapshot: int | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences that a person should see although nothing failed: recorded gaps, foreign ranges, rows that were left over."""
+    waited: float = 0.0
+    """Seconds that the wave waited for its stage to open."""
+    shape: Shape | None = None
+    """The shape of the lake table's history after the wave's commit; None where the wave had nothing to land."""
+
+    @property
+    def rows(self) -> int:
+        """Rows for the lake table."""
+        return sum(each.staged.rows for each in self.landed)
+
+    @property
+    def records(self) -> int:
+        """The Kinesis records of which the rows were made."""
+        return sum(each.staged.records for each in self.landed)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another wave would have something to read at once: a shard isn't at its tip, or it has ended, so that its
+        children can be read."""
+        return any(
+            each.staged.upto.ended or (each.staged.error is None and not each.staged.at_tip)
+            for each in self.landed
+        )
+
+    def __str__(self) -> str:
+        bad = [p for p in self.problems if p.fatal]
+        return (
+            f"wave: {records_in(self.records, self.rows)} of {counted(len(self.landed), 'shard')} landed"
+            + (
+                f", {counted(len(bad), 'shard')} failed ({partition_of(bad[0].lease_key)}: {bad[0].why})"
+                if bad
+                else ""
+            )
+        )
+
+
+OnArrow = Callable[[Arrow, tuple[str, ...]], None]
+
+
+@dataclass(slots=True)
+class WaveLog:
+    """What the steps of one wave have reported so far."""
+
+    problems: list[Problem] = field(default_factory=list)
+    landed: list[Landed] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    snapshot: int | None = None
+    stopped_by: str | None = None
+    """The error that ended the wave, as a sentence: all shards of the wave have failed."""
+    waited: float = 0.0
+    """Seconds that the wave waited for its stage to open."""
+    shape: Shape | None = None
+
+    def report(self, claimed: int) -> WaveReport:
+        return WaveReport(
+            claimed,
+            tuple(self.landed),
+            tuple(self.problems),
+            self.snapshot,
+            notes=tuple(self.notes),
+            waited=self.waited,
+            shape=self.shape,
+        )

@@ -1,0 +1,83 @@
+"""The writes on lease rows at the end of a shard: the children's rows, then childShardIds, then SHARD_END.
+
+In this order other programs that read the rows find the children before the end. If the run dies in between, the next wave
+makes the missing writes: the lake table has the END.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.pipeline.core.leases import change
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON
+from headrace.pipeline.core.shards.partition import partition_of
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.sharing.sync_plan import a_lease
+from headrace.pipeline.duties.waves.claims import Claims
+from headrace.pipeline.duties.waves.report import Problem, WaveLog
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.ports.leases import LeaseStore
+from headrace.pipeline.ports.reading import ShardSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardEnds:
+    claims: Claims
+    leases: LeaseStore
+    source: ShardSource
+    multi: bool
+
+    def finish(
+        self, log: WaveLog, key: ShardKey, position: Position, listed: tuple[Shard, ...] | None = None
+    ) -> None:
+        """Make the writes at the end of a shard whose position in the lake table is an END.
+
+        `listed`: the stream's shards, if they were listed already. A child that the listing doesn't show yet gets its row from
+        the leader's shard sync, because only a listing tells the other parent of a merge.
+        """
+        if listed is None:
+            listed = self.source.list_shards(key.stream)
+        known = {shard.shard_id: shard for shard in listed}
+        for child in position.children:
+            if child in known:
+                self._create(log, key, known[child])
+        if position.children and not self.claims.write(
+            log, key, change.note_children(self.claims.held[key], frozenset(position.children))
+        ):
+            return  # without SHARD_END, so that a later wave comes back to this shard
+        if (end := position.checkpoint) is not None:
+            row = self.claims.held[key]
+            # The row stays until the clean-up, and must not count as load until then.
+            self.claims.write(
+                log,
+                key,
+                change.checkpoint(row, self.claims.me, self.claims.claim, at=end, throughput_kbps=0.0),
+            )
+
+    def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
+        """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's END. The
+        leader then deletes the row. `by`: the descendant that has a position."""
+        row = self.claims.held[key]
+        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
+        if self.claims.write(log, key, end):
+            log.notes.append(
+                f"{partition_of(row.key)} counts as ended, because {by}, which descends from it, has a position: nothing was read"
+            )
+
+    def _create(self, log: WaveLog, parent: ShardKey, child: Shard) -> None:
+        """Create the row of a child. A row that is there already stays as it is, whether it is understood or not."""
+        lease: Lease = a_lease(
+            parent.stream,
+            child,
+            multi=self.multi,
+            positions=Positions(),
+            sentinel=TRIM_HORIZON,
+            owner=self.claims.me,
+        )
+        try:
+            self.leases.apply(change.create(lease, f"{parent.shard_id} ended; {self.claims.me} reads on"))
+        except WrongShape as error:
+            log.problems.append(Problem(lease.key, str(error), fatal=False))

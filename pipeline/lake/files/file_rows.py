@@ -1,0 +1,88 @@
+"""Rows of a data file, with the columns of a table: found by field id, since a column or a part of one may have been renamed, and a file
+has none that was added after it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.files.not_null import fitted, has_required
+from headrace.pipeline.lake.files.stage_place import StagePlace
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@contextmanager
+def opened(place: StagePlace, path: str) -> Iterator[pq.ParquetFile]:
+    location = f"{place.spec.location.rstrip('/')}/"
+    if not path.startswith(location):
+        raise WrongShape(f"{path} isn't in the table's folder {location}")
+    with (
+        place.files.open_input_file(place.path(path[len(location) :])) as source,
+        pq.ParquetFile(source) as file,
+    ):
+        yield file
+
+
+def rows_of(file: pq.ParquetFile, wanted: pa.Schema, group: int | None = None) -> pa.Table:
+    """The rows of the file, or of one of its row groups. Columns that the file lacks are null."""
+    names = names_in(file)
+    kinds = {each.name: each.type for each in file.schema_arrow}
+    found = [names[id_of(column)] for column in wanted if id_of(column) in names]
+    rows = file.read(columns=found) if group is None else file.read_row_group(group, columns=found)
+    columns: list[Any] = [
+        _fitted(rows[names[id_of(column)]], kinds[names[id_of(column)]], column.type)
+        if id_of(column) in names
+        else pa.nulls(rows.num_rows, column.type)
+        for column in wanted
+    ]
+    return pa.table(columns, schema=wanted)
+
+
+def _fitted(values: Any, kind: pa.DataType, wanted: Any) -> Any:
+    """`kind`: the type of the values, with the field ids of its parts."""
+    if not pa.types.is_nested(kind):
+        return values.cast(wanted)
+    # Arrow finds the fields of a struct by their names, and makes those null that it doesn't find.
+    found = _viewed(values, _by_id(kind)).cast(_by_id(wanted))
+    if not has_required([pa.field("", wanted)]):
+        return _viewed(found, wanted)
+    return pa.chunked_array([fitted(each, wanted) for each in found.chunks], wanted)
+
+
+def _viewed(values: Any, kind: Any) -> Any:
+    """The same values, whose fields have the names of this type."""
+    return pa.chunked_array([each.view(kind) for each in values.chunks], kind)
+
+
+def _by_id(kind: Any) -> Any:
+    """The type with the ids of its fields as their names."""
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(id_of(each).decode(), _by_id(each.type)) for each in kind])
+    if types.is_map(kind):
+        return pa.map_(_by_id(kind.key_type), _by_id(kind.item_type))
+    if types.is_large_list(kind):
+        return pa.large_list(_by_id(kind.value_type))
+    return pa.list_(_by_id(kind.value_type)) if types.is_list(kind) else kind
+
+
+def names_in(file: pq.ParquetFile) -> dict[bytes, str]:
+    """Field id -> name in the file."""
+    return {id_of(column): column.name for column in file.schema_arrow}
+
+
+def id_of(column: pa.Field[Any]) -> bytes:
+    found: bytes | None = (column.metadata or {}).get(_FIELD_ID)
+    if found is None:
+        raise WrongShape(f"the column {column.name} has no field id")
+    return found
+
+
+def with_id(name: str, kind: pa.DataType, number: int) -> pa.Field[Any]:
+    return pa.field(name, kind, metadata={_FIELD_ID: str(number).encode()})

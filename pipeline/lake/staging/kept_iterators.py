@@ -1,0 +1,53 @@
+"""Shard iterators from one wave to the next: each saves a GetShardIterator request, which is half of the requests of a quiet shard.
+
+An iterator belongs to the record after which it stands. It is used only for a batch that begins after that very record, to its last
+user record, so a wave that didn't land, or a person who moved a position, makes it useless and never harmful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.core.ledger.batch import Batch, Manifest
+from headrace.pipeline.core.shards.stream import ShardKey
+
+_LIVES = 240.0
+"""Seconds. Kinesis accepts an iterator for 300 s, and a task may come to a shard a minute after the wave began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    after: tuple[int, int]
+    """Sequence number, and sub-sequence number of its last user record."""
+    iterator: str
+    since: float
+
+
+@dataclass(slots=True)
+class KeptIterators:
+    """The iterators that the last waves of this process left."""
+
+    monotonic: Callable[[], float] = SystemClock().monotonic
+    _kept: dict[ShardKey, _Kept] = field(default_factory=dict)
+
+    def given_to(self, batches: Sequence[Batch]) -> list[Batch]:
+        """These batches, with the iterators that fit them. Each iterator is given once."""
+        return [replace(batch, iterator=self._for(batch)) for batch in batches]
+
+    def note(self, manifest: Manifest) -> None:
+        """Keep the iterators that a wave has left."""
+        now = self.monotonic()
+        self._kept = {key: kept for key, kept in self._kept.items() if now - kept.since < _LIVES}
+        for staged in manifest.staged:
+            # Without a record the place is a time or the shard's beginning, which a later wave may choose anew.
+            if staged.iterator is not None and staged.upto.sequence is not None and not staged.error:
+                after = staged.upto.sequence, staged.upto.sub
+                self._kept[staged.key] = _Kept(after, staged.iterator, now)
+
+    def _for(self, batch: Batch) -> str | None:
+        kept = self._kept.pop(batch.key, None)
+        if kept is None or batch.after is None or (batch.after.sequence, batch.after.sub) != kept.after:
+            return None
+        return kept.iterator if self.monotonic() - kept.since < _LIVES else None

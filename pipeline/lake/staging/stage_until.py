@@ -1,0 +1,99 @@
+"""The end of a reading that ends at a position (`Batch.until`): later records of a page are left out, also where the page has them.
+
+until (100, sub 3)     of a record 100 with the user records 0 ... 5 the rows of 0 ... 3 are taken
+until an END           all records are taken, and the reading ends with the shard
+
+Where aggregates are kept whole, an aggregate in which the reading ends or begins is taken apart all the same: no row has a part of it, and as a
+whole it would be there twice, by the readings before and after the position.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.shard import HashRange
+from headrace.pipeline.encoding.plain_arrow import bytes_of
+from headrace.pipeline.kcl.deaggregate import EVERYTHING
+from headrace.pipeline.lake.files.binary_views import filtered
+from headrace.pipeline.lake.staging.aggregates import unpacked_of, user_rows
+from headrace.pipeline.ports.pages import RecordPage
+
+_ZERO = timedelta(0)
+
+
+def cut(page: RecordPage, until: Position) -> tuple[RecordPage, bool]:
+    """The page without later records, and whether nothing is left to read after it."""
+    if until.ended:
+        return page, page.children is not None
+    # Records that are still to come are later than every record of the lake table, and so than this position.
+    is_over = page.children is not None or (not page.rows and page.behind <= _ZERO)
+    if until.sequence is None:
+        return replace(_first(page, 0), children=None), True
+    is_over = is_over or (page.last_sequence is not None and page.last_sequence >= until.sequence)
+    if page.records is not None:
+        numbers: list[Any] = page.records["sequence_number"].to_pylist()
+        page = _first(page, bisect_right(numbers, until.sequence, key=int))
+    return replace(page, children=None), is_over
+
+
+def _first(page: RecordPage, rows: int) -> RecordPage:
+    if page.records is None or rows == page.rows:
+        return page
+    kept = page.records.slice(0, rows)
+    if not rows:
+        return replace(
+            page, records=None, rows=0, bytes=0, last_sequence=None, first_arrival=None, last_arrival=None
+        )
+    return replace(
+        page,
+        records=kept,
+        rows=rows,
+        bytes=bytes_of(kept["data"]),
+        last_sequence=int(kept["sequence_number"][-1].as_py()),
+        last_arrival=kept["arrival_ts"][-1].as_py(),
+    )
+
+
+def before(rows: Iterator[pa.RecordBatch], until: Position | None) -> Iterator[pa.RecordBatch]:
+    """Rows of user records up to the position. Only of its own record later ones may be among them."""
+    if until is None or until.ended or not until.reads_again:
+        yield from rows
+        return
+    for each in rows:
+        number: Any = each["sequence_number"]
+        sub: Any = each["sub_sequence_number"]
+        is_later: Any = pc.and_(
+            pc.equal(number, pa.scalar(str(until.sequence))), pc.greater(sub, pa.scalar(until.sub))
+        )
+        left = filtered(each, pc.invert(is_later))
+        if left.num_rows:
+            yield left
+
+
+def kept_whole(
+    page: pa.RecordBatch, until: Position | None, shard: HashRange | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a page of which aggregates aren't taken apart, but for one in which the reading ends."""
+    last = page.slice(len(page) - 1)
+    if until is None or until.ended or not until.reads_again or not _is_at(last, until):
+        yield page
+        return
+    unpacked = unpacked_of(last, 0, shard or EVERYTHING)
+    if unpacked.broken is not None or all(each.sub <= until.sub for each in unpacked.records):
+        yield page
+        return
+    if len(page) > 1:
+        yield page.slice(0, len(page) - 1)
+    yield user_rows(last, unpacked.records)
+
+
+def _is_at(record: pa.RecordBatch, position: Position) -> bool:
+    return bool(record["sequence_number"][0].as_py() == str(position.sequence))

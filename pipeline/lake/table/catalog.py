@@ -1,0 +1,92 @@
+"""Opens the Iceberg catalog, and turns errors of the libraries below into Headrace's errors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError, RESTError
+from sqlalchemy import NullPool, create_engine, event, make_url
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from headrace.pipeline.errors import Unknown, Unreachable
+from headrace.pipeline.lake.files.private_files import make_named_folder, make_private_file
+from headrace.pipeline.lake.table.sql_catalog import KeepingSqlCatalog
+
+CATALOG_NAME = "headrace"
+"""SqlCatalog stores this name in each row and finds only rows with it: another engine on the same database has to use it."""
+_BUSY_MS = 30_000
+"""Milliseconds that SQLite waits for another writer's lock; a commit of a second holds it, and several may queue."""
+_OPENINGS = 5
+
+
+def embedded_catalog(home: Path, *, private: bool = True) -> dict[str, str]:
+    """A catalog on SQLite and a warehouse in plain folders, for one machine."""
+    home = home.resolve()
+    make_named_folder(home / "warehouse", private=private, name="landing.home")
+    return {"type": "sql", "uri": f"sqlite:///{home / 'catalog.db'}", "warehouse": str(home / "warehouse")}
+
+
+def open_catalog(properties: Mapping[str, str], *, private: bool = True) -> Catalog:
+    if private:
+        _make_private_database(properties.get("uri", ""))
+    for left in reversed(range(_OPENINGS)):
+        try:
+            return _open(properties)
+        except OperationalError:
+            # Two processes created the catalog's own tables at the same moment. The next try finds the tables there.
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _open(properties: Mapping[str, str]) -> Catalog:
+    catalog = load_catalog(CATALOG_NAME, **properties)
+    if type(catalog) is SqlCatalog:  # a subclass is the user's own choice
+        catalog.engine.dispose()
+        # After a restart of the database the first use of each pooled connection would fail, and with it a tick or a wave.
+        catalog = KeepingSqlCatalog(CATALOG_NAME, **{"pool_pre_ping": "true", **catalog.properties})
+    if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
+        # No pool: a SQLite connection that a forked child inherits may corrupt the database, and a
+        # pooled connection that is still open at exit warns.
+        catalog.engine.dispose()
+        catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
+        event.listen(catalog.engine, "connect", _be_patient)
+        # The first connection switches the database to WAL, and fails here if the database can't be opened.
+        with catalog.engine.connect():
+            pass
+    return catalog
+
+
+def _make_private_database(uri: str) -> None:
+    """Create the database as an empty private file. SQLite gives its -wal and -shm files the mode of the database file."""
+    if uri.startswith("sqlite") and (path := make_url(uri).database) not in {None, "", ":memory:"}:
+        make_private_file(Path(path))
+
+
+def _be_patient(connection: sqlite3.Connection, _: Any) -> None:
+    """Settings of each connection: with WAL readers don't wait for writers; with a timeout writers wait instead of failing."""
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Turn errors of the libraries below into Unreachable (try again later), and a missing table into Unknown."""
+    try:
+        yield
+    except NoSuchTableError as error:
+        raise Unknown(
+            f"{what} isn't in the catalog. Nothing was committed. If the table was renamed or dropped, rename it back or restore it; "
+            "the first tick of a new application makes its table"
+        ) from error
+    except (OSError, SQLAlchemyError, RESTError, BotoCoreError, ClientError) as error:
+        raise Unreachable(
+            f"{what} can't be reached now: {error}. No position moved; the next tick or run tries again"
+        ) from error

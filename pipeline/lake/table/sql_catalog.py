@@ -1,0 +1,157 @@
+"""pyiceberg's SqlCatalog, which reads each metadata file once and copies no snapshots.
+
+pyiceberg's own SqlCatalog reads the table's metadata file at each load, and once more in each commit. It then copies all
+snapshots for each commit, and compares the copies: at 1,500 snapshots that is half of the commit's CPU. A metadata file never
+changes after it was written, so its content is kept by its location. Which file is the newest is looked up in the database
+each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+    TableUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
+from sqlalchemy import CursorResult, update
+from sqlalchemy.orm import Session
+
+from headrace.pipeline.clock import SystemClock
+from headrace.pipeline.lake.table.metadata_files import read_metadata
+
+_KEPT = 4
+"""Metadata files whose content is kept in memory: those of two tables, before and after a commit."""
+
+
+class KeepingSqlCatalog(SqlCatalog):
+    def __init__(self, name: str, **properties: str) -> None:
+        self._kept: dict[str, TableMetadata] = {}
+        super().__init__(name, **properties)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        if not location:
+            raise NoSuchTableError(f"{orm_table.table_namespace}.{orm_table.table_name} has no metadata file")
+        metadata = self._kept.get(location)
+        if metadata is None:
+            io = load_file_io(properties=self.properties, location=location)
+            name = f"{orm_table.table_namespace}.{orm_table.table_name}"
+            previous = orm_table.previous_metadata_location
+            metadata = self._keep(location, read_metadata(io, location, of=name, previous=previous))
+        return Table(
+            (*Catalog.identifier_to_tuple(str(orm_table.table_namespace)), str(orm_table.table_name)),
+            metadata,
+            location,
+            self._load_file_io(metadata.properties, location),
+            self,
+        )
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Write the new metadata file, then put its location into the table's row if the row still has the location of `table`.
+
+        pyiceberg loads the table once more first. Without that, the time in which another writer may come first is half as long.
+        """
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        changed = applied(updates, table.metadata, table.metadata_location)
+        if changed is table.metadata:
+            return _answer(changed, table.metadata_location)
+        version = self._parse_metadata_version(table.metadata_location) + 1
+        places = load_location_provider(changed.location, changed.properties)
+        location = places.new_table_metadata_file_location(version)
+        # overwrite: the name has a new uuid, so that asking whether the file exists would cost two requests for nothing.
+        output = self._load_file_io(changed.properties, location).new_output(location)
+        ToOutputFile.table_metadata(changed, output, overwrite=True)
+        self._swap(table.name(), table.metadata_location, location)
+        return _answer(self._keep(location, changed), location)
+
+    def _swap(self, name: Any, old: str, new: str) -> None:
+        namespace, table = (
+            Catalog.namespace_to_string(Catalog.namespace_from(name)),
+            Catalog.table_name_from(name),
+        )
+        swap = (
+            update(IcebergTables)
+            .where(
+                IcebergTables.catalog_name == self.name,
+                IcebergTables.table_namespace == namespace,
+                IcebergTables.table_name == table,
+                IcebergTables.metadata_location == old,
+            )
+            .values(metadata_location=new, previous_metadata_location=old)
+        )
+        with Session(self.engine) as session:
+            if cast("CursorResult[Any]", session.execute(swap)).rowcount < 1:
+                raise CommitFailedException(f"another process has updated the table {namespace}.{table}")
+            session.commit()
+
+    def _keep(self, location: str, metadata: TableMetadata) -> TableMetadata:
+        # A new dictionary each time: another thread may read the old one at this moment.
+        newest = [*((at, kept) for at, kept in self._kept.items() if at != location), (location, metadata)]
+        self._kept = dict(newest[-_KEPT:])
+        return metadata
+
+
+def _answer(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
+
+
+def applied(updates: tuple[TableUpdate, ...], base: TableMetadata, location: str) -> TableMetadata:
+    """The metadata after the updates. Parts that didn't change are the base's own objects, because no code changes metadata in place."""
+    context = _TableMetadataUpdateContext()
+    changed = base
+    for each in updates:
+        if isinstance(each, RemoveSnapshotsUpdate):
+            changed = without_snapshots(changed, frozenset(each.snapshot_ids))
+            context.add_update(each)
+        else:
+            changed = _apply_table_update(each, changed, context)
+    if not context.has_changes():
+        return base
+    changed = _update_table_metadata_log(changed, location, base.last_updated_ms)
+    if changed.last_updated_ms == base.last_updated_ms:
+        # Other engines refuse a table whose time goes back, and this host's clock may be behind the last writer's.
+        now = round(SystemClock().now().timestamp() * 1000)
+        changed = changed.model_copy(update={"last_updated_ms": max(now, base.last_updated_ms + 1)})
+    changed.spec().check_compatible(changed.schema())
+    changed.sort_order().check_compatible(changed.schema())
+    return changed
+
+
+def without_snapshots(base: TableMetadata, gone: frozenset[int]) -> TableMetadata:
+    """The metadata without these snapshots. Refused if a ref names one of them, because the ref would have to go as well.
+
+    pyiceberg's own removal takes a time that grows with the number of removed snapshots times the number of all snapshots, and takes
+    the parent's id from the children of removed snapshots. As in Iceberg's Java library the parent's id stays here, and the snapshot
+    log begins after the newest removed entry: a log with holes would give wrong answers to queries of former times.
+    """
+    known = {each.snapshot_id for each in base.snapshots}
+    named = {ref.snapshot_id for ref in base.refs.values()}
+    if not gone <= known - named:
+        raise CommitFailedException(
+            "another commit has removed some of these snapshots, or has put a ref on one"
+        )
+    log = base.snapshot_log
+    removed = [place for place, entry in enumerate(log) if entry.snapshot_id in gone]
+    changed = {
+        "snapshots": [each for each in base.snapshots if each.snapshot_id not in gone],
+        "snapshot_log": log[removed[-1] + 1 :] if removed else log,
+        "statistics": [each for each in base.statistics if each.snapshot_id not in gone],
+        "partition_statistics": [each for each in base.partition_statistics if each.snapshot_id not in gone],
+    }
+    return base.model_copy(update=changed)

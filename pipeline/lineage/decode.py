@@ -1,0 +1,217 @@
+"""From the columns of the lineage table to its ledgers, without a dictionary for each row.
+
+Of the ranges of one shard, one begins where another ended, and many have the same run, files and stream. Each such value is there once:
+a range takes about 700 bytes. With a dictionary for each row, and each value anew, it takes 5 KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.pages import LedgerPages, SnapshotPlace
+from headrace.pipeline.core.ledger.rows import DERIVED, RANGE, put, start_in
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHERE = ("snapshot_sequence", "snapshot_id", "place")
+_POSITION = ("sub_sequence_number", "ended", "gap_accepted", "inside")
+
+_Column = Any
+"""An array of pyarrow's, of whatever type the column has."""
+_Raw = tuple[Any, ...]
+"""A position as the columns have it."""
+
+
+class LineageDecoder:
+    """Collects what batches of rows tell. The batches may come in any order."""
+
+    def __init__(self) -> None:
+        self.pages = LedgerPages()
+        self._texts: dict[str, str] = {}
+        self._lists: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._keys: dict[tuple[str, int, str], ShardKey] = {}
+        self._times: dict[int, datetime] = {}
+        self._last: dict[ShardKey, tuple[_Raw, Position]] = {}
+        """The end of the last range of each shard: most likely, the next one begins with it."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        is_range = pc.is_in(batch["entry"], value_set=pa.array([RANGE, DERIVED]))
+        for row in batch.filter(pc.invert(is_range)).to_pylist():
+            put(row, self.pages)
+        self._add_ranges(batch.filter(is_range))
+
+    def _add_ranges(self, batch: pa.RecordBatch) -> None:
+        self._times = {}
+        sequences, snapshots, places = (_values(batch, name) for name in _WHERE)
+        at, writer = self._instants(batch["snapshot_at"]), self._shared(batch["writer"])
+        for snapshot, time, by, entry, place, each in zip(
+            map(SnapshotPlace, sequences, snapshots),
+            at,
+            writer,
+            self._shared(batch["entry"]),
+            places,
+            self._ranges(batch),
+            strict=True,
+        ):
+            if entry == DERIVED:
+                self.pages.of(snapshot, time).derived.append((place, each))
+            else:
+                self.pages.ours(snapshot, time, writer=by).ranges.append((place, each))
+
+    def _ranges(self, batch: pa.RecordBatch) -> Iterator[Range]:
+        rows = _values(batch, "rows")
+        for (
+            key,
+            kind,
+            after,
+            upto,
+            run,
+            claim,
+            count,
+            size,
+            first,
+            last,
+            files,
+            parents,
+            why,
+            records,
+            apart,
+            joined,
+        ) in zip(
+            self._keys_of(batch),
+            _values(batch, "kind"),
+            self._positions(batch["after"]),
+            self._positions(batch["upto"]),
+            self._shared(batch["run"]),
+            self._shared(batch["claim"]),
+            rows,
+            _values(batch, "bytes"),
+            self._instants(batch["first_arrival"]),
+            self._instants(batch["last_arrival"]),
+            self._text_lists(batch["files"]),
+            _parents(batch["parents"]),
+            self._shared(batch["why"]),
+            _values(batch, "records"),
+            _values(batch, "unpacked"),
+            _joined(batch),
+            strict=True,
+        ):
+            yield Range(
+                _KINDS(kind),
+                key,
+                after=None if after is None else self._position(key, after),
+                upto=self._position(key, upto),
+                run=run,
+                claim=claim,
+                rows=count,
+                bytes=size,
+                first_arrival=first,
+                last_arrival=last,
+                files=files,
+                parents=parents,
+                why=why,
+                records=records,
+                unpacked=apart,
+                joined=joined or 1,
+            )
+
+    # --- positions ----------------------------------------------------------------------------------------------
+
+    def _positions(self, column: _Column) -> Iterator[_Raw | None]:
+        raw = zip(
+            _field(column, "sequence_number").to_pylist(),
+            *(_field(column, name).to_pylist() for name in _POSITION),
+            self._text_lists(_field(column, "children")),
+            self._instants(_field(column, "arrival")),
+            self._instants(_field(column, "seen")),
+            self._shared(_field(column, "start")),
+            strict=True,
+        )
+        return (
+            each if there else None for each, there in zip(raw, column.is_valid().to_pylist(), strict=True)
+        )
+
+    def _position(self, key: ShardKey, raw: _Raw) -> Position:
+        known = self._last.get(key)
+        if known is not None and known[0] == raw:
+            return known[1]
+        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start = raw
+        position = Position(
+            None if sequence is None else int(sequence),
+            sub,
+            ended=ended,
+            children=children,
+            arrival=arrival,
+            seen=seen,
+            start=None if start is None else start_in(start),
+            gap_accepted=gap_accepted,
+            inside=inside,
+        )
+        self._last[key] = raw, position
+        return position
+
+    # --- values that many ranges have -----------------------------------------------------------------------------
+
+    def _keys_of(self, batch: pa.RecordBatch) -> Iterator[ShardKey]:
+        for names in zip(
+            *(_values(batch, c) for c in ("stream_arn", "stream_epoch", "shard_id")), strict=True
+        ):
+            key = self._keys.get(names)
+            if key is None:
+                arn, epoch, shard = names
+                key = self._keys[names] = ShardKey(StreamId(arn, epoch), shard)
+            yield key
+
+    def _shared(self, column: _Column) -> list[Any]:
+        known = self._texts.setdefault
+        return [None if text is None else known(text, text) for text in column.to_pylist()]
+
+    def _text_lists(self, column: _Column) -> Sequence[tuple[str, ...]]:
+        values, known = self._shared(column.values), self._lists.setdefault
+        lists = (tuple(values[begin:end]) for begin, end in pairwise(column.offsets.to_pylist()))
+        return [known(each, each) for each in lists]
+
+    def _instants(self, column: _Column) -> Iterator[Any]:
+        for micros in column.cast(pa.int64()).to_pylist():
+            if micros is None:
+                yield None
+                continue
+            time = self._times.get(micros)
+            if time is None:
+                time = self._times[micros] = _EPOCH + timedelta(microseconds=micros)
+            yield time
+
+
+_KINDS: Callable[[str], Kind] = {kind.value: kind for kind in Kind}.__getitem__
+
+
+def _field(column: _Column, name: str) -> _Column:
+    """A field of a struct."""
+    return pc.struct_field(column, name)
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    values: list[Any] = batch[name].to_pylist()
+    return values
+
+
+def _joined(batch: pa.RecordBatch) -> list[int | None]:
+    """Of how many ranges each was made (`headrace.pipeline.lineage.join`). The lineage table itself has no such column."""
+    return batch["joined"].to_pylist() if "joined" in batch.schema.names else [None] * len(batch)
+
+
+def _parents(column: _Column) -> Sequence[tuple[ParentReason, ...]]:
+    if not len(column.values):
+        return [()] * len(column)
+    return [
+        tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in each)
+        for each in column.to_pylist()
+    ]

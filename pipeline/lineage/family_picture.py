@@ -1,0 +1,76 @@
+"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.pipeline.core.ledger.ledger import ParentIs
+from headrace.pipeline.core.ledger.story import Story
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.words.words import counted
+
+MOST = 300
+"""Shards in one picture: more can't be read. The newest ones are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PicturedShard:
+    key: ShardKey
+    state: str
+    """open; ended; waiting: a parent has ended, and no range of the shard has landed; unread: closed before the reading began."""
+    records: int
+    parents: tuple[str, ...]
+
+
+def pictured(story: Story, stream: StreamId) -> tuple[PicturedShard, ...]:
+    """The shards of a stream that the ledgers know, in the order of their ids."""
+    parents: dict[str, set[str]] = {}
+    states: dict[str, str] = {}
+    for key, steps in story.steps.items():
+        if key.stream != stream:
+            continue
+        named = [each.shard_id for each in steps[0].range.parents if each.why is not ParentIs.GONE]
+        parents.setdefault(key.shard_id, set()).update(named)
+        end = story.end(key)
+        states[key.shard_id] = "open" if end is None else "ended"
+        for child in () if end is None else end.range.upto.children:
+            parents.setdefault(child, set()).add(key.shard_id)
+            states.setdefault(child, "waiting")
+    every = sorted(parents.keys() | set().union(*parents.values()))
+    return tuple(
+        PicturedShard(
+            ShardKey(stream, shard),
+            states.get(shard, "unread"),
+            sum(step.range.rows for step in story.of(ShardKey(stream, shard))),
+            tuple(sorted(parents.get(shard, ()))),
+        )
+        for shard in every
+    )
+
+
+def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:
+    """The lines of a flowchart with all streams."""
+    yield "flowchart LR"
+    for place, stream in enumerate(sorted({key.stream for key in story.steps})):
+        shards = pictured(story, stream)
+        yield f'  subgraph s{place}["{stream}"]'
+        if len(shards) > most:
+            yield f"    %% {counted(len(shards) - most, 'older shard')} left out"
+        shown = {each.key.shard_id: f"s{place}n{i}" for i, each in enumerate(shards[-most:])}
+        yield from _of_stream(shards[-most:], shown)
+        yield "  end"
+    yield "  classDef open fill:#dff5e1,stroke:#2e7d32"
+    yield "  classDef ended fill:#eeeeee,stroke:#757575"
+    yield "  classDef unread fill:#ffffff,stroke:#757575,stroke-dasharray:2"
+    yield "  classDef waiting fill:#fff4d6,stroke:#b26a00,stroke-dasharray:4"
+
+
+def _of_stream(shards: tuple[PicturedShard, ...], nodes: Mapping[str, str]) -> Iterator[str]:
+    for each in shards:
+        label = f"{each.key.shard_id}<br/>{each.state}, {counted(each.records, 'record')}"
+        yield f'    {nodes[each.key.shard_id]}["{label}"]:::{each.state}'
+    for each in shards:
+        for parent in each.parents:
+            if parent in nodes:
+                yield f"    {nodes[parent]} --> {nodes[each.key.shard_id]}"

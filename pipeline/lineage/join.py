@@ -1,0 +1,289 @@
+"""Ranges of the lineage table joined in their columns, before anything is made an object (`headrace.pipeline.core.ledger.filter.Joining`).
+
+rows of a batch  ->  by shard, in the order of their commits  ->  runs of plain ranges that meet  ->  one row for each run
+
+What is left of all batches is joined once more. A range of another batch or file may lie between two that were joined: then a run begins before
+the row in front of it, and the caller is told to read the ranges one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.belonging import AHEAD, BEFORE
+from headrace.pipeline.core.ledger.filter import Joining
+from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind
+from headrace.pipeline.core.ledger.rows import RANGE
+from headrace.pipeline.errors import WrongShape
+
+JOINED, SINCE = "joined", "since"
+"""Added columns: of how many ranges a row is made, and the sequence number of the snapshot of the first of them."""
+_SHARD = ("stream_arn", "stream_epoch", "shard_id")
+_ORDER = (*_SHARD, "snapshot_sequence", "snapshot_id", "place")
+_SUMS = ("rows", "bytes", "records", JOINED)
+_NO_REASON = frozenset({Kind.LANDED, Kind.COPIED})
+"""Kinds of ranges that are plain without a reason."""
+_MANY = 50_000
+"""Rows that are joined once more before further ones are read."""
+_DAY = 24 * 60 * 60 * 1_000_000
+
+pc: Any = pyarrow.compute
+"""Its types don't know a column of whatever type."""
+
+_Column = Any
+"""An array of pyarrow's or numpy's, of whatever type the column has."""
+_Accounts = Mapping[str, Accounting | None]
+
+
+def joined(batches: Iterable[pa.RecordBatch], joining: Joining) -> pa.Table | None:
+    """The rows of all batches; None where they can't be joined, because the batches don't have the ranges of a shard in their order."""
+    parts: list[pa.Table] = []
+    many = _MANY
+    for batch in batches:
+        parts.append(_joined(_with_own(pa.Table.from_batches([batch])), joining))
+        if sum(len(each) for each in parts) > many:
+            parts = [_joined(pa.concat_tables(parts), joining)]
+            # What is left can't be joined, and needn't be looked at again for each batch.
+            many = max(_MANY, 2 * len(parts[0]))
+    if not parts:
+        return None
+    every = _joined(pa.concat_tables(parts), joining)
+    return every if _are_in_order(every) else None
+
+
+def _with_own(rows: pa.Table) -> pa.Table:
+    own = rows.append_column(JOINED, pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
+    return own.append_column(SINCE, rows["snapshot_sequence"])
+
+
+def _joined(rows: pa.Table, joining: Joining) -> pa.Table:
+    moves = _moves(rows)
+    rest, steps = rows.filter(pc.invert(moves)), rows.filter(moves)
+    if not len(steps):
+        return rest
+    steps = steps.sort_by([(name, "ascending") for name in _ORDER]).combine_chunks()
+    first = np.flatnonzero(~_goes_on(steps, joining))
+    last = np.append(first[1:], len(steps)) - 1
+    made = _made_one(steps, first, last)
+    if not joining.is_aside:
+        made = _with(made, "why", _reasons(steps, made, first, last))
+    return pa.concat_tables([rest, made])
+
+
+def _moves(rows: pa.Table) -> _Column:
+    """Ranges that move a position. Others lie beside these, and are told as they are."""
+    anew = pa.array([kind.value for kind in DONE_ANEW])
+    return pc.and_(pc.equal(rows["entry"], RANGE), pc.invert(pc.is_in(rows["kind"], value_set=anew)))
+
+
+def _goes_on(steps: pa.Table, joining: Joining) -> _Column:
+    """Of each row, whether it is joined to the row before."""
+    has_rows = np.zeros(len(steps), dtype=bool) if joining.is_aside else _has_rows(steps)
+    plain, day = _plain(steps, joining), np.zeros(len(steps), dtype=np.int64)
+    if joining.by_day:
+        day = _days(steps)
+        plain &= ~has_rows | _flags(steps["first_arrival"].is_valid())
+    meets = _meets(steps)
+    alike = np.ones(len(steps) - 1, dtype=bool)
+    alike &= _flags(pc.equal(_later(steps["kind"]), _earlier(steps["kind"])))
+    for column in (day, has_rows):
+        alike &= column[1:] == column[:-1]
+    # The row before has to be plain, too, and to be reached by the row before it: else something is told about it alone.
+    reached = plain & np.append(False, meets)
+    inside = reached[1:] & reached[:-1] & alike
+    newest = np.append(~_same_shard(steps), True)
+    return np.append(False, inside) & ~newest
+
+
+def _plain(steps: pa.Table, joining: Joining) -> _Column:
+    after, upto = steps["after"].combine_chunks(), steps["upto"].combine_chunks()
+    found = pc.and_(pc.less(steps["snapshot_sequence"], joining.below), after.is_valid())
+    for at in (after, upto):
+        found = pc.and_(found, pc.struct_field(at, "sequence_number").is_valid())
+        found = pc.and_(found, pc.invert(pc.struct_field(at, "ended")))
+        if at.type.get_field_index("inside") >= 0:
+            found = pc.and_(found, pc.invert(pc.fill_null(pc.struct_field(at, "inside"), False)))
+    found = pc.and_(found, _is_forward(after, upto))
+    found = pc.and_(found, pc.equal(pc.list_value_length(steps["parents"]), 0))
+    found = pc.and_(found, pc.greater_equal(steps["rows"], 0))
+    found = pc.and_(found, _is_of_its_stream(steps))
+    if joining.is_aside:
+        return _flags(pc.and_(found, _is_parsed(steps)))
+    return _flags(found) & _accounted(steps)
+
+
+def _is_of_its_stream(steps: pa.Table) -> _Column:
+    """Whether the arrivals may be those of the stream (`headrace.pipeline.core.ledger.belonging`). Where they aren't known, nothing is told of them."""
+    created = pc.multiply(pc.subtract(steps["stream_epoch"], int(BEFORE.total_seconds())), 1_000_000)
+    first, last, now = (
+        pc.cast(steps[name], pa.int64()) for name in ("first_arrival", "last_arrival", "snapshot_at")
+    )
+    early, late = (
+        pc.less(first, created),
+        pc.greater(last, pc.add(now, int(AHEAD.total_seconds()) * 1_000_000)),
+    )
+    return pc.and_(*(pc.invert(pc.fill_null(each, pa.scalar(value=False))) for each in (early, late)))
+
+
+def _is_forward(after: _Column, upto: _Column) -> _Column:
+    was, now = (pc.struct_field(each, "sequence_number") for each in (after, upto))
+    was_long, now_long = pc.binary_length(was), pc.binary_length(now)
+    is_higher = pc.or_(
+        pc.greater(now_long, was_long), pc.and_(pc.equal(now_long, was_long), pc.greater(now, was))
+    )
+    subs = [pc.struct_field(each, "sub_sequence_number") for each in (after, upto)]
+    return pc.or_(is_higher, pc.and_(pc.equal(now, was), pc.greater_equal(subs[1], subs[0])))
+
+
+def _accounted(steps: pa.Table) -> _Column:
+    """Whether the row needs no accounting, or has one that is complete and that its commit carried out at once."""
+    needs_none = pc.is_in(steps["kind"], value_set=pa.array([kind.value for kind in _NO_REASON]))
+    found = _flags(pc.and_(needs_none, pc.equal(steps["why"], "")))
+    accounts = _accounts(steps)
+    if accounts:
+        told = zip(_told(steps, accounts), steps["rows"].to_pylist(), strict=True)
+        found |= np.array([each is not None and each.parsed == rows for each, rows in told])
+    return found
+
+
+def _is_parsed(steps: pa.Table) -> _Column:
+    return pc.equal(steps["kind"], Kind.PARSED.value)
+
+
+def _has_rows(steps: pa.Table) -> _Column:
+    """Whether a range has rows in the lake table. The accounting of a parsed range tells how many rows were parsed."""
+    found = _flags(pc.greater(steps["rows"], 0))
+    accounts = _accounts(steps)
+    if accounts:
+        found |= np.array([each is not None and each.rows > 0 for each in _told(steps, accounts)])
+    return found
+
+
+def _told(steps: pa.Table, accounts: _Accounts) -> list[Accounting | None]:
+    """Of each row its accounting; None where it has none, or one that has to be looked at by itself."""
+    whys: list[Any] = steps["why"].to_pylist()
+    return [
+        accounts.get(why) if is_parsed else None
+        for why, is_parsed in zip(whys, _flags(_is_parsed(steps)), strict=True)
+    ]
+
+
+def _accounts(steps: pa.Table) -> _Accounts:
+    """What each accounting tells; None where that has to be looked at by itself."""
+    texts = pc.unique(steps["why"].filter(_is_parsed(steps))).to_pylist()
+    return {text: _plain_account(text) for text in texts}
+
+
+def _plain_account(text: str) -> Accounting | None:
+    try:
+        found = read_accounting(text)
+    except WrongShape:
+        return None
+    is_plain = found.is_complete and not found.taken and not found.window and found.removed == (0, 0)
+    return found if is_plain else None
+
+
+def _meets(steps: pa.Table) -> _Column:
+    """Of each row but the first, whether it begins where the row before ended, which is of the same shard."""
+    after, upto = steps["after"].combine_chunks(), steps["upto"].combine_chunks()
+    found = _same_shard(steps)
+    for name in ("sequence_number", "sub_sequence_number", "ended"):
+        begins, ended = pc.struct_field(after, name), pc.struct_field(upto, name)
+        found &= _flags(pc.fill_null(pc.equal(_later(begins), _earlier(ended)), False))
+    return found
+
+
+def _same_shard(steps: pa.Table) -> _Column:
+    found = np.ones(len(steps) - 1, dtype=bool)
+    for name in _SHARD:
+        found &= _flags(pc.equal(_later(steps[name]), _earlier(steps[name])))
+    return found
+
+
+def _days(steps: pa.Table) -> _Column:
+    """As `headrace.pipeline.core.ledger.arrivals.first_day`."""
+    micros = pc.fill_null(steps["first_arrival"].cast(pa.int64()), 0).to_numpy()
+    return (micros - APPROXIMATE // type(APPROXIMATE)(microseconds=1)) // _DAY
+
+
+def _made_one(steps: pa.Table, first: _Column, last: _Column) -> pa.Table:
+    begin, end = (np.asarray(each, dtype=np.int64) for each in (first, last))
+    made, begins = steps.take(end), steps.select(["after", SINCE]).take(begin)
+    columns: dict[str, _Column] = {"after": begins["after"], SINCE: begins[SINCE]}
+    for name in _SUMS:
+        columns[name] = pa.array(np.add.reduceat(steps[name].to_numpy(), first), pa.int64())
+    columns["first_arrival"] = _extreme(steps["first_arrival"], first, np.minimum)
+    columns["last_arrival"] = _extreme(steps["last_arrival"], first, np.maximum)
+    for name, column in columns.items():
+        made = _with(made, name, column)
+    return made
+
+
+def _with(rows: pa.Table, name: str, column: _Column) -> pa.Table:
+    at = rows.column_names.index(name)
+    return rows.set_column(at, rows.schema.field(at), column)
+
+
+def _extreme(times: _Column, first: _Column, of: Any) -> _Column:
+    """The least or greatest time of each run; null where no row of it has one."""
+    limits = np.iinfo(np.int64)
+    none = limits.max if of is np.minimum else limits.min
+    micros = pc.fill_null(times.cast(pa.int64()), pa.scalar(none, pa.int64())).to_numpy()
+    found = of.reduceat(micros, first)
+    return pa.array(found, pa.int64(), mask=found == none).cast(times.type)
+
+
+def _reasons(steps: pa.Table, made: pa.Table, first: _Column, last: _Column) -> _Column:
+    """What the runs of parsed ranges tell together."""
+    texts: list[Any] = made["why"].to_pylist()
+    runs = np.flatnonzero((last > first) & _flags(_is_parsed(made)))
+    if len(runs):
+        told = _told(steps, _accounts(steps))
+        for i in runs:
+            texts[i] = _together(each for each in told[first[i] : last[i] + 1] if each is not None).text()
+    return pa.array(texts, made.schema.field("why").type)
+
+
+def _together(accounts: Iterable[Accounting]) -> Accounting:
+    every = tuple(accounts)
+    reasons = sorted(set(chain.from_iterable(each.dropped for each in every)))
+    quarantined = sum(each.quarantined for each in every)
+    return Accounting(
+        sum(each.rows for each in every),
+        sum(each.parsed for each in every),
+        quarantined,
+        {reason: sum(each.dropped.get(reason, 0) for each in every) for reason in reasons},
+        # Which files these are, only the ledgers themselves tell.
+        aside=("",) if quarantined else (),
+    )
+
+
+def _are_in_order(rows: pa.Table) -> bool:
+    """Whether no range lies between two that were joined."""
+    steps = rows.filter(_moves(rows))
+    if not len(steps):
+        return True
+    steps = steps.sort_by([(name, "ascending") for name in _ORDER]).combine_chunks()
+    is_run = _flags(pc.greater(_later(steps[JOINED]), 1))
+    begins_before = _flags(pc.less_equal(_later(steps[SINCE]), _earlier(steps["snapshot_sequence"])))
+    return not (is_run & begins_before & _same_shard(steps)).any()
+
+
+def _later(column: _Column) -> _Column:
+    return column.slice(1)
+
+
+def _earlier(column: _Column) -> _Column:
+    return column.slice(0, len(column) - 1)
+
+
+def _flags(column: _Column) -> _Column:
+    return np.asarray(pc.fill_null(column, pa.scalar(value=False)), dtype=bool)

@@ -1,0 +1,122 @@
+"""Operations that describe streams: DescribeStream, DescribeStreamSummary, DescribeLimits, ListStreams, ListTagsForStream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.pipeline.local.errors import AwsError, invalid_argument
+from headrace.pipeline.local.fields import SHARD_ID, STREAM_NAME, Request, maybe_number, maybe_text
+from headrace.pipeline.local.kinesis.region import Region
+from headrace.pipeline.local.kinesis.stream import Stream
+from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
+
+_SHARDS_A_PAGE = 100
+_STREAMS_A_PAGE = 100
+_TAGS_A_PAGE = 50
+_TOKEN_SECONDS = 300
+
+
+def describe_stream(region: Region, request: Request) -> dict[str, Any]:
+    """Describe a stream with its shards, at most 100 a page."""
+    now = region.clock()
+    stream = _counted(region, request, "DescribeStream", now)
+    page = min(maybe_number(request, "Limit", least=1, most=10_000) or _SHARDS_A_PAGE, _SHARDS_A_PAGE)
+    after = maybe_text(request, "ExclusiveStartShardId", SHARD_ID) or ""
+    left = [shard for shard in stream.listed() if shard.shard_id > after]
+    description = _common(stream) | {
+        "Shards": [shard.described() for shard in left[:page]],
+        "HasMoreShards": len(left) > page,
+    }
+    return {"StreamDescription": description}
+
+
+def describe_stream_summary(region: Region, request: Request) -> dict[str, Any]:
+    """Describe a stream without its shards."""
+    stream = _counted(region, request, "DescribeStreamSummary", region.clock())
+    summary = _common(stream) | {
+        "StreamId": stream.stream_id,
+        "OpenShardCount": len(stream.open_shards),
+        "ConsumerCount": 0,
+        "MaxRecordSizeInKiB": stream.max_record_kib,
+    }
+    return {"StreamDescriptionSummary": summary}
+
+
+def describe_limits(region: Region, _request: Request) -> dict[str, Any]:
+    """Tell how many shards there are and may be."""
+    now = region.clock()
+    region.limits.call("DescribeLimits", "", now)
+    return {
+        "ShardLimit": region.options.shard_limit,
+        "OpenShardCount": region.open_shard_count(now),
+        "OnDemandStreamCount": 0,
+        "OnDemandStreamCountLimit": 50,
+    }
+
+
+def list_streams(region: Region, request: Request) -> dict[str, Any]:
+    """List streams by name, in pages."""
+    now = region.clock()
+    region.limits.call("ListStreams", "", now)
+    page = maybe_number(request, "Limit", least=1, most=10_000) or _STREAMS_A_PAGE
+    after = maybe_text(request, "ExclusiveStartStreamName", STREAM_NAME) or ""
+    token = maybe_text(request, "NextToken")
+    if token is not None:
+        if after:
+            raise invalid_argument("NextToken and ExclusiveStartStreamName cannot be provided together.")
+        after = _continued(token, now)
+    left = [name for name in region.names(now) if name > after]
+    streams = [stream for name in left[:page] if (stream := region.find(name, now)) is not None]
+    answer: dict[str, Any] = {
+        "StreamNames": left[:page],
+        "HasMoreStreams": len(left) > page,
+        "StreamSummaries": [_summary(stream) for stream in streams],
+    }
+    if len(left) > page:
+        answer["NextToken"] = seal("streams", left[page - 1], repr(now))
+    return answer
+
+
+def list_tags_for_stream(region: Region, request: Request) -> dict[str, Any]:
+    """List a stream's tags by key, in pages."""
+    stream = _counted(region, request, "ListTagsForStream", region.clock())
+    page = maybe_number(request, "Limit", least=1, most=_TAGS_A_PAGE) or _TAGS_A_PAGE
+    after = maybe_text(request, "ExclusiveStartTagKey") or ""
+    left = sorted(key for key in stream.tags if key > after)
+    tags = [{"Key": key, "Value": stream.tags[key]} for key in left[:page]]
+    return {"Tags": tags, "HasMoreTags": len(left) > page}
+
+
+def _counted(region: Region, request: Request, operation: str, now: float) -> Stream:
+    region.limits.call(operation, "", now)
+    return region.stream(request, now)
+
+
+def _summary(stream: Stream) -> dict[str, Any]:
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "StreamStatus": str(stream.state),
+        "StreamModeDetails": {"StreamMode": "PROVISIONED"},
+        "StreamCreationTimestamp": round(stream.created_at, 3),
+    }
+
+
+def _common(stream: Stream) -> dict[str, Any]:
+    return _summary(stream) | {
+        "RetentionPeriodHours": stream.retention_hours,
+        "EnhancedMonitoring": [{"ShardLevelMetrics": []}],
+        "EncryptionType": "NONE",
+    }
+
+
+def _continued(token: str, now: float) -> str:
+    try:
+        last, created = unseal("streams", token)
+    except NotSealedError as error:
+        raise invalid_argument("Invalid NextToken.") from error
+    if now - float(created) > _TOKEN_SECONDS:
+        raise AwsError(
+            "ExpiredNextTokenException", f"NextToken expired: it is older than {_TOKEN_SECONDS} seconds."
+        )
+    return last

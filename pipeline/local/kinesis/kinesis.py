@@ -1,0 +1,114 @@
+"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and random numbers are
+given to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+from headrace.pipeline.local.clock import Clock
+from headrace.pipeline.local.errors import AwsError
+from headrace.pipeline.local.faults import Call, FaultPlan
+from headrace.pipeline.local.fields import Request
+from headrace.pipeline.local.kinesis import changing, describing
+from headrace.pipeline.local.kinesis.listing import list_shards
+from headrace.pipeline.local.kinesis.reading import Iterator, get_records, get_shard_iterator
+from headrace.pipeline.local.kinesis.region import Options, Region
+from headrace.pipeline.local.kinesis.scaling import update_shard_count
+from headrace.pipeline.local.kinesis.writing import put_record, put_records
+from headrace.pipeline.local.wires import JSON, Wire
+
+DEFAULT_REGION = "us-east-1"
+
+OPERATIONS: dict[str, Callable[[Region, Request], dict[str, Any]]] = {
+    "AddTagsToStream": changing.add_tags,
+    "CreateStream": changing.create_stream,
+    "DecreaseStreamRetentionPeriod": changing.decrease_retention,
+    "DeleteStream": changing.delete_stream,
+    "DescribeLimits": describing.describe_limits,
+    "DescribeStream": describing.describe_stream,
+    "DescribeStreamSummary": describing.describe_stream_summary,
+    "GetRecords": get_records,
+    "GetShardIterator": get_shard_iterator,
+    "IncreaseStreamRetentionPeriod": changing.increase_retention,
+    "ListShards": list_shards,
+    "ListStreams": describing.list_streams,
+    "ListTagsForStream": describing.list_tags_for_stream,
+    "MergeShards": changing.merge_shards,
+    "PutRecord": put_record,
+    "PutRecords": put_records,
+    "RemoveTagsFromStream": changing.remove_tags,
+    "SplitShard": changing.split_shard,
+    "UpdateMaxRecordSize": changing.update_max_record_size,
+    "UpdateShardCount": update_shard_count,
+    "UpdateStreamMode": changing.update_stream_mode,
+}
+# The answers of these operations have no body.
+_SILENT = frozenset({
+    "AddTagsToStream", "CreateStream", "DecreaseStreamRetentionPeriod", "DeleteStream", "IncreaseStreamRetentionPeriod",
+    "MergeShards", "RemoveTagsFromStream", "SplitShard", "UpdateMaxRecordSize", "UpdateStreamMode",
+})  # fmt: skip
+
+
+class Kinesis:
+    """The streams of all regions."""
+
+    def __init__(self, clock: Clock, dice: Random, options: Options = Options()) -> None:  # noqa: B008 (it is frozen)
+        """Make a simulator without streams."""
+        self.clock = clock
+        self.faults = FaultPlan(dice)
+        self._dice = dice
+        self._options = options
+        self._regions: dict[str, Region] = {}
+
+    def answer(
+        self, operation: str, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
+    ) -> bytes:
+        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer with an error."""
+        do = OPERATIONS.get(operation)
+        if do is None:
+            raise AwsError("UnknownOperationException", f"Unknown operation {operation}")
+        answered = do(self._region(region), wire.read(body))
+        return b"" if operation in _SILENT else wire.written(answered)
+
+    def call(self, operation: str, request: Request, region: str = DEFAULT_REGION) -> dict[str, Any]:
+        """Carry out an operation with dictionaries as request and answer. Blobs are base64 text in both."""
+        return dict(JSON.read(self.answer(operation, JSON.written(request), region)))
+
+    def reads(self) -> list[dict[str, Any]]:
+        """Tell for each shard what its readers have asked for and got since the shard was first read."""
+        return [
+            {"region": name, "stream": stream, "shard": shard, **asdict(reads)}
+            for name, region in self._regions.items()
+            for (stream, shard), reads in region.limits.reads.items()
+        ]
+
+    def reset(self) -> None:
+        """Forget every stream."""
+        self._regions.clear()
+
+    def call_of(self, operation: str, body: bytes, wire: Wire = JSON) -> Call:
+        """Tell which stream and shard a request names, to match faults. A request that can't be read names none."""
+        try:
+            return self._call_of(operation, wire.read(body))
+        except AwsError:
+            return Call(service="kinesis", operation=operation)
+
+    def _call_of(self, operation: str, request: Request) -> Call:
+        arn = request.get("StreamARN")
+        name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
+        shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""
+        token = request.get("ShardIterator")
+        if isinstance(token, str):
+            iterator = Iterator.unsealed(token)
+            name, shard = iterator.stream_name, f"shardId-{iterator.shard:012d}"
+        return Call(service="kinesis", operation=operation, resource=str(name), shard=str(shard))
+
+    def _region(self, name: str) -> Region:
+        region = self._regions.get(name)
+        if region is None:
+            region = Region(name, self.clock, self._dice, self._options, self.faults)
+            self._regions[name] = region
+        return region

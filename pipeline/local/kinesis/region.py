@@ -1,0 +1,130 @@
+"""One region's streams, and how a request names one of them."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field
+from random import Random
+
+from headrace.pipeline.local.clock import Clock
+from headrace.pipeline.local.errors import invalid_argument, not_allowed, not_found
+from headrace.pipeline.local.faults import FaultPlan
+from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
+from headrace.pipeline.local.kinesis.limits import RegionLimits
+from headrace.pipeline.local.kinesis.stream import ACCOUNT, State, Stream
+
+_ID_LETTERS = string.ascii_lowercase + string.digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of the simulator."""
+
+    transition: float = 0.5  # seconds that CREATING, UPDATING and DELETING last
+    throttle: bool = False  # enforce the limits on requests and bytes a second
+    shard_limit: int = 20_000  # open shards a region; AWS's own default is 500 or less
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """The streams and limits of one region."""
+
+    name: str
+    clock: Clock
+    dice: Random
+    options: Options
+    faults: FaultPlan
+    limits: RegionLimits = field(init=False)
+    _streams: dict[str, Stream] = field(default_factory=dict)
+    _by_id: dict[str, Stream] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make a region without streams, with full token buckets."""
+        self.limits = RegionLimits(enforced=self.options.throttle)
+
+    def arn(self, name: str) -> str:
+        """Give the ARN that a stream of this name has here."""
+        partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(self.name.rsplit("-", 2)[0], "aws")
+        return f"arn:{partition}:kinesis:{self.name}:{ACCOUNT}:stream/{name}"
+
+    def add(self, name: str, now: float) -> Stream:
+        """Register a new stream."""
+        letters = "".join(self.dice.choices(_ID_LETTERS, k=23))
+        stream_id = f"{letters[:20]}-{letters[20:]}"
+        stream = Stream(name, self.arn(name), stream_id, now, self.options.transition)
+        self._streams[name] = self._by_id[stream_id] = stream
+        return stream
+
+    def names(self, now: float) -> list[str]:
+        """Give every stream's name in order."""
+        return sorted(name for name in list(self._streams) if self.find(name, now) is not None)
+
+    def find(self, name: str, now: float) -> Stream | None:
+        """Find a stream by name, in the state that it has by now."""
+        return self._settled(self._streams.get(name), now)
+
+    def find_by_id(self, stream_id: str, now: float) -> Stream | None:
+        """Find a stream by the id in a token. A recreated stream has another id."""
+        return self._settled(self._by_id.get(stream_id), now)
+
+    def named(self, request: Request) -> str:
+        """Give the stream's name, from StreamName, StreamARN or StreamId: at least one, and all of them the same."""
+        names = {maybe_text(request, "StreamName", STREAM_NAME)}
+        arn = maybe_text(request, "StreamARN")
+        if arn is not None:
+            names.add(self._name_in(arn))
+        stream_id = maybe_text(request, "StreamId")
+        if stream_id is not None:
+            stream = self._by_id.get(stream_id)
+            if stream is None:
+                raise not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
+            names.add(stream.name)
+        names.discard(None)
+        if len(names) != 1:
+            problem = "do not match" if names else "are absent: one of them must be present"
+            raise invalid_argument(f"StreamName and StreamARN {problem}")
+        return names.pop() or ""
+
+    def stream(self, request: Request, now: float) -> Stream:
+        """Find the stream that a request names."""
+        name = self.named(request)
+        stream = self.find(name, now)
+        if stream is None:
+            raise self.no_stream(name)
+        return stream
+
+    def made_stream(self, request: Request, now: float) -> Stream:
+        """Find a stream that has shards: while CREATING, records and shards are not found."""
+        stream = self.stream(request, now)
+        if stream.state is State.CREATING:
+            raise self.no_stream(stream.name)
+        return stream
+
+    def open_shard_count(self, now: float) -> int:
+        """Count the open shards, which the account's limit is about."""
+        return sum(len(self._streams[name].open_shards) for name in self.names(now))
+
+    @staticmethod
+    def no_stream(name: str) -> Exception:
+        """Say that there is no such stream."""
+        return not_found(f"Stream {name} under account {ACCOUNT} not found.")
+
+    def _name_in(self, arn: str) -> str:
+        name = arn.rpartition("/")[2]
+        if STREAM_NAME.fullmatch(name) is None or not arn.startswith("arn:") or ":stream/" not in arn:
+            raise invalid_argument(f"StreamARN {arn[:200]} is not a stream's ARN")
+        if arn.split(":")[4] != ACCOUNT:
+            # As IAM answers for a stream of another account that has no policy for the caller, whether it exists or not.
+            raise not_allowed(arn[:200])
+        if arn != self.arn(name):
+            raise not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
+        return name
+
+    def _settled(self, stream: Stream | None, now: float) -> Stream | None:
+        if stream is None:
+            return None
+        stream.settle(now)
+        if not stream.gone:
+            return stream
+        del self._streams[stream.name], self._by_id[stream.stream_id]
+        return None

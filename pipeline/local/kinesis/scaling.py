@@ -1,0 +1,91 @@
+"""UpdateShardCount: splits and merges that lead to the wanted number of equally large shards.
+
+        0         1/4        1/2        3/4         1
+4       |----------|----------|----------|----------|
+splits  |------|---|--|-------|------|---|--|-------|     at each wanted border that doesn't exist
+merges  |------|------|-------|------|------|-------|     over each border that isn't wanted
+6
+
+Shards that exist only between the two steps stay empty, as on AWS.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.pipeline.local.errors import invalid_argument, over_limit
+from headrace.pipeline.local.fields import Request, choice, number
+from headrace.pipeline.local.kinesis.changing import check_shard_limit
+from headrace.pipeline.local.kinesis.region import Region
+from headrace.pipeline.local.kinesis.shard import MAX_HASH
+from headrace.pipeline.local.kinesis.stream import State, Stream
+
+_MOST_SHARDS = 10_000
+_MOST_A_DAY = 10
+_DAY = 24 * 3600
+_SAME_BORDER = 1 << 64  # of 2^128: borders differ a little if a range is divided in two steps instead of one
+
+
+def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
+    """Begin to scale: the stream is UPDATING until the new shards are open."""
+    now = region.clock()
+    target = number(request, "TargetShardCount", least=1)
+    choice(request, "ScalingType", frozenset({"UNIFORM_SCALING"}))
+    region.limits.call("UpdateShardCount", "", now)
+    stream = region.stream(request, now)
+    stream.need_active()
+    current = len(stream.open_shards)
+    _check_target(target, current)
+    check_shard_limit(region, max(0, target - current), now)
+    _check_day(region, stream, now)
+    stream.begin(State.UPDATING, now, lambda at: scale(stream, target, at))
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "CurrentShardCount": current,
+        "TargetShardCount": target,
+    }
+
+
+def scale(stream: Stream, target: int, at: float) -> None:
+    """Make the open shards `target` in number and alike in size."""
+    here = [shard.first_hash for shard in stream.open_shards]
+    wanted = [_snapped(index * (MAX_HASH + 1) // target, here) for index in range(target)]
+    for border in wanted:
+        shard = stream.route(border)
+        if shard.first_hash != border:
+            stream.split(shard, border, at)
+    for first, end in zip(wanted, [*wanted[1:], MAX_HASH + 1], strict=True):
+        while (shard := stream.route(first)).last_hash + 1 < end:
+            stream.merge(shard, stream.route(shard.last_hash + 1), at)
+
+
+def _snapped(border: int, here: Sequence[int]) -> int:
+    place = bisect_left(here, border)
+    near = here[max(0, place - 1) : place + 1]
+    return next((start for start in near if abs(start - border) < _SAME_BORDER), border)
+
+
+def _check_target(target: int, current: int) -> None:
+    counts = f"Current open shard count: {current} Target shard count: {target}"
+    if target > 2 * current:
+        raise invalid_argument(
+            f"UpdateShardCount cannot scale up over double your current open shard count. {counts}"
+        )
+    if 2 * target < current:
+        raise invalid_argument(
+            f"UpdateShardCount cannot scale down below half your current open shard count. {counts}"
+        )
+    if target > _MOST_SHARDS:
+        raise invalid_argument(f"UpdateShardCount cannot scale over {_MOST_SHARDS} shards. {counts}")
+
+
+def _check_day(region: Region, stream: Stream, now: float) -> None:
+    recent = [at for at in stream.scaled_at if at > now - _DAY]
+    if region.limits.enforced and len(recent) >= _MOST_A_DAY:
+        raise over_limit(
+            f"Stream {stream.name} has been scaled {_MOST_A_DAY} times in 24 hours already: it can't be again now."
+        )
+    stream.scaled_at = [*recent, now]

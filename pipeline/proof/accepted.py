@@ -1,0 +1,110 @@
+"""Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine that has brought them.
+
+What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to other files, and the
+position may come past them. More rows than were accepted are wrong, all of them: which are the accepted ones can't be told. Pure functions on values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.verdict import Extra, Told, Unproved
+
+_FORM = 1
+
+Strangers = Mapping[str, int]
+"""Rows by shard, as `shard_text` names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims them."""
+
+    snapshot: int
+    rows: Strangers
+    why: str
+    by: str
+    """Who said so: a user and a host, for people."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.rows.values())
+
+
+def write_accepted(accepted: Iterable[Accepted]) -> str:
+    """The text of the file with what was accepted."""
+    entries = [
+        {
+            "snapshot": acceptance.snapshot,
+            "rows": dict(acceptance.rows),
+            "why": acceptance.why,
+            "by": acceptance.by,
+        }
+        for acceptance in accepted
+    ]
+    return json.dumps({"form": _FORM, "accepted": entries}, indent=1)
+
+
+def read_accepted(text: str) -> tuple[Accepted, ...]:
+    """Raises ValueError, KeyError or TypeError where it isn't the text of such a file."""
+    content = json.loads(text)
+    if content["form"] != _FORM:
+        raise ValueError(f"the form {content['form']!r} isn't known")
+    return tuple(
+        Accepted(entry["snapshot"], entry["rows"], entry["why"], entry["by"]) for entry in content["accepted"]
+    )
+
+
+def shard_text(stream: str | None, epoch: int | None, shard_id: str | None) -> str:
+    """Another engine may leave each of them out."""
+    return f"{stream}/{epoch}/{shard_id}"
+
+
+def allowance(accepted: Iterable[Accepted]) -> Counter[str]:
+    allowed: Counter[str] = Counter()
+    for acceptance in accepted:
+        allowed.update(acceptance.rows)
+    return allowed
+
+
+def by_acceptance(
+    sentences: Iterable[Told],
+    extras: Iterable[Told],
+    known: Iterable[Strangers],
+    accepted: Iterable[Accepted],
+) -> Iterator[Told]:
+    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `known`: what an earlier proof
+    has found of them in files that this one hasn't read."""
+    rows_found: Counter[str] = Counter()
+    for rows in (*known, *(extra.shards for extra in extras if isinstance(extra, Extra))):
+        rows_found.update(rows)
+    allowed = allowance(accepted)
+    for statement in sentences:
+        if _is_accepted(statement, rows_found, allowed):
+            yield Unproved(f"{statement.text}. A person has accepted rows of another engine there")
+        else:
+            yield statement
+
+
+def _is_accepted(statement: Told, rows_found: Counter[str], allowed: Counter[str]) -> bool:
+    if not isinstance(statement, Extra) or not statement.shards:
+        return False
+    return all(rows_found[shard] <= allowed[shard] for shard in statement.shards)
+
+
+def sentence(accepted: Accepted) -> str:
+    shards = ", ".join(
+        f"{rows:,} of {_for_people(shard)}" for shard, rows in sorted(accepted.rows.items())[:5]
+    )
+    more = f" and of {len(accepted.rows) - 5:,} more shards" if len(accepted.rows) > 5 else ""
+    return f"{counted(accepted.count, 'row')} of snapshot {accepted.snapshot} accepted ({shards}{more}): {accepted.why}"
+
+
+def _for_people(shard: str) -> str:
+    """A text of `shard_text` as other sentences name a shard."""
+    stream, _, shard_id = shard.rsplit("/", 2)
+    return f"{stream}/{shard_id}"

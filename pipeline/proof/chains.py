@@ -1,0 +1,123 @@
+"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on values.
+
+(start ... 20]  (20 ... 35]  (35 ... 50]      proved: each begins where the one before ended
+(start ... 20]               (35 ... 50]      a range is missing: wrong, unless the history has a lost part there
+(start ... 20]  (10 ... 35]                   two ranges overlap: wrong, unless a person moved the position back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.position import Position, Positions, is_forward
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
+
+
+def broken_chains(story: Story) -> Iterator[Told]:
+    for key, steps in story.steps.items():
+        yield from _breaks(key, steps, story)
+
+
+def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told]:
+    at: Position | None = None
+    before: Step | None = None
+    for step in steps:
+        each = step.range
+        if _token(each.after) != _token(at):
+            yield _break(key, before, step, story)
+        elif at is not None and at.ended and not _may_go_on(each) and each.upto.token != at.token:
+            yield Wrong(f"{key} had ended, and goes on: {step}")
+        if not each.may_go_back and not is_forward(each.after, each.upto):
+            yield Wrong(f"the range goes back: {step}")
+        at, before = each.upto, step
+
+
+def _may_go_on(each: Range) -> bool:
+    """Whether a range may come after an END."""
+    # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback the lake table may land
+    # the shard to a later end.
+    return each.may_go_back or (each.kind is Kind.PARSED and each.upto.ended)
+
+
+def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told:
+    stood = "at the start of the shard" if before is None else f"at {before.range.upto}"
+    below = -1 if before is None else before.sequence
+    since = "" if before is None else f" of snapshot {before.snapshot}"
+    if story.is_lost_between(below, step.sequence):
+        return Unproved(
+            f"the ledgers before {step} are lost: nothing shows which ranges of {key} landed {stood} and later"
+        )
+    if step.range.kind is Kind.REPAIR:
+        return Unproved(f"a repair took the position of {key} from the table's rows: {step}")
+    what = "a range is missing before" if _is_later(step.range.after, before) else "ranges overlap at"
+    return Wrong(f"{what} {step}: the range{since} before it ended {stood}")
+
+
+def _is_later(after: Position | None, before: Step | None) -> bool:
+    stood = None if before is None else before.range.upto
+    return after is not None and is_forward(stood, after)
+
+
+def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/protocol.md)."""
+    for key in sorted(story.steps.keys() | positions.shards.keys()):
+        steps, at = story.steps.get(key), positions.of(key)
+        last = steps[-1] if steps else None
+        if at is not None and (last is None or last.range.upto.token != at.token):
+            led = "no range" if last is None else str(last)
+            told = f"the table's position of {key} is {at}, and its last range is {led}"
+            yield Unproved(told) if story.lost else Wrong(told)
+        elif at is None and last is not None and not _may_lack_a_position(story, key, last):
+            told = f"the table has no position of {key}, and its last range is {last}"
+            yield Unproved(told) if story.lost else Wrong(told)
+
+
+def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
+    if story.dropped.get(key, -1) > last.sequence:
+        return True
+    # A repair gives no position to shards that Kinesis has forgotten.
+    return any(s.range.kind is Kind.REPAIR and s.sequence > last.sequence for s in story.all())
+
+
+def ranges_without_rows(story: Story) -> Iterator[Unproved]:
+    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for each gap."""
+    for kind, meaning in _MEANINGS.items():
+        found = [step for step in story.all() if step.range.kind is kind]
+        if kind is Kind.SKIPPED:
+            yield from map(_gap, found)
+        elif found:
+            yield Unproved(f"{counted(len(found), 'range')} {meaning}; the first: {found[0]}")
+    for part in story.lost:
+        derived = sum(each.rows for each in part.ranges)
+        beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
+        yield Unproved(f"{part.why}{beside}")
+
+
+_MEANINGS: Mapping[Kind, str] = {
+    Kind.SKIPPED: "",
+    Kind.FOREIGN: "read by a worker that isn't Headrace's, whose records aren't in the table",
+    Kind.ADOPT: "adopted from a KCL application, which has processed the records up to there",
+    Kind.REPOSITION: "by which a person moved a position",
+    Kind.REPAIR: "by which a repair set a position from the table's rows",
+}
+
+KINDS_WITHOUT_ROWS = frozenset(_MEANINGS)
+"""The kinds of ranges that `ranges_without_rows` tells of."""
+
+
+def _gap(step: Step) -> Unproved:
+    first, last = step.range.first_arrival, step.range.last_arrival
+    when = (
+        f"records that arrived between {first:%Y-%m-%d %H:%M:%S}Z and {last:%Y-%m-%d %H:%M:%S}Z"
+        if first and last
+        else "records"
+    )
+    return Unproved(f"{when} are missing by a recorded gap: {step}. The ledger's reason: {step.range.why}")
+
+
+def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if at is None else at.token

@@ -1,0 +1,191 @@
+"""Tables compared row by row on Spark: Python tasks read the rows, Spark brings those of a bucket together, Python tasks compare them.
+
+Parquet -> Python task: rows with buckets -> Spark's shuffle -> Python task: patterns of one bucket
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.spark.engine_zip import ship
+from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark
+from headrace.pipeline.lake.spark.waiting import warn
+from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.proof.codec import decode_counts, decode_patterns
+from headrace.pipeline.proof.compare_task import SideFile, SideSpec
+from headrace.pipeline.proof.other_side import ConsumerRows
+from headrace.pipeline.proof.patterns import Comparing, Pattern
+from headrace.pipeline.proof.ports import Comparer, OtherSide
+from headrace.pipeline.proof.spans import FileCount, ShardSpans
+from headrace.pipeline.proof.spark import RunTasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_DDL = "bucket int, place int, span int, side int, key string, digest bigint"
+_ANSWER = "answer binary"
+_MOST_TASKS = 1_000
+"""Tasks that read. Each of them gets the names of all files and the borders of all ranges."""
+
+Read = Callable[[int], Iterator["pa.RecordBatch"]]
+"""The rows that the task with this number reads, with their buckets."""
+Judge = Callable[["pa.Table"], bytes]
+"""What is told of the rows of one bucket."""
+Shuffle = Callable[[int, Read, Judge], list[bytes]]
+"""Runs so many reading tasks, and then a judging task for each bucket. The answers come in any order."""
+
+
+def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
+    def run(tasks: int, read: Read, judge: Judge) -> list[bytes]:
+        try:
+            return _shuffled(session(warn), tasks, read, judge)
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            raise Unreachable(
+                f"the Spark job that compares rows failed: {cause_of(str(error))}. Nothing is proved, and nothing was changed; run it again"
+            ) from error
+
+    return run
+
+
+def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> list[bytes]:
+    ship(session)
+    rows = session.range(0, tasks, 1, tasks).mapInArrow(_reading(read), _DDL)
+    told = rows.groupBy("bucket").applyInArrow(_judging(judge), _ANSWER).toArrow()
+    answers: list[Any] = told.column(0).to_pylist()
+    return answers
+
+
+class ShufflingComparer(Comparer):
+    def __init__(
+        self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]], *, most_tasks: int = _MOST_TASKS
+    ) -> None:
+        """`specs`: of each side."""
+        self._shuffle = shuffle
+        self._most_tasks = most_tasks
+        self._specs = specs
+
+    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+        files = [
+            SideFile(number, path, spec)
+            for number, (paths, spec_of) in enumerate(zip(sides, self._specs, strict=True))
+            if paths
+            for spec in (spec_of(),)
+            for path in paths
+        ]
+        if not files:
+            return ()
+        tasks = min(len(files), self._most_tasks)
+        answers = self._shuffle(tasks, _reader(files, tasks, wanted), _judge(len(sides)))
+        return tuple(each for answer in answers for each in decode_patterns(answer))
+
+
+class OtherFiles(OtherSide):
+    """The other side as files, or as the data files of an Iceberg table."""
+
+    def __init__(
+        self,
+        name: str,
+        list_files: Callable[[], tuple[str, ...]],
+        spec: Callable[[], StagingSpec],
+        rows: ConsumerRows,
+        *,
+        run: RunTasks,
+        shuffle: Shuffle,
+    ) -> None:
+        """`spec`: that of the lake table."""
+        self._name = name
+        self._list = list_files
+        self._spec = spec
+        self._rows = rows
+        self._run = run
+        self._shuffle = shuffle
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def paths(self) -> tuple[str, ...]:
+        return self._list()
+
+    def check_columns(self, paths: Sequence[str]) -> None:
+        from headrace.pipeline.proof.shadow.other_rows import check_columns
+
+        for path in paths[:1]:
+            check_columns(path, self._spec(), self._rows.columns)
+
+    @property
+    def has_payloads(self) -> bool:
+        return self._rows.columns.data is not None
+
+    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        answers = self._run(len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)))
+        return tuple(sorted((each for a in answers for each in decode_counts(a)), key=lambda c: c.path))
+
+    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
+        return ShufflingComparer(self._shuffle, [self._here, self._there]).compare([here, there], wanted)
+
+    def _here(self) -> SideSpec:
+        return SideSpec(self._spec(), payload=self.has_payloads)
+
+    def _there(self) -> SideSpec:
+        return SideSpec(self._spec(), other=self._rows)
+
+
+# Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
+# the shipped zip.
+
+
+def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        from headrace.pipeline.proof.compare_task import marked_rows
+
+        for file in files[number::tasks]:
+            yield from marked_rows(file, wanted)
+
+    return read
+
+
+def _counter(
+    paths: Sequence[str], spec: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
+) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
+        from headrace.pipeline.proof.codec import encode_counts
+        from headrace.pipeline.proof.compare_task import count_other
+
+        return encode_counts((count_other(paths[number], spec, rows, spans),))
+
+    return work
+
+
+def _judge(sides: int) -> Judge:
+    def judge(rows: pa.Table) -> bytes:
+        from headrace.pipeline.proof.codec import encode_patterns
+        from headrace.pipeline.proof.compare_task import patterns_of
+
+        return encode_patterns(patterns_of(rows, sides))
+
+    return judge
+
+
+def _reading(read: Read) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            tasks: list[Any] = batch.column(0).to_pylist()
+            for number in tasks:
+                yield from read(number)
+
+    return rows
+
+
+def _judging(judge: Judge) -> Callable[[pa.Table], pa.Table]:
+    def told(rows: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table({"answer": pa.array([judge(rows)], pa.binary())})
+
+    return told

@@ -1,0 +1,133 @@
+"""What the counts of rows say: do the data files have the rows that the ledgers state? Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.accepted import shard_text
+from headrace.pipeline.proof.spans import Cluster, CountPlan, Digest, FileCount, Overlap
+from headrace.pipeline.proof.verdict import Extra, Told, Unproved, Wrong
+
+
+def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...]:
+    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the other."""
+    by_span: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
+    for count in counts:
+        for part in count.parts:
+            # Where ranges overlap, a record is there once for each of them.
+            if plan.spans[part.shard].wanted[part.span] == 1:
+                by_span.setdefault((part.shard, part.span), []).append((part.first, part.last, count.path))
+    found: list[Overlap] = []
+    for (shard, _), places in sorted(by_span.items()):
+        places.sort()
+        low, high, files = places[0][0], places[0][1], [places[0][2]]
+        for first, last, path in places[1:]:
+            if first <= high:
+                high = max(high, last)
+                files.append(path)
+                continue
+            _add(found, shard, low, high, files)
+            low, high, files = first, last, [path]
+        _add(found, shard, low, high, files)
+    return tuple(found)
+
+
+def _add(found: list[Overlap], shard: int, low: str, high: str, files: list[str]) -> None:
+    if len(files) > 1:
+        found.append(Overlap(shard, low, high, tuple(dict.fromkeys(files))))
+
+
+def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong]:
+    """Ranges that have another number of rows than their ledger states."""
+    return (wrong for _, wrong in wrong_clusters(plan, counts))
+
+
+def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
+    """As `wrong_counts`, with the ranges."""
+    places: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for count in counts:
+        for part in count.parts:
+            places.setdefault((part.shard, part.span), []).append((count.path, part.rows))
+    for cluster in plan.clusters:
+        there = [place for span in cluster.spans for place in places.get((cluster.shard, span), ())]
+        rows = sum(number for _, number in there)
+        if rows > cluster.rows:
+            of = plan.spans[cluster.shard]
+            shard = shard_text(of.stream, of.epoch, of.shard_id)
+            yield cluster, Extra(_miscount(cluster, rows, there), {shard: rows - cluster.rows})
+        elif rows < cluster.rows and not cluster.is_dropped:
+            yield cluster, Wrong(_miscount(cluster, rows, there))
+
+
+def _miscount(cluster: Cluster, rows: int, there: Iterable[tuple[str, int]]) -> str:
+    by_file: dict[str, int] = {}
+    for path, number in there:
+        by_file[path] = by_file.get(path, 0) + number
+    files = ", ".join(f"{number:,} in {name_of(path)}" for path, number in sorted(by_file.items())[:5])
+    landed = ", ".join(name for name in cluster.steps[0].range.files[:3])
+    more = (
+        f" and {counted(len(cluster.steps) - 1, 'range')} that it overlaps with" if cluster.steps[1:] else ""
+    )
+    return (
+        f"{cluster.steps[0]}{more}: the ledger states {counted(cluster.rows, 'row')}, and {rows:,} "
+        f"{'is' if rows == 1 else 'are'} in the table ({files or 'in no file'}; landed in {landed or 'no file'})"
+    )
+
+
+def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Told]:
+    """Rows that no range accounts for. `has_lost`: whether ledgers are lost that may have had them."""
+    for count in counts:
+        if not count.strangers_count:
+            continue
+        left_out = count.strangers_count - len(count.strangers)
+        more = f", and {left_out:,} more" if left_out else ""
+        rows = counted(count.strangers_count, "row")
+        told = (
+            f"{rows} in {name_of(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
+        )
+        if has_lost:
+            yield Unproved(f"{told}. Ledgers are lost that may have had these rows")
+        else:
+            yield Extra(told, dict(count.strange))
+
+
+def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
+    for count in counts:
+        if count.error:
+            yield Wrong(f"{name_of(count.path)} with {counted(count.stated, 'row')}: {count.error}")
+        elif count.rows != count.stated:
+            yield Wrong(
+                f"{name_of(count.path)} has {counted(count.rows, 'row')}, and the table's metadata states {count.stated:,}"
+            )
+
+
+def changed_days(
+    before: Mapping[str, tuple[str | None, Digest]],
+    counts: Iterable[FileCount],
+    *,
+    live: frozenset[str],
+    kept_from: date | None,
+) -> tuple[str, ...]:
+    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that proof."""
+    gone: dict[str, Digest] = {}
+    for path, (day, digest) in before.items():
+        if path not in live:
+            gone[day or ""] = gone.get(day or "", Digest()) + digest
+    came: dict[str, Digest] = {}
+    for count in counts:
+        came[count.day or ""] = came.get(count.day or "", Digest()) + count.known
+    changed = [
+        day for day in sorted(gone.keys() | came.keys()) if gone.get(day, Digest()) != came.get(day, Digest())
+    ]
+    # The retention removes days whole.
+    return tuple(
+        day
+        for day in changed
+        if not (kept_from and day and date.fromisoformat(day) < kept_from and day not in came)
+    )
+
+
+def name_of(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

@@ -1,0 +1,246 @@
+"""Was each hash key read by exactly one shard at each time? By the ledgers, and by Kinesis's list of shards.
+
+1. Each child began after its parents had ended (`early_children`).
+2. Each reshard is whole: a split has two children, a merge has two parents (`broken_families`).
+3. The shards at which reading stands now have each hash key once (`uncovered_keys`).
+
+A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that were read at any
+earlier time had each hash key once, too; also those that Kinesis has forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
+
+_ALL_KEYS = HashRange(0, MAX_HASH_KEY)
+_SET_BY_A_PERSON = frozenset({Kind.ADOPT, Kind.REPAIR, Kind.REPOSITION})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedShards:
+    """What Kinesis lists of a stream."""
+
+    stream: StreamId
+    shards: Mapping[str, Shard]
+    is_complete: bool = False
+    """Whether the table stated, when it was looked at, up to when it has all records of the stream: no root shard is unread then."""
+
+    def parents(self, shard_id: str) -> tuple[str, ...]:
+        return self.shards[shard_id].parents if shard_id in self.shards else ()
+
+    def families(self) -> Mapping[str, frozenset[str]]:
+        """Parent -> its children."""
+        found: dict[str, set[str]] = {}
+        for shard in self.shards.values():
+            for parent in shard.parents:
+                found.setdefault(parent, set()).add(shard.shard_id)
+        return {parent: frozenset(children) for parent, children in found.items()}
+
+
+def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+    ends = _ends(story)
+    namers: dict[ShardKey, list[ShardKey]] = {}
+    for parent, end in ends.items():
+        for child in end.range.upto.children:
+            namers.setdefault(ShardKey(parent.stream, child), []).append(parent)
+    for key in story.steps:
+        first = story.first(key)
+        if first is None or first.range.after is not None or first.range.kind in _SET_BY_A_PERSON:
+            # Broken chains are told by the check of chains, and what a person decided by a sentence of its own.
+            continue
+        for reason in first.range.parents:
+            yield from _early(story, key, first, reason)
+        of_list = listed[key.stream].parents(key.shard_id) if key.stream in listed else ()
+        named = {reason.shard_id for reason in first.range.parents}
+        unnamed = {p.shard_id for p in namers.get(key, ())} | set(of_list)
+        for shard_id in sorted(unnamed - named):
+            ended = ends.get(ShardKey(key.stream, shard_id))
+            if ended is None or ended.sequence >= first.sequence:
+                told = (
+                    f"{key} began with {first}, which doesn't name its parent {shard_id}, and {_state(ended)}"
+                )
+                yield _judged(told, story, first)
+
+
+def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> Iterator[Told]:
+    parent = ShardKey(key.stream, reason.shard_id)
+    if reason.why is ParentIs.PASSED and reason.by is not None:
+        by = story.first(ShardKey(key.stream, reason.by))
+        is_there, said = by is not None and by.sequence < first.sequence, f"{reason.by} was read before"
+    else:
+        ended = next((step for step in story.steps.get(parent, ()) if step.range.upto.ended), None)
+        # Of a parent that was closed before the origin, or that Kinesis had forgotten, the ledger has nothing.
+        has_none = reason.why is not ParentIs.ENDED and parent not in story.steps
+        is_there, said = has_none or (ended is not None and ended.sequence < first.sequence), _state(ended)
+    if is_there:
+        return
+    told = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
+    yield _judged(told, story, first)
+
+
+def _judged(told: str, story: Story, step: Step) -> Told:
+    """Wrong, unless a lost ledger may have what is missing."""
+    return Unproved(told) if story.is_lost_between(-1, step.sequence) else Wrong(told)
+
+
+def _state(end: Step | None) -> str:
+    return (
+        "no ledger has that parent's end" if end is None else f"that parent ended in snapshot {end.snapshot}"
+    )
+
+
+def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+    ends = _ends(story)
+    named_by: dict[ShardKey, set[str]] = {}
+    for key, end in ends.items():
+        for child in end.range.upto.children:
+            named_by.setdefault(ShardKey(key.stream, child), set()).add(key.shard_id)
+    of_lists = {stream: each.families() for stream, each in listed.items()}
+    for key, end in ends.items():
+        children = end.range.upto.children
+        missing = sorted(of_lists.get(key.stream, {}).get(key.shard_id, frozenset()) - set(children))
+        if missing or not children:
+            yield _unnamed_child(key, end, missing)
+        elif len(children) == 1:
+            yield from _single_child(story, ShardKey(key.stream, children[0]), end, named_by)
+        yield from _divided(key, children, listed.get(key.stream))
+
+
+def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
+    if missing and end.range.kind is Kind.LANDED:
+        return Wrong(f"{key} ended without naming its child {missing[0]}, which Kinesis lists: {end}")
+    # An END that doesn't come from the last page of the shard names the children that were known then.
+    return Unproved(
+        f"{key} ended and doesn't name all of its children, so its ledger doesn't show which shard has its hash keys now: {end}"
+    )
+
+
+def _single_child(
+    story: Story, child: ShardKey, end: Step, named_by: Mapping[ShardKey, set[str]]
+) -> Iterator[Told]:
+    first = story.first(child)
+    if first is None:
+        # The other parent may still be open.
+        return
+    parents = named_by[child] | {reason.shard_id for reason in first.range.parents}
+    if len(parents) > 1 or first.range.kind in _SET_BY_A_PERSON:
+        return
+    told = (
+        f"{end.range.key} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
+        f"and a merge two parents, so the hash keys of another child were read by no shard ({end})"
+    )
+    yield _judged(told, story, first) if end.range.kind is Kind.LANDED else Unproved(told)
+
+
+def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None) -> Iterator[Told]:
+    """Whether the hash keys of the children are those of a split parent, where Kinesis still lists all of them."""
+    shards = {} if listed is None else listed.shards
+    own = shards[key.shard_id].hash_range if key.shard_id in shards else None
+    parts = [shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)]
+    known = sorted(part for part in parts if part is not None)
+    if own is None or len(known) < 2:
+        return
+    if known[-1].end > own.end or any(_faults(known, own)):
+        yield Wrong(f"the children of {key} don't have its hash keys {_keys(own)} once each")
+
+
+def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
+    """Where the shards at which reading stands leave out hash keys, or have some twice."""
+    stands: dict[str, HashRange | None] = {}
+    families = listed.families()
+    for key in story.steps:
+        if key.stream == listed.stream:
+            stands.update(_where_it_stands(story, key, listed, families.get(key.shard_id, frozenset())))
+    unknown = sorted(shard for shard, keys in stands.items() if keys is None)
+    if unknown:
+        yield Unproved(
+            f"{listed.stream}: Kinesis no longer lists {', '.join(unknown[:5])}, so it isn't known which hash keys reading has there"
+        )
+        return
+    if not stands:
+        return
+    ranges = sorted(keys for keys in stands.values() if keys is not None)
+    for fault in _faults(ranges, _ALL_KEYS):
+        told = _fault(fault, listed, stands)
+        # A lost ledger may have the end of a shard that looks open here.
+        yield Unproved(told.text) if story.lost else told
+
+
+def _where_it_stands(
+    story: Story, key: ShardKey, listed: ListedShards, children: frozenset[str]
+) -> dict[str, HashRange | None]:
+    """The shards with the hash keys of this shard that are read now, or next. `children`: those that Kinesis lists."""
+    end = story.end(key)
+    known = frozenset() if end is None else children | set(end.range.upto.children)
+    if not known:
+        return {key.shard_id: _hashes(key.shard_id, listed)}
+    found: dict[str, HashRange | None] = {}
+    for child in known:
+        if story.first(ShardKey(key.stream, child)) is not None:
+            continue
+        others = [p for p in listed.parents(child) if p != key.shard_id]
+        if all(story.end(ShardKey(key.stream, other)) for other in others):
+            found[child] = _hashes(child, listed)
+        else:
+            # The child of a merge waits for its other parent: these hash keys stand at the end of this one.
+            found[key.shard_id] = _hashes(key.shard_id, listed)
+    return found
+
+
+def _hashes(shard_id: str, listed: ListedShards) -> HashRange | None:
+    return listed.shards[shard_id].hash_range if shard_id in listed.shards else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    start: int
+    end: int
+    is_twice: bool = False
+
+
+def _faults(ranges: Iterable[HashRange], within: HashRange) -> Iterator[_Fault]:
+    """Holes and overlaps of sorted ranges."""
+    reached = within.start - 1
+    for each in ranges:
+        if each.start > reached + 1:
+            yield _Fault(reached + 1, each.start - 1)
+        elif each.start <= reached:
+            yield _Fault(each.start, min(reached, each.end), is_twice=True)
+        reached = max(reached, each.end)
+    if reached < within.end:
+        yield _Fault(reached + 1, within.end)
+
+
+def _fault(fault: _Fault, listed: ListedShards, stands: Mapping[str, HashRange | None]) -> Told:
+    keys = _keys(HashRange(fault.start, fault.end))
+    with_keys = sorted(
+        s.shard_id
+        for s in listed.shards.values()
+        if s.hash_range and s.hash_range.start <= fault.end and fault.start <= s.hash_range.end
+    )
+    if fault.is_twice:
+        twice = [s for s in with_keys if s in stands]
+        return Wrong(
+            f"{listed.stream}: the hash keys {keys} are read by more than one shard: {', '.join(twice)}"
+        )
+    unread = [s for s in with_keys if s not in stands and not listed.shards[s].closed]
+    told = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
+    if unread and not listed.is_complete:
+        return Unproved(f"{told}: {', '.join(unread)} is empty so far, or not read yet")
+    return Wrong(f"{told}{f', which {unread[0]} has' if unread else ''}")
+
+
+def _keys(keys: HashRange) -> str:
+    return f"{keys.start} to {keys.end}"
+
+
+def _ends(story: Story) -> dict[ShardKey, Step]:
+    found = {key: story.end(key) for key in story.steps}
+    return {key: end for key, end in found.items() if end is not None}

@@ -1,0 +1,186 @@
+"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.generation import is_chain, shard_of
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.live_files import LiveFiles
+from headrace.pipeline.core.ledger.story import Step, Story, counted_ranges
+from headrace.pipeline.core.shards.position import Position, Positions, reaches
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.proof.patterns import Pattern
+from headrace.pipeline.proof.spans import CountPlan, FileCount
+from headrace.pipeline.proof.verdict import Told
+from headrace.pipeline.windows.window import ReplayWindow
+
+_OUT_OF_ORDER = timedelta(days=1)
+"""No record of a shard arrives so long before one with a lower sequence number."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_AT_ONCE = 100_000
+"""Ranges that are in memory together, unless a single shard has more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLook:
+    """What was read of a typed table, or of its quarantine table."""
+
+    name: str
+    story: Story = field(default_factory=Story)
+    positions: Positions = field(default_factory=Positions)
+    live: LiveFiles = field(default_factory=LiveFiles)
+    counts: tuple[FileCount, ...] = ()
+    """Of the files that were read."""
+    unchanged: tuple[FileCount, ...] = ()
+    exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found about ranges whose rows were compared beside those of the plan."""
+
+    ranges: int = 0
+    numbers: tuple[Told, ...] = ()
+    """What is wrong with the number of their rows."""
+    rows: tuple[Told, ...] = ()
+    """Rows that are there too often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEvidence:
+    table: TableLook
+    aside: TableLook | None
+    """The quarantine table; None for the table of a window."""
+    plan: CountPlan
+    """Of `source_view`."""
+    patterns: tuple[Pattern, ...] = ()
+    """How often each row is in the lake table, in the typed table and in the quarantine table."""
+    source_rows: int = 0
+    """Rows of the lake table's files that were read."""
+    source_files: int = 0
+    moved: frozenset[ShardKey] = frozenset()
+    """Shards of which a person has set the lake table's position: it may have their rows twice."""
+    unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
+    """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
+    landed: Story = field(default_factory=Story)
+    """The lake table's ranges."""
+    stream: str | None = None
+    """Only records of the stream with this name are parsed; None: of all streams."""
+    is_whole: bool = True
+    """Whether all ranges were compared, and not only new ones or those of some time."""
+    window: ReplayWindow | None = None
+    judged: Judged = Judged()
+    forgotten: str = ""
+
+
+def rows_not_parsed(seen: TargetEvidence) -> int:
+    """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
+    return sum(
+        step.range.rows
+        for key, steps in seen.landed.steps.items()
+        if seen.aside is not None and seen.stream in (None, key.stream.name)
+        for step in steps
+        if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
+    )
+
+
+def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey], ...]:
+    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into memory."""
+    groups: list[set[ShardKey]] = []
+    ranges = _AT_ONCE
+    for key, steps in landed.steps.items():
+        at = positions.of(key)
+        if at is not None and any(_is_inside(at, step) for step in steps):
+            ranges += (its := counted_ranges(steps))
+            if ranges > _AT_ONCE:
+                groups.append(set())
+                ranges = its
+            groups[-1].add(key)
+    return tuple(map(frozenset, groups))
+
+
+def _is_inside(at: Position, step: Step) -> bool:
+    after = step.range.after
+    return (
+        step.range.joined > 1
+        and not reaches(at, step.range.upto)
+        and after is not None
+        and not reaches(after, at)
+    )
+
+
+def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
+    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in their order."""
+    keys = frozenset(keys)
+    known = [None if (at := positions.of(key)) is None else at.arrival for key in keys]
+    arrivals = [at for at in known if at is not None]
+    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(known) else None
+    return RangeFilter(
+        shards=frozenset(key.shard_id for key in keys), arrived=None if since is None else (since, _NEVER)
+    )
+
+
+def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
+    """The ranges that the position hasn't reached the end of, as one."""
+    rest = [step for step in steps if at is None or not reaches(at, step.range.upto)]
+    if not rest:
+        return ()
+    rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
+    return (replace(rest[-1], range=replace(rest[-1].range, rows=rows, joined=joined)),)
+
+
+def accounting_of(step: Step) -> Accounting | None:
+    """None where the ledger's text can't be read."""
+    if step.range.kind in {Kind.COPIED, Kind.READ}:
+        return Accounting(step.range.rows, step.range.rows)
+    try:
+        return read_accounting(step.range.why)
+    except WrongShape:
+        return None
+
+
+def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
+    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there, and the rows of a
+    replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
+    nor can those of a shard with such a redrive or replacement."""
+    late = set(unsettled)
+    decided_anew = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
+    steps: dict[ShardKey, tuple[Step, ...]] = {}
+    left_out: dict[ShardKey, tuple[Step, ...]] = {}
+    for key, its in story.steps.items():
+        if not is_chain(key):
+            view = [(each, _as_in_source(each)) for each in its]
+            left_out[key] = tuple(v for each, v in view if each in late or key in decided_anew)
+            steps[key] = tuple(v for each, v in view if each not in late and key not in decided_anew)
+    derived = {
+        key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
+    }
+    replays = {key: tuple(map(_as_in_source, its)) for key, its in story.replays.items()}
+    return Story(steps, derived, replays, story.lost, story.dropped)
+
+
+def _as_in_source(step: Step) -> Step:
+    if step.range.kind is Kind.REPLAY:
+        return replace(step, range=replace(step.range, rows=0))
+    account = accounting_of(step)
+    return step if account is None else replace(step, range=replace(step.range, rows=account.rows))
+
+
+def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
+    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine table stands
+    where no range of the typed table ends."""
+    late: list[Step] = []
+    lost: list[ShardKey] = []
+    for key, steps in story.steps.items():
+        at = quarantine.of(key)
+        ends = [i for i, each in enumerate(steps) if at is not None and each.range.upto.token == at.token]
+        late += steps[ends[-1] + 1 :] if ends else steps
+        if at is not None and not ends:
+            lost.append(key)
+    return tuple(late), tuple(lost)

@@ -1,0 +1,119 @@
+"""What the ledgers of a typed table and of its quarantine table say is wrong. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from headrace.pipeline.core.ledger.generation import is_chain, shard_of
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.chains import broken_chains, ranges_without_rows, wrong_positions
+from headrace.pipeline.proof.made.evidence import (
+    TableLook,
+    TargetEvidence,
+    accounting_of,
+    unsettled_steps,
+)
+from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
+from headrace.pipeline.windows.copy_plan import is_done
+from headrace.pipeline.windows.window import ReplayWindow
+
+
+def wrong_chains(look: TableLook) -> Iterator[Told]:
+    if not look.exists:
+        yield Wrong(f"the table {look.name} doesn't exist")
+    yield from broken_chains(look.story)
+    yield from wrong_positions(look.story, look.positions)
+    yield from ranges_without_rows(look.story)
+
+
+def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
+    """Ranges of a window's table that the window doesn't have."""
+    wanted = {each.key: each for each in window.ranges}
+    for key, steps in table.story.steps.items():
+        its = wanted.get(key)
+        for step in steps:
+            if its is None or not its.has(step.range.upto):
+                yield Wrong(f"the window {window.id} doesn't have all of {step}")
+            if step.range.kind is Kind.READ and step.range.why:
+                yield Unproved(f"{step}: {step.range.why}")
+    for each in window.ranges:
+        copied = (s for s in table.story.steps.get(each.key, ()) if s.range.kind is Kind.COPIED)
+        rows = sum(step.range.rows for step in copied)
+        if is_done(each, table.positions) and each.is_whole and rows != each.rows:
+            yield Unproved(
+                f"the window {window.id} was made for {counted(each.rows, 'row')} of {each.key}, and the lake table had {rows:,} of them when "
+                "they were copied"
+            )
+
+
+def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
+    late, lost = unsettled_steps(table.story, aside.positions)
+    for key in lost:
+        told = f"{aside.name} is at {aside.positions.of(key)} of {key}, where no range of {table.name} ends"
+        yield Unproved(told) if table.story.lost else Wrong(told)
+    if late and not lost:
+        yield Unproved(
+            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet that {table.name} has set aside, mended or replaced; the next parsing "
+            f"brings them. The first of these ranges: {late[0]}"
+        )
+
+
+def wrong_accounts(story: Story) -> Iterator[Wrong]:
+    for step in story.all():
+        account = accounting_of(step)
+        if account is None:
+            yield Wrong(f"the ledger doesn't tell what became of the rows of {step}")
+        elif not account.is_complete or account.parsed != step.range.rows:
+            yield Wrong(
+                f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, {account.quarantined:,} set aside and "
+                f"{sum(account.dropped.values()):,} dropped, and of {step.range.rows:,} in the typed table"
+            )
+
+
+def wrong_replacements(story: Story) -> Iterator[Wrong]:
+    raised = {
+        (step.snapshot, shard_of(key)) for key, its in story.steps.items() if is_chain(key) for step in its
+    }
+    for step in (each for its in story.replays.values() for each in its):
+        if (step.snapshot, step.range.key) not in raised:
+            yield Wrong(
+                f"rows were replaced, and the same commit hasn't raised the generation of the shard, so that two replacements may have landed: {step}"
+            )
+        account = accounting_of(step)
+        if account is not None and not (min(account.removed) >= 0 and sum(account.removed) <= account.rows):
+            yield Wrong(
+                f"{step}: the ledger states that {account.removed[0]:,} rows left the typed table and {account.removed[1]:,} the quarantine table, "
+                f"and that the range has {counted(account.rows, 'row')}"
+            )
+
+
+def wrong_settlings(seen: TargetEvidence) -> Iterator[Wrong]:
+    """Ranges of the quarantine table that have another number of rows than the typed table's ledger has set aside."""
+    if seen.aside is None or seen.table.story.lost:
+        return
+    for key, steps in seen.aside.story.steps.items():
+        for step, rows, stated in _settled(seen.table.story.steps.get(key, ()), steps):
+            if rows != stated:
+                yield Wrong(
+                    f"{seen.table.name} has set aside {counted(rows, 'row')} of {step}, and the ledger of {seen.aside.name} states {stated:,}"
+                )
+
+
+def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[Step, int, int]]:
+    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows that the quarantine
+    table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where one of each ends."""
+    has_joined = any(step.range.joined > 1 for step in decided)
+    at = stated = 0
+    for step in steps:
+        stated += step.range.rows
+        end = step.range.upto.token
+        place = next((n for n in range(at, len(decided)) if decided[n].range.upto.token == end), None)
+        if place is None:
+            if not has_joined:
+                return
+            continue
+        accounts = (accounting_of(each) for each in decided[at : place + 1])
+        yield step, sum(each.quarantined for each in accounts if each is not None), stated
+        at, stated = place + 1, 0

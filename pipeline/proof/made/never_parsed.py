@@ -1,0 +1,60 @@
+"""Rows that landed and that no wave of a typed table has found, by the ledgers of both tables. Pure functions.
+
+lake table     (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
+typed table    (0 ........ 30] 11 rows  (30 .. 50] 6 rows         3 rows were gone before they were parsed
+
+What a retention or another engine has removed before it was parsed is in neither table, and no row tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.story import Step
+from headrace.pipeline.core.shards.sort_texts import order_text
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.proof.made.evidence import TargetEvidence, accounting_of
+from headrace.pipeline.proof.verdict import Unproved
+
+
+def never_parsed(seen: TargetEvidence) -> Iterator[Unproved]:
+    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left out."""
+    if seen.aside is None or seen.landed.lost or seen.table.story.lost:
+        return
+    for key, landed in seen.landed.steps.items():
+        if seen.stream in (None, key.stream.name) and not _is_unclear(key, seen):
+            rows = sum(_missing(landed, seen.table.story.steps.get(key, ())))
+            if rows:
+                yield Unproved(
+                    f"{counted(rows, 'row')} of {key} landed, and weren't in the lake table any more when {seen.table.name} parsed these ranges: "
+                    "upkeep.retention had removed them before the typed table was made, or another engine has"
+                )
+
+
+def _is_unclear(key: ShardKey, seen: TargetEvidence) -> bool:
+    return key in seen.moved or bool(seen.unpacked.get(key) or seen.landed.derived.get(key))
+
+
+def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
+    """For each stretch that begins and ends in both tables' ledgers: how many rows of it weren't parsed, if there were too few."""
+    stated = {order_text(step.range.upto): rows for step, rows in _sums(landed)}
+    before_landed = before_parsed = rows = 0
+    for step in parsed:
+        account = accounting_of(step)
+        if step.range.kind is not Kind.PARSED or account is None:
+            return
+        rows += account.rows
+        at = stated.get(order_text(step.range.upto))
+        if at is not None:
+            yield max(0, (at - before_landed) - (rows - before_parsed))
+            before_landed, before_parsed = at, rows
+
+
+def _sums(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
+    """Each range, with the number of rows up to its end."""
+    rows = 0
+    for step in steps:
+        rows += step.range.rows
+        yield step, rows

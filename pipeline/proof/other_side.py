@@ -1,0 +1,50 @@
+"""What is known of the output of another consumer of the same stream, with which the lake table is compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.pipeline.core.shards.stream import StreamId
+
+
+class PayloadForm(StrEnum):
+    """How a column of the other side has a record's payload."""
+
+    BINARY = "binary"
+    """The bytes themselves; in a column of text, its bytes in UTF-8."""
+    BASE64 = "base64"
+    HEX = "hex"
+    SHA256 = "sha256"
+    """The SHA-256 of the bytes, as hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherColumns:
+    """The columns of the other side that say which record a row is."""
+
+    shard: str
+    number: str
+    sub: str | None = None
+    data: str | None = None
+    """None: payloads aren't compared."""
+    form: PayloadForm = PayloadForm.BINARY
+
+    @property
+    def named(self) -> tuple[tuple[str, str], ...]:
+        """The option that names a column, and the column."""
+        asked = (
+            ("--shard", self.shard),
+            ("--number", self.number),
+            ("--sub", self.sub),
+            ("--data", self.data),
+        )
+        return tuple((option, name) for option, name in asked if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRows:
+    """What is known of the other side: all its rows are of one stream."""
+
+    stream: StreamId
+    columns: OtherColumns

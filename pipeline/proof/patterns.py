@@ -1,0 +1,117 @@
+"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions on values.
+
+    spans of each shard  ->  those whose sums agree                                   ->  patterns
+                         ->  the others: buckets  ->  Spark brings their rows together ->  patterns
+
+Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the first side are those of
+the other sides together, nothing has to be brought together. Sums can't tell which rows are missing, twice, or from elsewhere.
+
+A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few ranges do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.pipeline.proof.spans import CountPlan, Digest, FileCount, ShardSpans, rows_by_span
+
+MOST_ROWS = 100_000
+"""Rows that the ledgers state for one bucket, unless a single range has more."""
+MOST_NAMED = 5
+"""Rows of one pattern that are named, and not only counted."""
+NO_BUCKET = -1
+"""Of a span whose rows aren't compared."""
+Span = tuple[int, int]
+"""Place of the shard in the spans that were asked for, and the span."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Rows of one span that stand alike: each of them is `times[i]` times on side i."""
+
+    shard: int
+    """Place of the shard in the spans that were asked for."""
+    span: int
+    times: tuple[int, ...]
+    keys: int
+    """How many different rows stand like this."""
+    first: tuple[str, ...] = ()
+    """Sequence numbers of the first of them."""
+    differs: bool = False
+    """Whether the sides have other payloads for these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """Which rows are compared, and in which bucket."""
+
+    spans: tuple[ShardSpans, ...]
+    buckets: tuple[tuple[int, ...], ...]
+    """For each shard and each of its spans."""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(bucket == NO_BUCKET for of in self.buckets for bucket in of)
+
+    def has(self, at: Span) -> bool:
+        shard, span = at
+        return self.buckets[shard][span] != NO_BUCKET
+
+    def reach(self) -> tuple[str, str]:
+        """The lowest and the highest sort key that a compared row can have."""
+        low, high = "~", ""
+        for spans, buckets in zip(self.spans, self.buckets, strict=True):
+            for i, bucket in enumerate(buckets):
+                if bucket != NO_BUCKET:
+                    low = min(low, spans.ends[i - 1] if i else "")
+                    high = max(high, spans.ends[i])
+        return low, high
+
+
+def patterns_by_sums(
+    plan: CountPlan, whole: Iterable[FileCount], others: Sequence[Iterable[FileCount]]
+) -> Mapping[Span, tuple[Pattern, ...]]:
+    """The spans in which the rows of the first side (`whole`) are those of the other sides together, by their sums."""
+    all_of, its = _digests(whole), [_digests(counts) for counts in others]
+    found: dict[Span, tuple[Pattern, ...]] = {}
+    for shard, span in ((c.shard, span) for c in plan.clusters for span in c.spans):
+        parts = [each.get((shard, span), Digest()) for each in its]
+        if all_of.get((shard, span), Digest()) == sum(parts, Digest()):
+            found[shard, span] = tuple(
+                Pattern(shard, span, (1, *(int(n == side) for n in range(len(parts)))), part.rows)
+                for side, part in enumerate(parts)
+                if part.rows
+            )
+    return found
+
+
+def _digests(counts: Iterable[FileCount]) -> dict[Span, Digest]:
+    found: dict[Span, Digest] = {}
+    for part in (part for each in counts for part in each.parts):
+        at = part.shard, part.span
+        found[at] = found.get(at, Digest()) + part.digest
+    return found
+
+
+def comparing(plan: CountPlan, *, besides: Collection[Span] = (), most: int = MOST_ROWS) -> Comparing:
+    """The ranges of the plan, in buckets of so many rows. `besides`: spans whose rows needn't be compared."""
+    buckets = [[NO_BUCKET] * len(each.ends) for each in plan.spans]
+    number, rows = 0, 0.0
+    for cluster in plan.clusters:
+        # Replacements that cut ranges may join all ranges of a shard to one cluster.
+        for span, its in rows_by_span(plan, cluster).items():
+            if (cluster.shard, span) in besides:
+                continue
+            if rows and rows + its > most:
+                number, rows = number + 1, 0.0
+            rows += its
+            buckets[cluster.shard][span] = number
+    return Comparing(plan.spans, tuple(map(tuple, buckets)))
+
+
+def by_span(patterns: Iterable[Pattern]) -> dict[Span, list[Pattern]]:
+    found: dict[Span, list[Pattern]] = {}
+    for each in patterns:
+        found.setdefault((each.shard, each.span), []).append(each)
+    return found

@@ -1,0 +1,176 @@
+"""The ports of proofs and comparisons: what they need from the tables, as Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
+    from headrace.pipeline.ports.base import Clock
+    from headrace.pipeline.ports.landing import TableState
+    from headrace.pipeline.ports.lineage import LineageTable
+    from headrace.pipeline.ports.reading import ShardSource
+    from headrace.pipeline.proof.accepted import Accepted, Strangers
+    from headrace.pipeline.proof.other_side import ConsumerRows
+    from headrace.pipeline.proof.patterns import Comparing, Pattern
+    from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
+    from headrace.pipeline.typed.ports import SourceTable
+    from headrace.pipeline.windows.window import ReplayWindow
+
+
+@dataclass(frozen=True, slots=True)
+class ProofLook:
+    """The newest snapshot of the lake table, as a proof looks at it: its files and its positions."""
+
+    live: LiveFiles
+    state: TableState
+    sequence: int
+    """The snapshot's sequence number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What the last proof that found nothing wrong had read."""
+
+    snapshot: int
+    """The newest snapshot with a ledger at that time."""
+    sequence: int
+    files: Mapping[str, tuple[str | None, Digest]]
+    """Path -> the day of the file, and the digest of its rows."""
+    kept_from: date | None = None
+    """The first day that the retention has kept, in this proof or an earlier one."""
+    apart: int | None = None
+    """Of a table that was made of the lake table: the newest snapshot in which aggregates of the lake table were taken apart, if this proof has
+    read its rows since, and they have all followed."""
+    strange: Mapping[str, Strangers] = field(default_factory=dict)
+    """Path -> rows of the file that no ledger claims, which a person has accepted."""
+
+
+class ProofTable(Protocol):
+    """The lake table as `headrace prove` reads it. Nothing here changes the table."""
+
+    def look(self) -> ProofLook: ...
+
+    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        """Count the rows of each file in these spans, on Spark. A file that is gone or isn't Parquet has an error."""
+        ...
+
+    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
+        """Whether each of these files is still there with its size, without reading it."""
+        ...
+
+    def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
+        """Read the rows with these sort keys once more, and name those that are there twice."""
+        ...
+
+    def remembered(self) -> Proved | None:
+        """None before the first proof, and where the memory can't be read."""
+        ...
+
+    def remember(self, proved: Proved) -> None: ...
+
+    def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
+        """The data files that this snapshot of main has added. Raises Unknown where main doesn't lead to it any more, and WrongShape where it
+        isn't an insert by another engine."""
+        ...
+
+    def accepted(self) -> tuple[Accepted, ...]:
+        """What a person has accepted of rows that no ledger claims."""
+        ...
+
+    def accept(self, accepted: Accepted) -> None: ...
+
+
+class Comparer(Protocol):
+    """Tables as a proof compares them, row by row. Nothing here changes a table."""
+
+    def compare(self, sides: Sequence[Sequence[str]], wanted: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other, on Spark. `sides`: the paths of each table's data files. A file that is gone
+        or isn't Parquet has no rows."""
+        ...
+
+
+class OtherSide(Protocol):
+    """The output of another consumer of the same stream, and its rows beside those of the lake table."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether payloads are compared."""
+        ...
+
+    def paths(self) -> tuple[str, ...]:
+        """Its data files. Raises BadSetting where there is none that can be read."""
+        ...
+
+    def check_columns(self, paths: Sequence[str]) -> None:
+        """Raise BadSetting where the first of these files lacks a column that was named."""
+        ...
+
+    def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        """The rows of each file, and those of them that are in none of the spans."""
+        ...
+
+    def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
+        """How the rows of these spans stand beside each other in the lake table's files and in those of the other side."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedTable:
+    """A typed table, its quarantine table or the table of a window, as a proof reads it."""
+
+    name: str
+    exists: Callable[[], bool]
+    rows: ProofTable
+    lineage: LineageTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetPorts:
+    """What the proof of a table needs that was made of the lake table."""
+
+    table: ProvedTable
+    aside: ProvedTable | None
+    """The quarantine table; None for the table of a window."""
+    source: SourceTable
+    """The lake table: which files may have the rows."""
+    lake: ProofTable
+    """The lake table: how many rows its files have."""
+    comparer: Comparer
+    """Of the lake table, the table, and its quarantine table."""
+    window: ReplayWindow | None = None
+    stream: str | None = None
+    """A typed table takes only records of the stream with this name; None: of all streams."""
+
+
+class ProofPorts(Protocol):
+    """The ports of an application that proofs and comparisons need, each made when it is first needed."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def source(self, user: str) -> ShardSource:
+        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        ...
+
+    def lineage(self, writer: str) -> LineageTable:
+        """`writer`: the name of the duty or run that records, for the lineage table's history."""
+        ...
+
+    def proof(self) -> ProofTable: ...
+
+    def proved_tables(self) -> Iterable[TargetPorts]:
+        """The typed tables, and the tables of all windows, as a proof reads them."""
+        ...
+
+    def other_side(self, rows: ConsumerRows, *, files: str | None, table: str | None) -> OtherSide:
+        """Another consumer's output: files at a path or an address, or a table of the lake table's catalog."""
+        ...

@@ -1,0 +1,104 @@
+"""All rows of the lake table, counted in rounds of some arrival days: of the ranges of other days only joined ones are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+
+from headrace.pipeline.core.ledger.arrivals import ALL, EVER, Days
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.live_files import LiveFiles
+from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.proof.checks import ProofEvidence
+from headrace.pipeline.proof.counts import overlaps, wrong_clusters
+from headrace.pipeline.proof.ports import ProofTable
+from headrace.pipeline.proof.rounds import (
+    Open,
+    arrivals_of,
+    divided,
+    files_of,
+    joined_again,
+    one_by_one,
+    place_of,
+    rounds_of,
+)
+from headrace.pipeline.proof.spans import CountPlan, Doubled, FileCount, plan_rows
+from headrace.pipeline.proof.verdict import Wrong
+
+MOST_RANGES = 200_000
+"""Ranges that are in memory one by one, unless a single day has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountRound:
+    days: Days
+    plan: CountPlan
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The ranges of each round, one by one. `view`: how the ranges of a ledger are compared with rows."""
+
+    lineage: LineageTable
+    sequence: int
+    """Of the snapshot up to which ledgers are read."""
+    joined: Story
+    kept_from: date | None
+    view: Callable[[Story], Story] = lambda story: story
+
+    def plans(self, days: Iterable[Days]) -> Iterator[CountRound]:
+        covered = self.view(self.joined)
+        for each in days:
+            asked = RangeFilter(upto=self.sequence, arrived=arrivals_of(each))
+            now = one_by_one(covered, self.view(story_of(self.lineage.entries(asked))), each)
+            yield CountRound(each, plan_rows(now, window=ALL, kept_from=self.kept_from, days=each))
+            covered = joined_again(now, each)
+
+
+def all_rows(seen: ProofEvidence, table: ProofTable, rounds: Rounds, most: int) -> ProofEvidence:
+    """`seen`: with the joined ranges as its story."""
+    has_days = all(each.day is not None for each in seen.live.files)
+    days = rounds_of(rounds.joined, most) if has_days else (EVER,)
+    try:
+        return _counted(seen, table, rounds, days)
+    except OtherDayError:
+        return _counted(seen, table, rounds, (EVER,))
+
+
+class OtherDayError(Exception):
+    """A file has rows of ranges that tell of other days: all days have to be counted at once."""
+
+
+def _counted(seen: ProofEvidence, table: ProofTable, rounds: Rounds, days: tuple[Days, ...]) -> ProofEvidence:
+    wrong: list[tuple[tuple[int, str], Wrong]] = []
+    doubled: list[Doubled] = []
+    counts: list[FileCount] = []
+    ranges = 0
+    left: Open | None = None
+    plan = CountPlan((), ())
+    for each in rounds.plans(days):
+        counted = table.count(files_of(seen.live.files, each.days), each.plan.spans)
+        if any(count.elsewhere for count in counted):
+            raise OtherDayError
+        earlier = () if left is None else left.in_plan(each.plan)
+        plan, ready, left = divided(each.plan, (*earlier, *counted), each.days)
+        wrong += ((place_of(cluster, plan), told) for cluster, told in wrong_clusters(plan, ready))
+        doubled += table.doubled(overlaps(plan, ready), plan.spans)
+        ranges += len(plan.clusters)
+        counts += (replace(count, parts=()) for count in counted)
+    return replace(
+        seen,
+        plan=CountPlan((), (), plan.derived),
+        counts=in_order(seen.live, counts),
+        compared=ranges,
+        miscounts=tuple(told for _, told in sorted(wrong, key=lambda each: each[0])),
+        doubled=tuple(doubled),
+    )
+
+
+def in_order(live: LiveFiles, counts: Iterable[FileCount]) -> tuple[FileCount, ...]:
+    """As the files of the table."""
+    by_path = {each.path: each for each in counts}
+    return tuple(by_path[each.path] for each in live.files)

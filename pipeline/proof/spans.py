@@ -1,0 +1,283 @@
+"""Which rows of the lake table are counted where, so that the counts can be compared with the ledgers. Pure functions.
+
+    ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
+
+The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back, or rows of a typed
+table were replaced: then ranges overlap, and only the sum of those that overlap can be compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+
+from headrace.pipeline.core.ledger.arrivals import APPROXIMATE, EVER, Days, Window, may_be_dropped
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import order_text, past
+
+NOT_ASKED = -1
+"""Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
+ELSEWHERE = -2
+"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by themselves."""
+EMPTY = 0
+"""Of a span: no row may be in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpans:
+    """The spans of one shard: span i has the rows after `ends[i - 1]` and up to `ends[i]`."""
+
+    stream: str
+    epoch: int
+    shard_id: str
+    ends: tuple[str, ...]
+    """Sort keys, in order."""
+    wanted: tuple[int, ...]
+    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Tells whether two sets of files have the same records: their number, and the sum of a number made from each."""
+
+    rows: int = 0
+    sum: int = 0
+
+    def __add__(self, other: Digest) -> Digest:
+        return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one file in one span, or some of them."""
+
+    shard: int
+    """Place of the shard in the spans that were asked for."""
+    span: int
+    rows: int
+    first: str
+    """Sort key of the first of them."""
+    last: str
+    sum: int = 0
+    """Of a number made from each row: with the number of rows, their digest."""
+
+    @property
+    def digest(self) -> Digest:
+        return Digest(self.rows, self.sum)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """What a Spark task has found in one data file."""
+
+    path: str
+    day: str | None
+    stated: int
+    """Rows that the table's metadata states."""
+    rows: int = 0
+    parts: tuple[Part, ...] = ()
+    all: Digest = Digest()
+    """Of all rows that are in a span in which rows may be."""
+    known: Digest = Digest()
+    """Of the rows in spans that are NOT_ASKED or ELSEWHERE."""
+    elsewhere: int = 0
+    """Rows in spans that are ELSEWHERE."""
+    strangers: tuple[str, ...] = ()
+    """Rows in no range, as texts: the first of them."""
+    strange: tuple[tuple[str, int], ...] = ()
+    """How many of them are of which shard (`headrace.pipeline.proof.accepted.shard_text`)."""
+    error: str = ""
+    """Why the file can't be read."""
+
+    @property
+    def strangers_count(self) -> int:
+        return sum(rows for _, rows in self.strange)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Sort keys of a shard that rows in more than one place may have."""
+
+    shard: int
+    low: str
+    high: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubled:
+    """Rows that are there more than once."""
+
+    count: int
+    rows: tuple[str, ...]
+    """The first of them, as texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Ranges of one shard that are compared together: one range, or those that overlap."""
+
+    shard: int
+    spans: range
+    steps: tuple[Step, ...]
+    rows: int
+    """The rows that the ledger states."""
+    is_dropped: bool = False
+    """Whether the retention may have removed some of these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountPlan:
+    spans: tuple[ShardSpans, ...]
+    clusters: tuple[Cluster, ...]
+    derived: int = 0
+    """Records of derived ranges."""
+    is_mixed: bool = False
+    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only together."""
+
+    def days(self) -> tuple[date, date] | None:
+        """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
+        first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
+        last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
+        known = [at for at in (*first, *last) if at is not None]
+        if not known or len(known) < len(first) + len(last):
+            return None
+        return (min(known) - APPROXIMATE).date(), (max(known) + APPROXIMATE).date()
+
+    def may_be_on(self) -> Callable[[str | None], bool]:
+        """Whether a file with the rows of this arrival day may have rows of the ranges that are asked for."""
+        days = self.days()
+
+        def may(day: str | None) -> bool:
+            return days is None or day is None or days[0] <= date.fromisoformat(day) <= days[1]
+
+        return may if self.clusters else lambda _: False
+
+
+def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
+    """About how many rows each span of the cluster has: those of a range, spread evenly over its spans."""
+    found = dict.fromkeys(cluster.spans, 0.0)
+    for step in cluster.steps:
+        spans = spans_of(plan.spans[cluster.shard].ends, step)
+        for span in spans:
+            found[span] += step.range.rows / len(spans)
+    return found
+
+
+def plan_rows(
+    story: Story,
+    *,
+    window: Window,
+    proved: int | None = None,
+    kept_from: date | None = None,
+    days: Days = EVER,
+) -> CountPlan:
+    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first day that the
+    retention keeps. `days`: only ranges that may have a record of these days are asked for."""
+    spans: list[ShardSpans] = []
+    clusters: list[Cluster] = []
+    is_mixed = False
+    for key in story.keys:
+        steps = story.of(key)
+        ends = _ends(steps)
+        wanted = [EMPTY] * len(ends)
+        for group in overlapping(steps):
+            is_derived = any(step in story.derived.get(key, ()) for step in group)
+            is_asked = not is_derived and _is_asked(group, window, proved)
+            is_mixed |= is_asked and proved is not None and any(step.sequence <= proved for step in group)
+            is_elsewhere = is_asked and not days.meet(group)
+            is_asked &= not is_elsewhere
+            _mark(wanted, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
+            if is_asked and (rows := sum(step.range.rows for step in group)):
+                spread = [spans_of(ends, step) for step in group]
+                reach = range(min(each.start for each in spread), max(each.stop for each in spread))
+                is_dropped = any(may_be_dropped(step, kept_from) for step in group)
+                clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
+        _mark_repaired(wanted, ends, steps)
+        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
+    derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
+    return CountPlan(tuple(spans), tuple(clusters), derived, is_mixed)
+
+
+def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
+    """`mark`: None for ranges that are asked for."""
+    for step in group:
+        # Rows of aggregates that were taken apart are in the range by which the aggregates landed.
+        if step.range.rows and step.range.kind is not Kind.UNPACKED:
+            for i in spans_of(ends, step):
+                wanted[i] = wanted[i] + 1 if mark is None else mark
+
+
+def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
+    """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
+    for step in steps:
+        if step.range.kind is Kind.REPAIR:
+            for i in spans_of(ends, step):
+                wanted[i] = wanted[i] or NOT_ASKED
+
+
+def low_of(step: Step) -> str:
+    return "" if step.range.after is None else _end_text(step.range.after)
+
+
+def high_of(step: Step) -> str:
+    return _end_text(step.range.upto)
+
+
+def _end_text(position: Position) -> str:
+    """As `order_text`, and after all rows of a record that counts as a whole (`headrace.pipeline.core.shards.sort_texts.past`)."""
+    return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
+
+
+@lru_cache(maxsize=1 << 16)
+def _text_of(sequence: int | None, sub: int, *, ended: bool, inside: bool) -> str:
+    # Kept, because a plan asks a dozen times for each end of a range, and so that ranges which meet share the text.
+    position = Position(sequence, sub, ended=ended, inside=inside)
+    if sequence is None or sub or inside:
+        return order_text(position)
+    return f"{past(position)}{ended:d}"
+
+
+def _ends(steps: Iterable[Step]) -> list[str]:
+    return sorted(
+        {text for step in steps if low_of(step) < high_of(step) for text in (low_of(step), high_of(step))}
+    )
+
+
+def spans_of(ends: Sequence[str], step: Step) -> range:
+    """The spans of a range. `ends`: those of its shard."""
+    return range(bisect_left(ends, low_of(step)) + 1, bisect_left(ends, high_of(step)) + 1)
+
+
+def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+    """Groups of ranges of one shard that overlap. A range that only moves a position, and not forward, has no rows."""
+    group: list[Step] = []
+    reach = ""
+    forward = (s for s in steps if low_of(s) < high_of(s) and s.range.kind is not Kind.REPAIR)
+    for step in sorted(forward, key=lambda s: (low_of(s), s.sequence)):
+        if group and low_of(step) >= reach:
+            yield tuple(group)
+            group = []
+        reach = max(reach, high_of(step)) if group else high_of(step)
+        group.append(step)
+    if group:
+        yield tuple(group)
+
+
+def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool:
+    if proved is not None and all(step.sequence <= proved for step in group):
+        return False
+    return any(window.has(step.range.first_arrival, step.range.last_arrival) for step in group)
+
+
+def must_read_all(story: Story, proved: int) -> bool:
+    """Whether what was committed after an earlier proof may concern rows that this proof had read."""
+    after = (step for step in story.all() if step.sequence > proved)
+    return any(step.range.may_go_back or not step.range.moves for step in after) or story.is_lost_between(
+        proved, max((part.sequence for part in story.lost), default=proved)
+    )

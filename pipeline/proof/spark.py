@@ -1,0 +1,194 @@
+"""What a proof needs of the lake table: one look at its newest snapshot, Spark's counts of rows, and what the last proof has read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.ledger.live_files import LiveFile
+from headrace.pipeline.errors import Unreachable, WrongShape
+from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.spark.waiting import warn
+from headrace.pipeline.lake.table.catalog import asking
+from headrace.pipeline.lake.table.inserted import inserted_by
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lake.table.live_files import ManifestReader
+from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
+from headrace.pipeline.proof.codec import decode_counts, decode_doubled, encode_counts, encode_doubled
+from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
+from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
+from headrace.pipeline.proof.task import ProofSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERSION = 1
+_PACK_ROWS = 2_000_000
+"""Rows of one Spark task: a few seconds of work."""
+_PACK_FILES = 64
+
+RunTasks = Callable[[int, Callable[[int], bytes]], list[bytes]]
+"""Runs a function of a task's number for each number below the first argument, and returns the answers in any order."""
+
+
+def on_spark(session: Callable[[OnWaiting], SparkSession]) -> RunTasks:
+    """The session is made for the first job."""
+
+    def run(count: int, task: Callable[[int], bytes]) -> list[bytes]:
+        try:
+            return run_tasks(session(warn), count, task)
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            raise Unreachable(
+                f"the Spark job that counts the table's rows failed: {cause_of(str(error))}. Nothing is proved, and nothing was changed; "
+                "run it again"
+            ) from error
+
+    return run
+
+
+class IcebergProof(ProofTable):
+    def __init__(self, lake: IcebergTable, run: RunTasks) -> None:
+        self._lake = lake
+        self._run = run
+        self._manifests = ManifestReader()
+
+    def look(self) -> ProofLook:
+        base = self._lake.base()
+        with asking(f"the storage of {self._lake.identifier}"):
+            live, _ = self._manifests.look(base.table)
+        head = base.table.current_snapshot()
+        return ProofLook(live, base.state, 0 if head is None else head.sequence_number or 0)
+
+    def count(self, files: Sequence[LiveFile], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
+        return self._counts(files, ProofSpec(self._lake.staging_spec(), tuple(spans)), is_known=False)
+
+    def look_again(self, files: Sequence[LiveFile]) -> tuple[FileCount, ...]:
+        return self._counts(files, ProofSpec(self._lake.staging_spec(), ()), is_known=True)
+
+    def doubled(self, overlaps: Sequence[Overlap], spans: Sequence[ShardSpans]) -> tuple[Doubled, ...]:
+        if not overlaps:
+            return ()
+        work = _comparing(tuple(overlaps), ProofSpec(self._lake.staging_spec(), tuple(spans)))
+        return tuple(decode_doubled(each) for each in self._run(len(overlaps), work))
+
+    def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:
+        if not files:
+            return ()
+        packs = _packed(files, _PACK_ROWS)
+        answers = self._run(len(packs), _counting(packs, spec, is_known=is_known))
+        by_path = {each.path: each for answer in answers for each in decode_counts(answer)}
+        # A file that no task returned must not pass for one that was counted.
+        if missing := [each.path for each in files if each.path not in by_path]:
+            raise Unreachable(f"Spark returned no count of {missing[0]}. Nothing is proved; run it again")
+        return tuple(by_path[each.path] for each in files)
+
+    # --- what the last proof has read -------------------------------------------------------------------------
+
+    def remembered(self) -> Proved | None:
+        try:
+            with self._lake.states.io().new_input(self._memory()).open() as source:
+                found = json.loads(source.read())
+            if found["version"] != _VERSION:
+                return None
+            files = {path: (day, Digest(rows, total)) for path, day, rows, total in found["files"]}
+            kept_from = date.fromisoformat(found["kept_from"]) if found["kept_from"] else None
+            strange = found["strange"]
+            return Proved(found["snapshot"], found["sequence"], files, kept_from, found["apart"], strange)
+        except (OSError, ValueError, KeyError, TypeError):
+            # Missing before the first proof; S3 says "access denied" of a missing file, unless the role may list the bucket. Damaged if a
+            # process died while it wrote the file. All rows are read then.
+            return None
+
+    def remember(self, proved: Proved) -> None:
+        files = [[path, day, each.rows, each.sum] for path, (day, each) in sorted(proved.files.items())]
+        body = {
+            "version": _VERSION,
+            "snapshot": proved.snapshot,
+            "sequence": proved.sequence,
+            "kept_from": None if proved.kept_from is None else proved.kept_from.isoformat(),
+            "apart": proved.apart,
+            "strange": {path: dict(its) for path, its in sorted(proved.strange.items())},
+            "files": files,
+        }
+        output = self._lake.states.io().new_output(self._memory())
+        with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
+            out.write(json.dumps(body).encode())
+
+    def _memory(self) -> str:
+        return self._lake.states.path(f"proof-{self._lake.open().metadata.table_uuid.hex}.json")
+
+    # --- rows that no ledger claims ---------------------------------------------------------------------------
+
+    def inserted_by(self, snapshot: int) -> tuple[LiveFile, ...]:
+        table = self._lake.open()
+        with asking(f"the storage of {self._lake.identifier}"):
+            return inserted_by(table, snapshot)
+
+    def accepted(self) -> tuple[Accepted, ...]:
+        try:
+            return self._accepted()
+        except (OSError, ValueError, KeyError, TypeError):
+            # As in `remembered`. Rows of other engines are wrong then.
+            return ()
+
+    def _accepted(self) -> tuple[Accepted, ...]:
+        try:
+            with self._lake.states.io().new_input(self._acceptances()).open() as source:
+                return read_accepted(source.read().decode())
+        except FileNotFoundError:
+            return ()
+
+    def accept(self, accepted: Accepted) -> None:
+        # What was accepted before must not be lost because it can't be read now.
+        try:
+            with asking(f"the state of {self._lake.identifier}"):
+                every = (*self._accepted(), accepted)
+        except (ValueError, KeyError, TypeError) as error:
+            raise WrongShape(
+                f"{self._acceptances()} has what was accepted before, and can't be read ({type(error).__name__}). Nothing was changed; restore the "
+                "file, or delete it and accept each snapshot anew"
+            ) from error
+        output = self._lake.states.io().new_output(self._acceptances())
+        with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
+            out.write(write_accepted(every).encode())
+
+    def _acceptances(self) -> str:
+        return self._lake.states.path(f"accepted-{self._lake.open().metadata.table_uuid.hex}.json")
+
+
+def _packed(files: Sequence[LiveFile], most_rows: int) -> tuple[tuple[LiveFile, ...], ...]:
+    packs: list[list[LiveFile]] = []
+    rows = most_rows
+    for each in files:
+        if rows + each.rows > most_rows or len(packs[-1]) >= _PACK_FILES:
+            packs.append([])
+            rows = 0
+        packs[-1].append(each)
+        rows += each.rows
+    return tuple(map(tuple, packs))
+
+
+def _counting(
+    packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool
+) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
+        from headrace.pipeline.proof.task import count_rows, look_at
+
+        one = look_at if is_known else count_rows
+        return encode_counts(tuple(one(each, spec) for each in packs[number]))
+
+    return work
+
+
+def _comparing(overlaps: tuple[Overlap, ...], spec: ProofSpec) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
+        from headrace.pipeline.proof.task import doubled_rows
+
+        return encode_doubled(doubled_rows(overlaps[number], spec))
+
+    return work

@@ -1,0 +1,150 @@
+"""The work of one Spark task of a proof, as plain functions: count the rows of data files in the spans of their shards.
+
+Nothing here imports Spark or the catalog. A file is read in pieces, and of its rows only the columns that say which record it is. So a
+task needs tens of megabytes, however large its files are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from headrace.pipeline.core.ledger.live_files import LiveFile
+from headrace.pipeline.lake.files.stage_place import file_system
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.proof.spans import Doubled, FileCount, Overlap, ShardSpans
+from headrace.pipeline.proof.task_count import (
+    MOST_NAMED,
+    SpanCounter,
+    is_of_shard,
+    is_sound_row,
+    keys_of,
+    number_in,
+    text_scalar,
+)
+
+_PIECE = 128 * 1024
+"""Rows that are in memory at once."""
+_COLUMNS: Mapping[str, Any] = {
+    "stream": pa.string(),
+    "stream_epoch": pa.int64(),
+    "shard_id": pa.string(),
+    "sequence_number": pa.string(),
+    "sub_sequence_number": pa.int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProofSpec:
+    """What a Spark task has to know. It can be pickled, and holds no credentials."""
+
+    staging: StagingSpec
+    spans: tuple[ShardSpans, ...]
+
+
+def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
+    counter = counter_of(spec.spans)
+    try:
+        for piece in pieces_of(file.path, spec.staging):
+            counter.add(piece)
+    except FileNotFoundError:
+        return FileCount(file.path, file.day, file.rows, error="the file is gone from the storage")
+    except pa.ArrowInvalid as error:
+        return FileCount(
+            file.path, file.day, file.rows, error=f"the file can't be read as Parquet ({_first_line(error)})"
+        )
+    return counted_by(counter, file)
+
+
+def counted_by(counter: SpanCounter, file: LiveFile) -> FileCount:
+    return FileCount(
+        file.path,
+        file.day,
+        file.rows,
+        rows=counter.rows,
+        parts=tuple(counter.parts),
+        all=counter.all,
+        known=counter.known,
+        elsewhere=counter.elsewhere,
+        strangers=tuple(counter.strangers),
+        strange=tuple(sorted(counter.strange.items())),
+    )
+
+
+def counter_of(spans: Sequence[ShardSpans]) -> SpanCounter:
+    return SpanCounter({(each.stream, each.epoch, each.shard_id): i for i, each in enumerate(spans)}, spans)
+
+
+def look_at(file: LiveFile, spec: ProofSpec) -> FileCount:
+    """Whether a file that was read before is there, with the size that the table's metadata states."""
+    files, path = _place(file.path, spec.staging)
+    info = files.get_file_info(path)
+    error = ""
+    if info.type is not fs.FileType.File:
+        error = "the file is gone from the storage"
+    elif info.size != file.size:
+        error = f"the file has {info.size:,} bytes, and the table's metadata states {file.size:,}"
+    return FileCount(file.path, file.day, file.rows, rows=file.rows, error=error)
+
+
+def doubled_rows(overlap: Overlap, spec: ProofSpec) -> Doubled:
+    """The rows with these sort keys that are there more than once. All rows with these keys are in memory."""
+    wanted = spec.spans[overlap.shard]
+    keys: list[pa.Array[Any]] = []
+    places: list[pa.Array[Any]] = []
+    for number, path in enumerate(overlap.files):
+        for piece in pieces_of(path, spec.staging):
+            sound = piece.filter(is_sound_row(piece))
+            of_shard = sound.filter(is_of_shard(sound, wanted))
+            found = keys_of(of_shard)
+            low: Any = pc.greater_equal(found, text_scalar(overlap.low))
+            inside = found.filter(pc.and_(low, pc.less_equal(found, text_scalar(overlap.high))))
+            keys.append(inside)
+            places.append(pa.repeat(pa.scalar(number, pa.int32()), len(inside)))
+    columns: list[Any] = [pa.chunked_array(keys, pa.string()), pa.chunked_array(places, pa.int32())]
+    table = pa.table(columns, names=["key", "place"])
+    by_key = table.group_by("key").aggregate([("place", "count"), ("place", "min"), ("place", "max")])
+    twice = by_key.filter(pc.greater(by_key["place_count"], pa.scalar(1))).sort_by("key")
+    names = [path.rsplit("/", 1)[-1] for path in overlap.files]
+    rows = tuple(
+        f"{wanted.stream}/{wanted.shard_id} {number_in(row['key'])} is there {row['place_count']} times, in "
+        f"{' and '.join(dict.fromkeys((names[row['place_min']], names[row['place_max']])))}"
+        for row in twice.slice(0, MOST_NAMED).to_pylist()
+    )
+    return Doubled(len(twice), rows)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def pieces_of(path: str, spec: StagingSpec, *, payload: bool = False) -> Iterator[pa.Table]:
+    """The rows in pieces, with the columns of `_COLUMNS`, and `data` where `payload` is true. The columns are found by their ids: a column may have been renamed."""
+    wanted = {**_COLUMNS, "data": pa.binary()} if payload else _COLUMNS
+    files, inside = _place(path, spec)
+    ids = {name: str(number).encode() for name, number in spec.field_ids}
+    with files.open_input_file(inside) as source, pq.ParquetFile(source) as file:
+        names = {
+            (column.metadata or {}).get(b"PARQUET:field_id"): column.name for column in file.schema_arrow
+        }
+        there = {name: names[ids[name]] for name in wanted if ids.get(name) in names}
+        for batch in file.iter_batches(_PIECE, columns=list(there.values())):
+            columns = [
+                batch.column(there[name]).cast(kind) if name in there else pa.nulls(len(batch), kind)
+                for name, kind in wanted.items()
+            ]
+            yield pa.table(columns, names=list(wanted))
+
+
+def _place(path: str, spec: StagingSpec) -> tuple[fs.FileSystem, str]:
+    return file_system(spec)[0], path.partition("://")[2] or path
+
+
+def _first_line(error: Exception) -> str:
+    # Only the first line: pyarrow's messages may quote values of the rows.
+    return str(error).partition("\n")[0][:200]

@@ -1,0 +1,20 @@
+"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.pipeline.core.landing.valid_through import Through
+from headrace.pipeline.core.landing.valid_through_text import time_text
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.proof.verdict import Wrong
+
+
+def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
+    """Open shards that were read less far than the table states. A statement never goes further than the shard that is furthest behind."""
+    for key, at in sorted(positions.shards.items()):
+        stated = through.get(key.stream)
+        if stated is not None and not at.ended and at.witness is not None and at.witness < stated:
+            yield Wrong(
+                f"the table states that it has all records up to {time_text(stated)}, and {key} was read up to {time_text(at.witness)} only"
+            )

@@ -1,0 +1,199 @@
+"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See docs/proof.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.pipeline.core.words.words import counted
+
+MOST_TOLD = 20
+"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Something that contradicts what Headrace promises."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extra(Wrong):
+    """Rows that no ledger claims."""
+
+    shards: Mapping[str, int] = field(default_factory=dict)
+    """How many of which shard (`headrace.pipeline.proof.accepted`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """Something that nothing is left to prove by, or that Headrace never promised."""
+
+    text: str
+
+
+Told = Wrong | Unproved
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise, the number of things that were looked at for it, and what isn't so."""
+
+    promise: str
+    looked_at: str
+    wrong: tuple[str, ...] = ()
+    """The first of these; `count` counts all."""
+    unproved: tuple[str, ...] = ()
+    count: int = 0
+
+
+def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
+    wrong: list[str] = []
+    unproved: list[str] = []
+    count = left_out = 0
+    for each in told:
+        if isinstance(each, Wrong):
+            count += 1
+            if len(wrong) < MOST_TOLD:
+                wrong.append(each.text)
+        elif len(unproved) < MOST_TOLD:
+            unproved.append(each.text)
+        else:
+            left_out += 1
+    if left_out:
+        unproved.append(f"and {counted(left_out, 'thing')} more of this check")
+    return Check(promise, looked_at, tuple(wrong), tuple(unproved), count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProof:
+    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or that of a window."""
+
+    name: str
+    checks: tuple[Check, ...]
+    counts: str
+    """How many rows the ledgers tell of, for people."""
+    rows: int = 0
+    """Rows of this table, of its quarantine table and of the lake table that were read for it."""
+    files: int = 0
+    unchanged: int = 0
+    """Data files that an earlier proof had read, and that are there with the size that they had."""
+    forgotten: str = ""
+    """As in Proof."""
+    is_behind: bool = False
+    """Whether records have landed that the typed table hasn't parsed yet. That isn't wrong."""
+
+    @property
+    def holds(self) -> bool:
+        return not any(check.wrong for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    checks: tuple[Check, ...] = ()
+    """Of the lake table."""
+    tables: tuple[TableProof, ...] = ()
+    """The tables that were made of the lake table."""
+    records: int = 0
+    """Records of the ranges that are proved, if no check found something wrong."""
+    unproved_records: int = 0
+    """Records in the ledger about which nothing can be proved, such as those of derived ranges."""
+    shards: int = 0
+    first: datetime | None = None
+    """When the first of the proved records arrived."""
+    last: datetime | None = None
+    snapshot: int | None = None
+    since: int | None = None
+    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is about."""
+    rows: int = 0
+    """Rows that this proof has read."""
+    files: int = 0
+    """Data files that this proof has read."""
+    unchanged: int = 0
+    """Data files that an earlier proof had read, and that are there with the size that they had."""
+
+    forgotten: str = ""
+    """Why the next proof reads all rows again, if it does although this one found nothing wrong."""
+
+    @property
+    def holds(self) -> bool:
+        return not any(check.wrong for check in self.all_checks)
+
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        return (*self.checks, *(check for table in self.tables for check in table.checks))
+
+    @property
+    def unproved(self) -> tuple[str, ...]:
+        return tuple(text for check in self.all_checks for text in check.unproved)
+
+    def lines(self) -> Iterator[str]:
+        """For people: each check with what it found, what isn't proved, and the sentence."""
+        yield from told_lines(self.checks)
+        yield from self._read()
+        yield from _forgotten(self.forgotten)
+        for table in self.tables:
+            yield f"{table.name}: {table.counts}"
+            yield from told_lines(table.checks)
+            unchanged = f"; {counted(table.unchanged, 'file')} unchanged" if table.unchanged else ""
+            yield f"{counted(table.rows, 'row')} of {counted(table.files, 'file')} read{unchanged}"
+            yield from _forgotten(table.forgotten)
+        yield str(self)
+
+    def _read(self) -> Iterator[str]:
+        read = f"{counted(self.rows, 'row')} of {counted(self.files, 'file')} read"
+        if self.since is None:
+            yield read
+        else:
+            yield f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, which was proved before"
+
+    def __str__(self) -> str:
+        if not self.holds:
+            failed = [check for check in self.all_checks if check.wrong]
+            return (
+                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
+                f"in snapshot {self.snapshot}; the first: {failed[0].wrong[0]}"
+            )
+        if not self.records:
+            proved = "nothing to prove: no record of a range that can be proved"
+        else:
+            proved = (
+                f"proved: {counted(self.records, 'record')} of {counted(self.shards, 'shard')}{self._between()} "
+                f"{'is' if self.records == 1 else 'are'} in the table once each, in snapshot {self.snapshot}"
+            )
+        if self.tables:
+            tables = ", ".join(
+                f"{table.name} (but for those not parsed yet)" if table.is_behind else table.name
+                for table in self.tables
+            )
+            proved += f"; each row is accounted for in {tables}"
+        beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
+        if not self.unproved:
+            return proved
+        return f"{proved}; NOT proved: {beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+
+    def _between(self) -> str:
+        if self.first is None or self.last is None:
+            return ""
+        return f" that arrived between {_text(self.first)} and {_text(self.last)}"
+
+
+def _text(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def told_lines(checks: Iterable[Check]) -> Iterator[str]:
+    checks = tuple(checks)
+    for check in checks:
+        yield f"{'NO ' if check.wrong else 'yes'}  {check.promise} ({check.looked_at})"
+        yield from (f"       {text}" for text in check.wrong)
+        if check.count > len(check.wrong):
+            yield f"       and {check.count - len(check.wrong):,} more"
+    yield from (f"not proved: {text}" for check in checks for text in check.unproved)
+
+
+def _forgotten(why: str) -> Iterator[str]:
+    if why:
+        yield f"the next proof reads these rows again, because what this one has read can't be remembered: {why}"

@@ -1,0 +1,123 @@
+"""What the ledgers of the lake table state is compared with what a wave of a typed table finds there, before anything is parsed.
+
+    plan of the wave ─► ledgers of the same time ─► as many rows? ─► go on
+                                                        │ no
+                                                        ▼
+                        all ledgers of these shards ─► as many rows, or is there a reason? ─► go on, and say so
+                                                        │ no
+                                                        ▼
+                                                      refuse
+
+A position never moves past a row that landed and that the wave doesn't find. Rows may be gone for three reasons: another engine has removed
+them, the retention had removed them before the typed table was made, or a person has said `--accept-difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.pipeline.core.ledger.arrivals import first_kept_day
+from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.typed.check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.typed.ports import ParsedTable, SourceTable
+from headrace.pipeline.typed.values import WavePlan
+
+
+class Changed(Exception):
+    """The rows aren't those of the ledgers. The lake table may have changed between the look and the reading of its ledgers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseChecking:
+    name: str
+    """The target's name."""
+    source: SourceTable
+    table: ParsedTable
+    landings: LineageTable
+    """The ledgers of the lake table."""
+    lineage: LineageTable
+    """The ledgers of the typed table."""
+    retention: timedelta | None
+    clock: Clock
+    accepts_difference: bool = False
+    """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
+
+    def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
+        """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
+        first (`is_last`: it has done so)."""
+        quick = tuple(differences(plan, self.landings.entries(asked_of(plan)), self._parsed()))
+        if not quick:
+            return ()
+        entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
+        differing = tuple(differences(plan, entries, self._parsed(), whole=True))
+        if not differing:
+            return ()
+        if not is_last:
+            raise Changed
+        begun = next((each.at for each in self.lineage.entries()), None)
+        kept_from = first_kept_day(self.clock.now(), self.retention, None)
+        notes: list[str] = []
+        unexcused = [
+            difference
+            for difference in differing
+            if not excused(difference, entries, kept_from=kept_from, begun=begun)
+        ]
+        for difference in differing:
+            if difference not in unexcused:
+                notes.append(
+                    f"{_many(difference)} because upkeep.retention had removed them before the typed table was made"
+                )
+            elif why := self._by_others(difference, unexcused):
+                notes.append(f"{_many(difference)}: {why}")
+            elif self.accepts_difference:
+                notes.append(f"{_many(difference)}, as a person has accepted")
+            else:
+                raise WrongShape(self._refusal(difference))
+        return tuple(notes)
+
+    def _by_others(self, difference: Differs, unexcused: Iterable[Differs]) -> str:
+        """Which commit of another engine tells why; empty where none does. One deletion may not be the reason for more rows than it has removed,
+        of all shards together."""
+        removes = difference.lacks > 0
+        alike = [other for other in unexcused if (other.lacks > 0) == removes]
+        # Rows that another engine inserted may wait for the position from long before these ranges landed.
+        since, since_all = (difference.since, min(other.since for other in alike)) if removes else (0, 0)
+        why = self.source.changed_by_others(since, lacks=difference.lacks)
+        all_lack = sum(other.lacks for other in alike)
+        return why if why and self.source.changed_by_others(since_all, lacks=all_lack) else ""
+
+    def _parsed(self) -> ParsedSoFar:
+        return ParsedSoFar(self._pages())
+
+    def _pages(self) -> Iterator[LedgerPage]:
+        # The typed table's history ends where its older snapshots have expired. What a wave can't be compared with then isn't compared.
+        with suppress(ChainBroken):
+            yield from self.table.pages()
+
+    def _refusal(self, difference: Differs) -> str:
+        safe = "Nothing of this wave was parsed, and no position moved; all rows are as they were."
+        if difference.lacks < 0:
+            return (
+                f"{self.name}: {difference}: {counted(-difference.lacks, 'row')} more, and no commit of another engine tells why. {safe} "
+                "`headrace prove` names rows that are in the lake table twice, and rows that no ledger claims. Of two equal rows remove the second "
+                "one by another engine, and parse again; if the rows are another engine's and are to be parsed, run "
+                f"`headrace parse {self.name} --accept-difference` once"
+            )
+        return (
+            f"{self.name}: {difference}: {counted(difference.lacks, 'row')} that landed can't be parsed, and neither upkeep.retention nor "
+            f"a commit of another engine tells why. {safe} `headrace prove` tells what is missing; bring the rows back from a snapshot that "
+            f"has them, or, if they were removed on purpose, run `headrace parse {self.name} --accept-difference` once"
+        )
+
+
+def _many(difference: Differs) -> str:
+    if difference.lacks < 0:
+        return f"{difference.key}: {counted(-difference.lacks, 'row')} more parsed than landed"
+    return f"{difference.key}: {counted(difference.lacks, 'row')} that landed aren't in the lake table any more, and aren't parsed"

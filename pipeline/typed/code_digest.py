@@ -1,0 +1,99 @@
+"""The code that makes a target's rows: the function that the settings name, and which version of what parses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, cached_property
+from hashlib import sha256
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.errors import BadSetting, HeadraceError
+from headrace.pipeline.lake.spark.user_code import UserCode, code_beside, imported
+from headrace.pipeline.settings.choices import ParseFormat
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.context import BatchContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Function = Callable[["DataFrame", BatchContext], "DataFrame"]
+
+
+class TargetCode:
+    """What parses the rows of one target in one run. Modules beside the settings file are read once, when the run first needs them."""
+
+    def __init__(self, target: ParseSettings) -> None:
+        self._target = target
+
+    @cached_property
+    def user(self) -> UserCode | None:
+        """The user's modules beside the settings file; None where the target has no function, or has one of an installed package."""
+        folder = self._target.written.folder
+        if self._target.format is not ParseFormat.CALLABLE or not folder:
+            return None
+        return code_beside(Path(folder).resolve(), self._module)
+
+    @property
+    def _module(self) -> str:
+        return (self._target.callable or "").partition(":")[0]
+
+    def function(self) -> Function:
+        target, name = self._target, (self._target.callable or "").partition(":")[2]
+        try:
+            module = imported(self.user, self._module) if self.user else import_module(self._module)
+            function: Function = getattr(module, name)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            # A module of the user may raise anything while it is imported.
+            raise BadSetting(
+                f"the function {target.callable!r} of the target {target.name} can't be imported ({type(error).__name__}: {error}). Nothing was "
+                f"parsed; put its module beside the settings file, or install it, and correct {target.called('callable')}"
+            ) from error
+        return function
+
+    def text(self) -> str:
+        """What parses, with digests of the code and of the schema in the settings. The digest of the code covers all settings that decide about a
+        row."""
+        target = self._target
+        rules = (
+            target.format,
+            target.columns,
+            target.most_columns,
+            target.compression,
+            target.inflated,
+            target.most_values,
+            target.message,
+            target.filter,
+            target.stream,
+        )
+        name, source = f"{target.format} of headrace {_version()}", ""
+        if target.format is ParseFormat.CALLABLE:
+            name, source = str(target.callable), self.user.digest if self.user else _source_of(self._module)
+        return f"{name}, code {_digest(f'{rules!r} {source}')}, schema {_digest(' '.join(target.schema.split()))}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _source_of(module: str) -> str:
+    """The source of an installed module, read once in a process. Modules that it imports aren't part of it."""
+    try:
+        return inspect.getsource(import_module(module))
+    except (OSError, TypeError):
+        # A module without a source, such as one of C: its version is that of the setting `version` only.
+        return ""
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "unknown"

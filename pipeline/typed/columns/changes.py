@@ -1,0 +1,96 @@
+"""How the columns of a typed table come to those that its parser gives now. A table in, an update of its schema out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
+from pyiceberg.types import NestedField
+
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.typed.columns.spark_types import Promotion, has_more_fields, nullability, promotions
+
+Change = tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]
+"""Updates of a table, with what has to be true."""
+
+
+def change_to(
+    table: Table, wanted: Sequence[NestedField], own: Sequence[NestedField], *, may_have_more: bool
+) -> Change | None:
+    """The update that gives the table the wanted columns; None where it has them. `own`: the table's columns beside those of each typed table.
+
+    Columns are added and promoted. A part that was NOT NULL may be null from then on where the parser no longer promises a value. What the parser
+    doesn't name stays as it is where the table `may_have_more`. Raises WrongShape where rows of the table stand in the way.
+    """
+    there = {column.name: column for column in own}
+    update = table.update_schema(allow_incompatible_changes=True)
+    changed, tightened = False, list[str]()
+    for column in wanted:
+        if column.name not in there:
+            update.add_column(column.name, column.field_type, column.doc, required=column.required)
+            changed = True
+            tightened += [column.name] if column.required else []
+            continue
+        for path, kind in _promoted(table, there[column.name], column, may_have_more=may_have_more):
+            update.update_column(path, field_type=kind)
+            changed = True
+        for path, required in _nullability(there[column.name], column, may_have_more=may_have_more):
+            update.update_column(path, required=required)
+            changed = True
+            tightened += [".".join(path)] if required else []
+    for name in () if may_have_more else sorted(there.keys() - {column.name for column in wanted}):
+        if there[name].required:
+            update.make_column_optional(name)
+            changed = True
+    if tightened:
+        _check_empty(table, tightened)
+    if not changed:
+        return None
+    # Not commit(), which deletes old metadata files. Its requirement is on the current schema.
+    updates, only_if = update._commit()  # noqa: SLF001
+    return updates, (*only_if, *([_no_other_rows(table)] if tightened else []))
+
+
+def _promoted(
+    table: Table, there: NestedField, wanted: NestedField, *, may_have_more: bool
+) -> tuple[Promotion, ...]:
+    try:
+        promoted = tuple(promotions(there.field_type, wanted.field_type, (wanted.name,)))
+        fits = may_have_more or not has_more_fields(there.field_type, wanted.field_type)
+    except TypeError:
+        promoted, fits = (), False
+    if not fits:
+        raise WrongShape(
+            f"the column {wanted.name} of {'.'.join(table.name())} is {there.field_type}, and the parser now gives {wanted.field_type}. Nothing was "
+            "parsed, and no position moved; give the column another name in the schema, or let the target have another table"
+        )
+    return promoted
+
+
+def _nullability(
+    there: NestedField, wanted: NestedField, *, may_have_more: bool
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    if there.required != wanted.required:
+        yield (wanted.name,), wanted.required
+    yield from nullability(there.field_type, wanted.field_type, (wanted.name,), may_have_more=may_have_more)
+
+
+def _check_empty(table: Table, tightened: Sequence[str]) -> None:
+    """Only a table without rows can get what is NOT NULL: rows that are there may have no value."""
+    snapshot = table.current_snapshot()
+    if snapshot is None or (snapshot.summary and snapshot.summary["total-records"] == "0"):
+        return
+    raise WrongShape(
+        f"{', '.join(tightened)} of {'.'.join(table.name())} should be NOT NULL by the schema, and the rows that the table has may lack a value "
+        "there. Nothing was parsed, and no position moved; take NOT NULL out of the schema, or let the target have another table, into which everything "
+        "is parsed anew"
+    )
+
+
+def _no_other_rows(table: Table) -> TableRequirement:
+    """Rows that another run commits meanwhile, by a schema without NOT NULL, may lack a value."""
+    snapshot = table.current_snapshot()
+    content = {"ref": MAIN_BRANCH, "snapshot-id": None if snapshot is None else snapshot.snapshot_id}
+    return AssertRefSnapshotId.model_validate(content)

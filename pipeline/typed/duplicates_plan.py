@@ -1,0 +1,78 @@
+"""Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the table already.
+
+Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at most a window apart.
+Of such rows the first that is offered stays. Only rows that stay are compared with: the next one is told apart by them, never by a row that
+was left out. So of any two rows that stay with equal values, the arrivals are further apart than the window.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.typed.values import SourceFile, WavePlan
+
+
+@dataclass(slots=True)
+class KeptOfKey:
+    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table (`there`), then the wave's
+    rows are offered; both in the order of their arrival."""
+
+    within: int
+    _there: array[int] = field(default_factory=lambda: array("q"))
+    _last: int | None = None
+    """The arrival of the newest row of the wave that stays."""
+
+    def there(self, arrivals: Iterable[int]) -> None:
+        self._there.extend(arrivals)
+
+    def offer(self, arrival: int) -> bool:
+        """Whether a row of the wave stays."""
+        if self._last is not None and arrival - self._last <= self.within:
+            return False
+        # The table may also have rows that arrived later: of a shard that was parsed earlier.
+        place = bisect_left(self._there, arrival - self.within)
+        if place < len(self._there) and self._there[place] - arrival <= self.within:
+            return False
+        self._last = arrival
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows of the typed table that the rows of a wave are compared with."""
+
+    files: tuple[SourceFile, ...]
+    """The data files that may have some. Each row group is read without payloads."""
+    since: datetime
+    until: datetime
+    """Rows that arrived earlier or later are too far from all rows of the wave."""
+    within: timedelta
+    positions: Positions
+    """The typed table's positions: a commit may land only where they are the same."""
+
+    @property
+    def rows(self) -> int:
+        """At most so many."""
+        return sum(each.rows for each in self.files)
+
+
+def plan_comparison(
+    files: Iterable[SourceFile], positions: Positions, wave: WavePlan, *, within: timedelta
+) -> Comparison | None:
+    """None where no row of the wave has an arrival. `files`, `positions`: of one snapshot of the typed table."""
+    oldest = min((each.oldest for each in wave.ranges if each.oldest is not None), default=None)
+    newest = max((each.newest for each in wave.ranges if each.newest is not None), default=None)
+    if oldest is None or newest is None:
+        return None
+    since, until = oldest - within, newest + within
+    near = (
+        each
+        for each in files
+        if (each.oldest is None or each.oldest <= until) and (each.newest is None or each.newest >= since)
+    )
+    return Comparison(tuple(near), since, until, within, positions)

@@ -1,0 +1,92 @@
+"""Spark's part of leaving out duplicates: it brings the rows of a wave, and the keys of the typed table's rows, with the same key together.
+
+record, row, reason, data  +  key_0, ..., arrival  ──►  record, row, reason, data, key_0, ..., arrival, fresh
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.pipeline.typed.tasks.duplicates import ARRIVAL, FRESH, key_names, small_columns
+from headrace.pipeline.typed.tasks.read import RECORD_FIELDS
+from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT, own_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+
+def keys_type(columns: pa.Schema) -> StructType:
+    """The columns of the table's rows, in the types of the table: of older settings, those of the wave's rows may be narrower. `columns`: as
+    `headrace.pipeline.typed.tasks.duplicates.key_columns` gives them."""
+    from pyspark.sql.types import StructType
+
+    made = StructType()
+    for name, each in zip((*key_names(len(columns) - 1), ARRIVAL), small_columns(columns), strict=True):
+        made = made.add(name, _spark_type(each.type))
+    return made
+
+
+def rows_type(columns: pa.Schema, *, filtered: bool) -> StructType:
+    """The columns of rows that a Python task has decoded, in types that Spark takes. `filtered`: whether the target has a filter."""
+    from pyspark.sql.types import StructType
+
+    row = _spark_type(pa.struct([pa.field(each.name, each.type) for each in own_columns(columns)]))
+    record = StructType()
+    # Not by StructType.fromDDL: it asks the active session of the process, and a run's session needn't be that.
+    for name, kind in RECORD_FIELDS:
+        record = record.add(name, kind)
+    made = StructType().add("record", record).add("row", row)
+    made = made.add("reason", "string").add("data", "binary")
+    return made.add(IS_LEFT_OUT, "boolean") if filtered else made
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)
+
+
+def side_by_side(rows: DataFrame, earlier: DataFrame, by: Sequence[str], *, tasks: int) -> DataFrame:
+    """All rows with a key in one task, sorted as `headrace.pipeline.typed.tasks.duplicates` needs them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = key_names(len(by))
+    at = F.col("record.arrival_ts")
+    keys = [
+        F.col("row").getField(name).cast(earlier.schema[key].dataType)
+        for name, key in zip(by, names, strict=True)
+    ]
+    # A row without an arrival, or with a null in its key, is compared with none; nor is one that goes to quarantine.
+    is_whole = at.isNotNull() & F.col("reason").isNull()
+    for key in keys:
+        is_whole = is_whole & key.isNotNull()
+    fresh = rows.select(
+        "record",
+        "row",
+        "reason",
+        "data",
+        *([IS_LEFT_OUT] if IS_LEFT_OUT in rows.columns else []),
+        *(F.when(is_whole, key).alias(name) for name, key in zip(names, keys, strict=True)),
+        at.alias(ARRIVAL),
+        F.lit(True).alias(FRESH),
+    )
+    both = fresh.unionByName(earlier.withColumn(FRESH, F.lit(False)), allowMissingColumns=True)
+    # Else all rows that are compared with none would come to one task.
+    place = F.when(F.col(names[0]).isNotNull(), F.hash(*names)).otherwise(F.hash("record.number"))
+    record = F.col("record")
+    return both.repartition(tasks, place).sortWithinPartitions(
+        *names,
+        FRESH,
+        ARRIVAL,
+        # Rows that arrived at the same time have an order, too: a wave that is done again leaves out the same ones.
+        record["stream"],
+        record["stream_epoch"],
+        F.length(record["sequence_number"]),
+        record["sequence_number"],
+        record["sub_sequence_number"],
+        record["shard_id"],
+    )

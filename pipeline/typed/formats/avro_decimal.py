@@ -1,0 +1,52 @@
+"""Decimals of Avro payloads. One that has more digits than its type is refused before its digits are made.
+
+An Avro decimal is a whole number in bytes, as many as its payload has. Python makes decimal digits of it in a time that grows with the square of
+the bytes: two minutes for a megabyte. fastavro makes them before it looks at the type's precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from headrace.pipeline.typed.formats.rows import CantDecode
+
+_DECIMAL, _BOUNDED = "decimal", "headrace-decimal"
+
+
+def bounded(schema: Any) -> Any:
+    """The schema, before fastavro parses it, with decimals that are read by this module. Other code that uses fastavro in the same process keeps
+    fastavro's own."""
+    from fastavro.read import LOGICAL_READERS
+
+    for kind in ("bytes", "fixed"):
+        LOGICAL_READERS[f"{kind}-{_BOUNDED}"] = _reader_of(LOGICAL_READERS[f"{kind}-{_DECIMAL}"])
+    return _renamed(schema)
+
+
+def _renamed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_renamed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = {
+        name: _renamed(value) if name in ("type", "items", "values", "fields") else value
+        for name, value in schema.items()
+    }
+    return {**own, "logicalType": _BOUNDED} if own.get("logicalType") == _DECIMAL else own
+
+
+def _reader_of(read: Any) -> Any:
+    """`read`: fastavro's own reader of such decimals."""
+
+    def read_bounded(content: bytes, writer: Mapping[str, Any], reader: Any = None) -> Decimal:
+        precision = writer["precision"]
+        if abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
+            raise CantDecode(
+                f"a decimal of the payload doesn't fit its type: it has more than {precision} digits"
+            )
+        found: Decimal = read(content, writer, reader)
+        return found
+
+    return read_bounded

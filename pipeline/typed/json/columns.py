@@ -1,0 +1,84 @@
+"""The columns of a typed table whose schema comes from its JSON payloads, as values, and the names that they may have.
+
+    payloads ─► `facts`, counted by Spark's tasks ─► `growth`: the columns with what is new ─► `fit`: does this payload fit them?
+
+`column_types` has the columns as Spark writes types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Kind: TypeAlias = "str | Struct | Items"
+"""The type of a column. A text is Spark's name of a type whose inside isn't looked at (long, string, a map)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    fields: Mapping[str, Kind] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    """Names of the fields that are NOT NULL."""
+
+    @property
+    def size(self) -> int:
+        """How many fields there are, also within other fields."""
+        return sum(1 + _size(each) for each in self.fields.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """An array."""
+
+    of: Kind
+
+
+def _size(kind: Kind) -> int:
+    match kind:
+        case Struct():
+            return kind.size
+        case Items():
+            return _size(kind.of)
+        case _:
+            return 0
+
+
+Path: TypeAlias = tuple[str | None, ...]
+"""The names from the payload down to a field; None stands for the items of an array."""
+
+DEPTH = 10
+"""The most steps of a path."""
+_LONGEST_NAME = 255
+INT_END, LONG_END, FLOAT_END = 2**31, 2**63, 3.4028235e38
+"""Where the numbers end that a column of type integer, long or float holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    columns: int
+    """The most fields, also those within others."""
+    taken: frozenset[str] = frozenset()
+    """Names in small letters that no column may have."""
+
+
+def why_no_name(name: str, beside: Iterable[str], limits: Limits | None) -> str | None:
+    """Why no column can have this name. `limits`: of a column that is in no other one."""
+    if not name:
+        return "has an empty name"
+    if "." in name:
+        return "has a dot in its name"
+    if "\x00" in name:
+        return "has a zero character in its name"
+    if len(name) > _LONGEST_NAME:
+        return f"has a name of more than {_LONGEST_NAME} characters"
+    if limits and name.lower() in limits.taken:
+        return "has the name of a column that Headrace itself gives to the table"
+    if same := next((other for other in beside if other.lower() == name.lower() and other != name), None):
+        return f"differs from the column {same} only in capital letters"
+    return None
+
+
+def name_of(path: Path) -> str:
+    steps = ("[]" if step is None else f".{step[:_LONGEST_NAME]}" for step in path)
+    return "".join(steps).removeprefix(".").replace("\x00", "\\u0000") or "''"

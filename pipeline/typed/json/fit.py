@@ -1,0 +1,156 @@
+"""Whether a JSON payload fits the columns of a typed table, and if it doesn't, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.pipeline.typed.json.columns import (
+    DEPTH,
+    INT_END,
+    LONG_END,
+    Items,
+    Kind,
+    Limits,
+    Path,
+    Struct,
+    name_of,
+    why_no_name,
+)
+
+_OF_SPARK = {"string", "binary", "date", "timestamp", "timestamp_ntz", "decimal", "map"}
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges payloads by the columns of the table. It can be pickled."""
+
+    columns: Struct
+    limits: Limits
+    is_whole: bool
+    """Whether each value of a payload needs a column."""
+
+    def why_not(self, payload: Mapping[str, Any]) -> str | None:
+        return self._why_not(payload, self.columns, ())
+
+    def _why_not(self, value: Any, kind: Kind, path: Path) -> str | None:
+        if value is None:
+            return None
+        match kind:
+            case Struct():
+                return (
+                    self._of_struct(value, kind, path)
+                    if isinstance(value, dict)
+                    else _other(value, kind, path)
+                )
+            case Items():
+                if not isinstance(value, list):
+                    return _other(value, kind, path)
+                below = (*path, None)
+                return next(filter(None, (self._why_not(each, kind.of, below) for each in value)), None)
+            case _:
+                return None if _fits(value, kind) else _other(value, kind, path)
+
+    def _of_struct(self, value: Mapping[str, Any], kind: Struct, path: Path) -> str | None:
+        for name, each in value.items():
+            of = kind.fields.get(name)
+            if each is None or (type(of) is str and _fits(each, of)):
+                # Most values end here, without a path.
+                continue
+            if of is not None:
+                if why := self._why_not(each, of, (*path, name)):
+                    return why
+            elif self.is_whole and has_value(each):
+                return self._why_no_column(each, (*path, name), kind.fields)
+        return None
+
+    def _why_no_column(self, value: Any, path: Path, beside: Mapping[str, Kind]) -> str:
+        """`value`: of a field without a column. `beside`: the columns beside it."""
+        if _is_deeper(value, DEPTH - len(path)):
+            return f"the field {name_of(path)} has parts deeper than {DEPTH} levels"
+        named, why = next(_bad_names(value, path, beside, self.limits), (path, None))
+        if why is None:
+            why = f"has no column: there would be more than most_columns ({self.limits.columns}), or most payloads have another kind of value there"
+        return f"the field {name_of(named)} {why}"
+
+
+def _bad_names(
+    value: Any, path: Path, beside: Iterable[str], limits: Limits
+) -> Iterator[tuple[Path, str | None]]:
+    """`value`: not deeper than a column may be."""
+    name = path[-1]
+    if name is not None and (why := why_no_name(name, beside, limits if len(path) == 1 else None)):
+        yield path, why
+    elif isinstance(value, dict):
+        # Only names that are alike in small letters are compared: each with each would take hours for a hundred thousand of them.
+        alike: dict[str, list[str]] = {}
+        for inner in value:
+            alike.setdefault(inner.lower(), []).append(inner)
+        for inner, each in value.items():
+            yield from _bad_names(each, (*path, inner), alike[inner.lower()], limits)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _bad_names(each, (*path, None), (), limits)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels below it. Nothing deeper is looked at: JSON may have more levels than Python can call functions."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels <= 0 or _is_deeper(each, levels - 1) for each in inner)
+
+
+def has_value(value: Any) -> bool:
+    """Null, and lists and objects without any value, tell no type and need no column."""
+    if not isinstance(value, dict | list):
+        return value is not None
+    unseen: list[Any] = [value]
+    while unseen:
+        match unseen.pop():
+            case dict() as fields:
+                unseen.extend(fields.values())
+            case list() as items:
+                unseen.extend(items)
+            case each if each is not None:
+                return True
+    return False
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Spark judges the values of its other types: it reads texts as times, and anything as text."""
+    if kind == "string":
+        return True
+    of = type(value)
+    if kind == "long":
+        return of is int and -LONG_END <= value < LONG_END
+    if kind in ("double", "float"):
+        return of is float or of is int
+    if kind == "boolean":
+        return of is bool
+    if kind == "integer":
+        return of is int and -INT_END <= value < INT_END
+    return kind.partition("(")[0].partition("<")[0] in _OF_SPARK
+
+
+def _other(value: Any, kind: Kind, path: Path) -> str:
+    match value:
+        case bool():
+            found = "true or false"
+        case int():
+            found = "an integer"
+        case float():
+            found = "a number with a fraction or an exponent"
+        case str():
+            found = "text"
+        case list():
+            found = "a list"
+        case _:
+            found = "an object"
+    column = (
+        "a struct"
+        if isinstance(kind, Struct)
+        else "an array"
+        if isinstance(kind, Items)
+        else f"of type {kind}"
+    )
+    return f"the field {name_of(path)} has {found}, and its column is {column}"

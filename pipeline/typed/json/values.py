@@ -1,0 +1,103 @@
+"""How many values a JSON payload makes in a table's columns: one for each column of each object, also of an empty one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace.pipeline.typed.formats.value_limit import TooManyValues, ValuesLeft
+
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_LEAST = 2
+"""The fewest bytes of an object, and of another value with the comma before it."""
+_OTHERS = 4
+"""The most values of an object beside those of its columns: itself, its place in what is around it, and the first entry of a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValues:
+    """It can be pickled."""
+
+    columns: tuple[tuple[str, Any], ...]
+    """Names, and types as Spark writes them in JSON."""
+    most: int
+    _an_object: int = field(init=False, repr=False)
+    """The most values of one object, without those of objects within it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_an_object", _OTHERS + _widest(dict(self.columns)))
+
+    def are_too_many(self, payload: bytes) -> bool:
+        """`payload`: one JSON value."""
+        if self.at_most(payload) <= self.most:
+            return False
+        # An estimate: it counts what texts say, too, and takes each object for one of the widest kind.
+        if _at_least(_TEXT.sub(b"", payload)) > self.most:
+            return True
+        try:
+            found = msgspec.json.decode(payload)
+            _take(found, {"type": "struct", "fields": _fields(self.columns)}, ValuesLeft(self.most))
+        except (msgspec.DecodeError, RecursionError, TooManyValues):
+            # What can't be counted exactly, such as a number of very many digits, counts by the estimate.
+            return True
+        return False
+
+    def at_most(self, payload: bytes) -> float:
+        """Of one payload, or of several that were joined."""
+        quick = self._an_object / _LEAST * len(payload)
+        if quick <= self.most:
+            return quick
+        return self._an_object * payload.count(b"{") + 2 * (1 + payload.count(b"[") + payload.count(b","))
+
+
+def _fields(columns: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
+    return [{"name": name, "type": kind} for name, kind in columns]
+
+
+def _at_least(payload: bytes) -> int:
+    return max(1 + payload.count(b","), payload.count(b"{") + payload.count(b"["))
+
+
+def _widest(columns: Mapping[str, Any]) -> int:
+    return max(len(columns), *map(_within, columns.values()), 0)
+
+
+def _within(kind: Any) -> int:
+    if isinstance(kind, str):
+        return 0
+    match kind["type"]:
+        case "struct":
+            return _widest({each["name"]: each["type"] for each in kind["fields"]})
+        case "array":
+            return _within(kind["elementType"])
+        case "map":
+            return max(_within(kind["keyType"]), _within(kind["valueType"]))
+        case _:
+            return 0
+
+
+def _take(value: Any, kind: Any, left: ValuesLeft) -> None:
+    """Count what becomes of a value. `kind`: the type of its column."""
+    left.take(1)
+    if isinstance(kind, str):
+        return
+    match kind["type"], value:
+        case "struct", dict():
+            left.take(len(kind["fields"]))
+            for each in kind["fields"]:
+                if not isinstance(each["type"], str) and each["name"] in value:
+                    _take(value[each["name"]], each["type"], left)
+        case "array", list():
+            for each in value:
+                _take(each, kind["elementType"], left)
+        case "map", dict():
+            for each in value.values():
+                left.take(1)
+                _take(each, kind["valueType"], left)
+        case _:
+            # The payload doesn't fit.
+            pass

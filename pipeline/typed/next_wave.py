@@ -1,0 +1,84 @@
+"""The plan of the next wave that reads the lake table: which of the wanted rows are there, and which of them the wave takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.typed.files.portion import Portion, plan_portion
+from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.plan import plan_wave
+from headrace.pipeline.typed.ports import Surveyor
+from headrace.pipeline.typed.values import (
+    Bound,
+    SourceFile,
+    Survey,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+)
+
+_GROWS = 4
+"""How many times as many rows are looked at where a look found none that are wanted."""
+_MANY = 64
+"""Files of which nothing is known. Where more of them may have wanted rows, it is found out first which rows they have: then the wave looks for
+the wanted rows in few of them."""
+
+
+def plan_next(
+    wishes: Wishes,
+    files: Iterable[SourceFile],
+    *,
+    surveyor: Surveyor,
+    limits: WaveLimits,
+    known: KnownFiles,
+    others: bool = True,
+    aggregates: bool = False,
+) -> WavePlan:
+    """`others`: whether rows of shards that aren't in the wishes, and aren't closed there, are wanted as well. `aggregates`: whether only
+    aggregates that came whole are wanted. `known`: gets what is found in the files."""
+    files, rows, has_looked = tuple(files), limits.records, aggregates
+    while True:
+        portion = plan_portion(known.told(files), wishes, rows=rows, others=others)
+        unknown = [each for each in portion.files if each.parts is None]
+        if len(unknown) > _MANY and not has_looked:
+            has_looked = True
+            known.look_through(unknown, surveyor)
+            continue
+        survey = _surveyed(portion, wishes, surveyor, others=others, aggregates=aggregates)
+        known.learn(survey)
+        plan = plan_wave(wishes, survey.pieces, ceiling=portion.ceiling, limits=limits)
+        if plan.ranges or portion.ceiling is None:
+            _check(plan, portion)
+            return plan
+        rows *= _GROWS
+
+
+def _surveyed(
+    portion: Portion, wishes: Wishes, surveyor: Surveyor, *, others: bool, aggregates: bool
+) -> Survey:
+    if not portion.files:
+        return Survey()
+    return surveyor.survey(
+        SurveyOrder(
+            tuple(file.path for file in portion.files),
+            tuple(Bound(each.key, each.low, each.high) for each in wishes.wanted),
+            wishes.closed,
+            wishes.streams,
+            portion.ceiling,
+            others=others,
+            aggregates=aggregates,
+        )
+    )
+
+
+def _check(plan: WavePlan, portion: Portion) -> None:
+    """Whether all rows that the wave takes can be read."""
+    read = {each.path for each in plan.units}
+    deleted = next((file.path for file in portion.files if file.deletes and file.path in read), None)
+    if deleted is not None:
+        raise WrongShape(
+            f"records of the lake table can't be read now: another engine has deleted rows of {deleted} by a delete file, which Headrace can't "
+            "apply. Nothing was committed, and no position moved; let that engine run its rewrite_data_files"
+        )

@@ -1,0 +1,179 @@
+"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on values.
+
+A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the others are copied. So
+each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.generation import is_chain
+from headrace.pipeline.core.shards.partition import read_name
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.sort_texts import position_at
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.typed.account import account, aside_name
+from headrace.pipeline.typed.plan import units_of
+from headrace.pipeline.typed.values import (
+    Bound,
+    Parsed,
+    Piece,
+    PlannedRange,
+    SourceFile,
+    SurveyOrder,
+    WaveLimits,
+    WavePlan,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows of the quarantine table are parsed again. None: all."""
+
+    shard: str | None = None
+    """The shard's id, or its name with the stream (`headrace.pipeline.core.shards.partition`)."""
+    reason: str | None = None
+
+
+ALL = Selection()
+_MOST_NAMED = 5
+"""Reasons that a message names."""
+
+
+def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
+    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with each reason."""
+    if text in counts:
+        return text
+    meant = sorted(
+        (reason for reason in counts if text in reason), key=lambda reason: (-counts[reason], reason)
+    )
+    if len(meant) > 1:
+        named = "; ".join(f"{reason} ({counted(counts[reason], 'row')})" for reason in meant[:_MOST_NAMED])
+        more = f"; and {len(meant) - _MOST_NAMED:,} more" if len(meant) > _MOST_NAMED else ""
+        raise Unknown(
+            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. Give more of the one that you mean: {named}{more}"
+        )
+    return meant[0] if meant else None
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePlan:
+    wave: WavePlan
+    """The rows that are parsed again, as a wave that reads the quarantine table."""
+    taken: tuple[SourceFile, ...]
+    """The files that leave the quarantine table."""
+
+    @property
+    def kept(self) -> int:
+        """Rows of the taken files that aren't parsed again."""
+        return sum(each.rows for each in self.taken) - self.wave.rows
+
+
+def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Selection) -> SurveyOrder:
+    """What Spark is to look for in the files of the quarantine table. `positions`: those of the quarantine table."""
+    shards = sorted(key for key in positions.shards if not is_chain(key))
+    name = None if selection.shard is None else read_name(selection.shard)
+    wanted = tuple(key for key in shards if name is None or name.fits(key))
+    if selection.shard is not None and not wanted:
+        raise Unknown(
+            f"the quarantine table has no shard {selection.shard}; nothing was parsed. The column shard_id names its shards"
+        )
+    return SurveyOrder(
+        tuple(sorted(each.path for each in files)),
+        tuple(Bound(key, reason=selection.reason) for key in wanted),
+        frozenset(shards) - set(wanted),
+        tuple(sorted({key.stream for key in shards})),
+        None,
+    )
+
+
+def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Without the files in which all selected rows were landed as malformed: no parser sees these rows."""
+    pieces = tuple(pieces)
+    paths = {piece.path for piece in pieces if piece.rows > piece.malformed}
+    return tuple(piece for piece in pieces if piece.path in paths)
+
+
+def plan_redrive(
+    files: Iterable[SourceFile], pieces: Sequence[Piece], *, limits: WaveLimits, reason: str | None
+) -> RedrivePlan:
+    """The first files that fit into the limits; at least one. `pieces`: the selected rows in the files."""
+    of_file: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        of_file.setdefault(piece.path, []).append(piece)
+    taken: list[SourceFile] = []
+    rows = size = 0
+    for each in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
+        rows += sum(piece.rows for piece in of_file[each.path])
+        size += sum(piece.bytes for piece in of_file[each.path])
+        if taken and (rows > limits.records or size > limits.bytes):
+            break
+        taken.append(each)
+    chosen = [piece for each in taken for piece in of_file[each.path]]
+    of_shard: dict[ShardKey, list[Piece]] = {}
+    for piece in chosen:
+        of_shard.setdefault(piece.key, []).append(piece)
+    ranges = tuple(_range(key, of_shard[key], reason) for key in sorted(of_shard))
+    wave = WavePlan(ranges, tuple(units_of(chosen)), sum(piece.malformed for piece in chosen))
+    return RedrivePlan(wave, tuple(taken))
+
+
+def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
+    """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
+    size = sum(each.bytes for each in wave.ranges)
+    return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
+
+
+def _range(key: ShardKey, pieces: Sequence[Piece], reason: str | None) -> PlannedRange:
+    return PlannedRange(
+        key,
+        None,
+        position_at(max(piece.last for piece in pieces), None),
+        rows=sum(piece.rows for piece in pieces),
+        bytes=sum(piece.bytes for piece in pieces),
+        oldest=min((piece.oldest for piece in pieces if piece.oldest is not None), default=None),
+        newest=max((piece.newest for piece in pieces if piece.newest is not None), default=None),
+        reason=reason,
+    )
+
+
+def account_redrive(
+    plan: RedrivePlan, parsed: Parsed, copied: Parsed, *, dropped_as: str, version: str, schema: int
+) -> dict[ShardKey, Accounting]:
+    """What became of each row of the taken files, by shard. `copied`: the rows that were not parsed again.
+
+    Raises WrongShape where a row is missing without a reason, or is told of twice.
+    """
+    tried = account(plan.wave, parsed, dropped_as=dropped_as, version=version, schema=schema)
+    rest = {count.key: count.aside for count in copied.counts}
+    if (told := sum(rest.values())) != plan.kept:
+        raise WrongShape(
+            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, and {told:,} were copied. Nothing "
+            "was committed; report this as an error of Headrace"
+        )
+    taken = tuple(aside_name(each.path) for each in plan.taken)
+    found: dict[ShardKey, Accounting] = {}
+    for key in sorted(tried.keys() | rest.keys()):
+        each = tried.get(key, Accounting(0, 0))
+        stays = rest.get(key, 0)
+        files = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
+        found[key] = Accounting(
+            each.rows + stays,
+            each.parsed,
+            each.quarantined + stays,
+            each.dropped,
+            version,
+            schema,
+            files,
+            taken,
+        )
+        if not found[key].is_complete:
+            raise WrongShape(
+                f"the rows of {key} don't add up: {found[key].text()}. Nothing was committed; report this as an error of Headrace"
+            )
+    return found

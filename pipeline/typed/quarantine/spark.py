@@ -1,0 +1,60 @@
+"""Rows that leave a typed table or its quarantine table, on Spark: that table is read in the place of the lake table, and the other rows of the
+files that leave it are copied. A redrive also parses what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.lake.spark.spark_job import run_tasks
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.codec import decode_parsed
+from headrace.pipeline.typed.ports import Redriver
+from headrace.pipeline.typed.spark import SparkParser, packed
+from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRedriver(SparkParser, Redriver):
+    """`source` is the table whose rows leave: the quarantine table, or the typed table."""
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        parts = packed([each.path for each in files], cores=self.tasks)
+        # All columns, also those that others have added to the table.
+        schema = schema_to_pyarrow(self.source.open().schema())
+        work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
+        return joined(map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work))))
+
+
+def _copying(
+    parts: Sequence[Sequence[str]],
+    selected: Sequence[Bound],
+    spec: StagingSpec,
+    schema: pa.Schema,
+    streams: Sequence[StreamId],
+) -> Callable[[int], bytes]:
+    def work(number: int) -> bytes:
+        from datetime import UTC, datetime
+
+        from headrace.pipeline.typed.codec import encode_parsed
+        from headrace.pipeline.typed.tasks.exchange import copy_unselected
+
+        return encode_parsed(
+            copy_unselected(
+                parts[number],
+                selected,
+                spec=spec,
+                schema=schema,
+                streams=streams,
+                now=lambda: datetime.now(UTC),
+            )
+        )
+
+    return work

@@ -1,0 +1,156 @@
+"""Files of a quarantine table or a typed table that lose rows: the rows that stay are written into new files, as they are.
+
+A redrive and a replacement take whole files. Before their commit, the rows that they leave as they are are copied. The typed table's commit
+removes its own files at once. Files of the quarantine table leave it after that commit. Where a compaction has rewritten one of them in
+between, its rows are found by their numbers in the files that are there now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.errors import WrongShape
+from headrace.pipeline.lake.files.file_rows import opened, rows_of
+from headrace.pipeline.lake.files.sort_key import SORT_KEY, sort_keys
+from headrace.pipeline.lake.files.stage_files import CantWrite, TaskFiles
+from headrace.pipeline.lake.files.stage_place import StagePlace, file_system
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.typed.account import aside_name
+from headrace.pipeline.typed.ports import Exchange
+from headrace.pipeline.typed.tasks.read import bounds_by_shard
+from headrace.pipeline.typed.tasks.write import by_shard
+from headrace.pipeline.typed.values import Bound, Parsed, ShardCount
+
+_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+"""The types of rows as they are read, in place of those of pyiceberg's schema: sort keys are made of these."""
+_ROW = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_number"]
+"""What tells the rows of a quarantine table apart."""
+
+
+def copy_unselected(
+    paths: Sequence[str],
+    selected: Iterable[Bound],
+    *,
+    spec: StagingSpec,
+    schema: pa.Schema,
+    streams: Sequence[StreamId],
+    now: Callable[[], datetime],
+) -> Parsed:
+    """Copy the rows of these files that aren't selected. `schema`: all columns of the table."""
+    files, root = file_system(spec)
+    place = StagePlace(files, root, spec, schema)
+    known = {(stream.name, stream.epoch): stream for stream in streams}
+    bounds = bounds_by_shard(selected)
+    counts: dict[ShardKey, int] = {}
+
+    def parts(rows: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
+        for batch in rows.to_batches():
+            for key, its in by_shard(batch, known):
+                bound = bounds.get((key.stream.name, key.stream.epoch, key.shard_id))
+                part = its if bound is None else its.filter(pc.invert(is_in(its, bound)))
+                if part.num_rows:
+                    counts[key] = counts.get(key, 0) + part.num_rows
+                    yield key, part
+
+    made = copied_anew(paths, place, parts, now)
+    return Parsed((), made, tuple(ShardCount(key, aside=rows) for key, rows in sorted(counts.items())))
+
+
+def is_in(rows: pa.RecordBatch, bound: Bound) -> Any:
+    """Whether each row is one of those that the bound selects. A row without a sequence number or without a reason isn't."""
+    keys: Any = sort_keys(rows["sequence_number"], rows["sub_sequence_number"])
+    found = pc.greater(keys, pa.scalar(bound.low))
+    if bound.high is not None:
+        found = pc.and_kleene(found, pc.less(keys, pa.scalar(bound.high)))
+    if bound.reason is not None:
+        found = pc.and_kleene(found, pc.equal(rows["reason"], pa.scalar(bound.reason)))
+    return pc.fill_null(found, pa.scalar(value=False))
+
+
+def exchange(
+    taken: frozenset[str],
+    live: Sequence[str],
+    place: StagePlace,
+    *,
+    shards: frozenset[ShardKey],
+    now: Callable[[], datetime],
+) -> Exchange:
+    """How the rows of the taken files leave the table. `live`: the paths of the table's files. `shards`: those of the commit."""
+    gone = [path for path in live if aside_name(path) in taken]
+    missing = sorted(taken - {aside_name(path) for path in gone})
+    if not missing:
+        return Exchange(tuple(gone))
+    rows = pa.concat_tables([_names_of(place, name) for name in missing])
+    made: list[StagedFile] = []
+    mark = next(iter(sorted(shards)))
+    for path in sorted(set(live) - set(gone)):
+
+        def parts(group: pa.Table) -> Iterator[tuple[ShardKey, pa.RecordBatch]]:
+            stays = _without(group, rows).combine_chunks()
+            yield from ((mark, batch) for batch in stays.to_batches() if batch.num_rows)
+
+        if _has_any(place, path, rows):
+            made += copied_anew([path], place, parts, now)
+            gone.append(path)
+    return Exchange(tuple(gone), tuple(replace(each, shards=shards) for each in made))
+
+
+def _without(group: pa.Table, rows: pa.Table) -> pa.Table:
+    # Arrow joins no tables with lists or structs, which another engine may have added: only what tells the rows apart is joined.
+    numbered = group.select(_ROW).append_column("number", pa.array(range(len(group)), pa.int64()))
+    return group.take(numbered.join(rows, keys=_ROW, join_type="left anti")["number"])
+
+
+def _names_of(place: StagePlace, name: str) -> pa.Table:
+    path = place.uri(name)
+    try:
+        with opened(place, path) as file:
+            return rows_of(file, _schema_of(place, _ROW))
+    except (FileNotFoundError, pa.ArrowException) as error:
+        raise WrongShape(
+            f"{path} has rows that a redrive has decided about, and can't be read ({type(error).__name__}): something else deleted or changed "
+            "the file. Nothing was changed; restore the file"
+        ) from error
+
+
+def _schema_of(place: StagePlace, names: Sequence[str]) -> pa.Schema:
+    fields: list[Any] = [place.schema.field(name) for name in names]
+    return pa.schema(each.with_type(_SMALL.get(each.type, each.type)) for each in fields)
+
+
+def _has_any(place: StagePlace, path: str, rows: pa.Table) -> bool:
+    with opened(place, path) as file:
+        found = rows_of(file, _schema_of(place, _ROW))
+    return found.join(rows, keys=_ROW, join_type="left semi").num_rows > 0
+
+
+def copied_anew(
+    paths: Sequence[str],
+    place: StagePlace,
+    parts: Callable[[pa.Table], Iterator[tuple[ShardKey, pa.RecordBatch]]],
+    now: Callable[[], datetime],
+) -> tuple[StagedFile, ...]:
+    files = TaskFiles(place.spec, now=now, fresh=lambda: uuid4().hex, place=place)
+    # Sort keys are computed anew when the rows are written.
+    wanted = _schema_of(place, [name for name in place.schema.names if name != SORT_KEY])
+    try:
+        for path in paths:
+            with opened(place, path) as file:
+                for group in range(file.num_row_groups):
+                    for key, part in parts(rows_of(file, wanted, group)):
+                        files.add(key, part)
+        return files.finish()
+    except BaseException as error:
+        files.discard()
+        if isinstance(error, CantWrite):
+            raise error.error from None
+        raise

@@ -1,0 +1,42 @@
+"""The upkeep of a typed table and its quarantine table, and of each table beside the others.
+
+What the typed table's commits have set aside is carried out first: their staged files and ledgers are needed until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.pipeline.typed.wave import Parsing
+from headrace.pipeline.upkeep.delete import Deleted
+from headrace.pipeline.upkeep.parts import foreseen
+from headrace.pipeline.upkeep.upkeep import Upkeep, UpkeepReport
+
+
+def run_upkeep_of_target(
+    parsing: Parsing, upkeeps: Iterable[tuple[str, Upkeep]], *, dry_run: bool
+) -> Iterator[tuple[str, UpkeepReport]]:
+    settling = parsing.settling
+    try:
+        if not (parsing.table.exists() and settling.quarantine.exists()):
+            return
+        if not dry_run:
+            settling.settle()
+    except Exception as error:  # noqa: BLE001 - the upkeep of other tables goes on, and the report has the error
+        yield parsing.settings.table, failed(parsing.settings.table, error)
+        return
+    for name, upkeep in upkeeps:
+        yield name, run_upkeep_of(name, upkeep, dry_run=dry_run)
+
+
+def run_upkeep_of(name: str, upkeep: Upkeep, *, dry_run: bool) -> UpkeepReport:
+    """The upkeep of one table. It never raises: that of other tables goes on."""
+    try:
+        return upkeep.run(dry_run=dry_run)
+    except Exception as error:  # noqa: BLE001 - see above
+        return failed(name, error)
+
+
+def failed(name: str, error: Exception) -> UpkeepReport:
+    why = Deleted(why_none=f"the upkeep of {name} failed")
+    return UpkeepReport(files=why, troubles=(foreseen(error, f"the upkeep of {name}"),))

@@ -1,0 +1,278 @@
+"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark made of it.
+
+Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do. Kinesis gives the
+children of a shard greater sequence numbers than the shard's own, so that a wave which takes the lowest sort keys first takes parents
+before their children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import ParentReason
+from headrace.pipeline.core.shards.position import Origin, Position
+from headrace.pipeline.core.shards.sort_texts import RowShard, end_of, past
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+# --- what is there ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The rows of one shard in a data file. Files never change, so that this is true for ever."""
+
+    stream: str
+    """The stream's name."""
+    epoch: int
+    shard_id: str
+    first: str
+    """The lowest sort key."""
+    last: str
+    """The highest sort key."""
+    rows: int
+
+    @property
+    def name(self) -> RowShard:
+        return self.stream, self.epoch, self.shard_id
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file of the lake table."""
+
+    path: str
+    rows: int
+    low: str = ""
+    """No row of the file has a lower sort key; empty where that isn't known."""
+    high: str | None = None
+    """No row of the file has a higher sort key; None where that isn't known."""
+    shards: tuple[str, str] | None = None
+    """The lowest and the highest shard id in the file, where they are known."""
+    oldest: datetime | None = None
+    """No row of the file arrived earlier; None where that isn't known."""
+    newest: datetime | None = None
+    """No row of the file arrived later; None where that isn't known."""
+    deletes: bool = False
+    """Whether another engine has deleted rows of the file by a delete file."""
+    day: str | None = None
+    """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
+    added: int | None = None
+    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that isn't known."""
+    parts: tuple[FilePart, ...] | None = None
+    """All its rows that have a shard and a sequence number, where a survey has looked at the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a typed table lacks of one shard."""
+
+    key: ShardKey
+    after: Position | None
+    """The typed table's position."""
+    upto: Position | None
+    """The lake table's position. None where the lake table has none any more: the shard ended long ago."""
+    floor: str = ""
+    """All rows of the shard that are wanted have higher sort keys."""
+    parents: tuple[ParentReason, ...] = ()
+    is_over: bool = False
+    """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
+    is_new: bool = False
+    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any more may come before
+    its own."""
+
+    @property
+    def low(self) -> str:
+        return past(self.after)
+
+    @property
+    def high(self) -> str | None:
+        return None if self.upto is None else end_of(self.upto)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    wanted: tuple[Wanted, ...] = ()
+    closed: frozenset[ShardKey] = frozenset()
+    """Shards of which no row may be parsed now."""
+    has_waiting: bool = False
+    """Whether a shard waits for its parents' ends."""
+    streams: tuple[StreamId, ...] = ()
+    origins: tuple[tuple[StreamId, Origin], ...] = ()
+    """Origins of the lake table that the typed table lacks."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether a wave would move a position."""
+        return any(each.upto is not None or each.is_over for each in self.wanted)
+
+
+# --- what Spark found -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The rows of a shard with sort keys above `low` and below `high` (None: without an end)."""
+
+    key: ShardKey
+    low: str = ""
+    high: str | None = None
+    reason: str | None = None
+    """Of rows in a quarantine table: only those with this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyOrder:
+    """What Spark is to look for in files of the lake table, by their columns without payloads."""
+
+    files: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+    closed: frozenset[ShardKey]
+    streams: tuple[StreamId, ...]
+    ceiling: str | None
+    """Rows with this sort key or a higher one aren't looked at."""
+    others: bool = True
+    """Whether rows of further shards of the streams are wanted, too."""
+    aggregates: bool = False
+    """Only rows that have an aggregate of the Kinesis Producer Library as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of one shard that stand together in one row group of a file, by their sort keys."""
+
+    key: ShardKey
+    path: str
+    group: int
+    first: str
+    last: str
+    rows: int
+    bytes: int
+    """Estimated from the size of the row group."""
+    malformed: int = 0
+    """Rows that couldn't be taken apart when they were landed (`decode_error`)."""
+    oldest: datetime | None = None
+    newest: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a survey has found."""
+
+    pieces: tuple[Piece, ...] = ()
+    """The wanted rows."""
+    files: Mapping[str, tuple[FilePart, ...]] = field(default_factory=dict)
+    """By the path of each file that was looked at as a whole: all of its rows."""
+
+
+# --- what a wave does -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaveLimits:
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    key: ShardKey
+    after: Position | None
+    upto: Position
+    parents: tuple[ParentReason, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    reason: str | None = None
+    """Of a redrive: only rows with this reason."""
+    first: str = ""
+    """The lowest sort key of the rows; empty where there are none."""
+
+    @property
+    def bound(self) -> Bound:
+        return Bound(self.key, past(self.after), end_of(self.upto), self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """A row group of a file, with the number of its rows that belong to the wave."""
+
+    path: str
+    group: int
+    first: int
+    """The number of its first row in the wave. All rows of a wave are numbered, so that none is taken twice."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class WavePlan:
+    ranges: tuple[PlannedRange, ...] = ()
+    units: tuple[ReadUnit, ...] = ()
+    malformed: int = 0
+    is_last: bool = True
+    """Whether the wave brings the typed table up to the lake table."""
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCount:
+    """What one Spark task, or all of them, wrote of one shard."""
+
+    key: ShardKey
+    parsed: int = 0
+    aside: int = 0
+    """Rows for the quarantine table."""
+    duplicates: int = 0
+    """Rows that were left out because the typed table has, or gets, the same event."""
+    filtered: int = 0
+    """Rows that the target's filter leaves out."""
+
+    @property
+    def told(self) -> int:
+        """The rows of which a task told what became of them."""
+        return self.parsed + self.aside + self.duplicates + self.filtered
+
+    def plus(self, other: ShardCount) -> ShardCount:
+        return ShardCount(
+            self.key,
+            self.parsed + other.parsed,
+            self.aside + other.aside,
+            self.duplicates + other.duplicates,
+            self.filtered + other.filtered,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApartCount:
+    """How many aggregates of one part of a shard a task has taken apart, and how many rows they are now."""
+
+    key: ShardKey
+    low: str
+    """Where the part begins: `low` of its bound."""
+    aggregates: int = 0
+    rows: int = 0
+
+    def plus(self, other: ApartCount) -> ApartCount:
+        return ApartCount(self.key, self.low, self.aggregates + other.aggregates, self.rows + other.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What the Spark tasks of a wave report. A staged file that no report names is never committed."""
+
+    files: tuple[StagedFile, ...] = ()
+    """Those of the typed table."""
+    aside: tuple[StagedFile, ...] = ()
+    """Those of the quarantine table."""
+    counts: tuple[ShardCount, ...] = ()
+    numbers: tuple[tuple[int, int], ...] = ()
+    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run, and the run's length."""
+    apart: tuple[ApartCount, ...] = ()
+    """Of tasks that take aggregates of the lake table apart."""

@@ -1,0 +1,66 @@
+"""The ports of upkeep: a table's data files, their compaction, and the files of its folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
+    from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
+    from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Replaced, Rewritten
+
+
+class LiveTable(Protocol):
+    """The data files of the lake table's newest snapshot, for compaction and retention. Nothing here lands a record or moves a position:
+    each commit carries the positions of the snapshot that it is built on.
+    """
+
+    def live(self) -> LiveFiles:
+        """Load the table anew, and look at its data files."""
+        ...
+
+    def replace(self, rewritten: Sequence[Rewritten]) -> Replaced:
+        """Let rewritten files take the place of their groups, in one commit. A group for which `why_left` has a reason in the snapshot
+        that the commit is built on is left. So are all groups where other commits keep coming first.
+
+        Raises CommitUnknown where an answer was lost and the table doesn't show the commit: it lands whole or not at all.
+        """
+        ...
+
+    def drop(self, before: date) -> tuple[LiveFile, ...]:
+        """Remove from the table what `outlived` names, in one commit. Returns the removed files, which stay in the storage."""
+        ...
+
+
+class Rewriter(Protocol):
+    def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
+        """Write the rows of each group into one new file that no commit names yet, in the order of shard and sequence number. A group
+        that fails has an error, and doesn't stop the others."""
+        ...
+
+
+class TableFiles(Protocol):
+    """The files of a table, for upkeep. Nothing else deletes files."""
+
+    def look(self) -> FilesLook:
+        """Load the table anew, and list the files in its folders that have names of the form that Headrace gives.
+
+        Raises WrongShape where the table names a file that the listing doesn't have.
+        """
+        ...
+
+    def remembered(self) -> Unnamed:
+        """What the last look remembered; `Unnamed()` if that can't be read."""
+        ...
+
+    def remember(self, memory: Unnamed) -> None: ...
+
+    def fence(self) -> None:
+        """An empty commit. Every commit to the table that was prepared before is refused from then on."""
+        ...
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        """Delete these files. Returns those that are gone, and an error where not all are."""
+        ...

@@ -1,0 +1,113 @@
+"""The files of the lake table and of the lineage table on Iceberg, and the memory of those that nothing names: for each table a small
+JSON file beside the state files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from pyarrow import ArrowException
+from pyiceberg.table import Table
+
+from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.table.catalog import asking
+from headrace.pipeline.lake.table.expire import is_frozen
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile, Unnamed
+from headrace.pipeline.upkeep.ports import TableFiles
+from headrace.pipeline.upkeep.stored_files import StoredFiles
+
+
+class IcebergFiles(TableFiles):
+    def __init__(self, lake: IcebergTable) -> None:
+        self._lake = lake
+        self._entries: dict[str, frozenset[str]] = {}
+        self._owners: dict[str, str | None] = {}
+
+    def look(self) -> FilesLook:
+        table = self._open()
+        if table is None:
+            return FilesLook((), frozenset())
+        files = StoredFiles(table, self._lake.states, self._entries, self._owners)
+        try:
+            with asking(f"the storage of {self._lake.identifier}"):
+                # In this order: a file of the newest snapshot was there before the listing, so that the listing has to show it.
+                named = files.named()
+                listing = files.listing()
+                others = files.of_others(listing, named)
+        except ArrowException as error:
+            raise Unreachable(f"the storage of {self._lake.identifier} can't be read now: {error}") from error
+        files.check(listing, named)
+        return FilesLook(listing, named.all | others, is_frozen=is_frozen(files.table.metadata))
+
+    def remembered(self) -> Unnamed:
+        table = self._open()
+        if table is None:
+            return Unnamed()
+        try:
+            with self._lake.states.io().new_input(self._memory(table)).open() as source:
+                found = json.loads(source.read())
+            since = {str(path): timedelta(seconds=float(age)) for path, age in found["unnamed"].items()}
+            return Unnamed(datetime.fromisoformat(found["looked"]), since)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            # Missing at the first look. Damaged if a process died while it wrote the file: then all files wait once more.
+            return Unnamed()
+
+    def remember(self, memory: Unnamed) -> None:
+        table = self._open()
+        if table is None:
+            return
+        unnamed = {path: age.total_seconds() for path, age in memory.since.items()}
+        looked = None if memory.looked is None else memory.looked.isoformat()
+        body = json.dumps({"looked": looked, "unnamed": unnamed}, indent=1).encode()
+        output = self._lake.states.io().new_output(self._memory(table))
+        with asking(f"the state of {self._lake.identifier}"), output.create(overwrite=True) as out:
+            out.write(body)
+
+    def fence(self) -> None:
+        self._lake.carry()
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        table = self._open()
+        return (
+            ((), None)
+            if table is None
+            else StoredFiles(table, self._lake.states, self._entries).delete(files)
+        )
+
+    def _open(self) -> Table | None:
+        return self._lake.open()
+
+    def _memory(self, table: Table) -> str:
+        return self._lake.states.path(f"upkeep-{table.metadata.table_uuid.hex}.json")
+
+
+class LineageFiles(IcebergFiles):
+    """The files of the lineage table. A recording that was paused for days is refused by the fence, and writes its files anew."""
+
+    def __init__(self, lineage: IcebergLineage) -> None:
+        super().__init__(lineage.lake)
+        self._lineage = lineage
+
+    def fence(self) -> None:
+        self._lineage.fence()
+
+    def _open(self) -> Table | None:
+        return self._lineage.find()
+
+
+class QuarantineFiles(IcebergFiles):
+    """The files of a quarantine table. A commit of the typed table decides about them, so that such a commit is fenced as well, and what it has
+    decided is carried out before anything counts as unnamed."""
+
+    def __init__(self, quarantine: IcebergTable, typed: IcebergTable, settle: Callable[[], object]) -> None:
+        super().__init__(quarantine)
+        self._typed = typed
+        self._settle = settle
+
+    def fence(self) -> None:
+        self._typed.carry()
+        self._settle()
+        super().fence()

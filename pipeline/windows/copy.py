@@ -1,0 +1,244 @@
+"""A wave of a window: rows of the lake table that the window's own table lacks are copied, and land in one commit.
+
+    begin ─► look ─► survey ─► copy ─► account ─► commit
+                └──► where nothing is left to copy: read from the stream ─► commit
+
+The window's table has a position of each shard in its own commits, and lands as the lake table does. So a killed run goes on where its last
+commit ended, the second of two runs at once is refused, and a window that was copied once gives nothing more. The lake table is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.arrivals import Days
+from headrace.pipeline.core.ledger.belonging import what_to_do
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
+from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import Transient, Unknown, WrongShape, WrongStream
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.typed.account import account
+from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.ports import SourceLook
+from headrace.pipeline.typed.values import Parsed, WaveLimits, WavePlan
+from headrace.pipeline.windows.copy_plan import (
+    beginnings,
+    is_done,
+    lacks_position,
+    stretches_of,
+    why_not,
+    wishes_of,
+)
+from headrace.pipeline.windows.days import days_of, within
+from headrace.pipeline.windows.ports import ReplayPorts, WindowStore
+from headrace.pipeline.windows.read_stream import WindowReading, ranges_of
+from headrace.pipeline.windows.window import ReplayWindow, filter_of
+from headrace.pipeline.windows.windows import note_done, to_work_on
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWave:
+    """What a wave did, for people."""
+
+    rows: int = 0
+    snapshot: int | None = None
+    """None where nothing of the window was left to copy."""
+    is_last: bool = True
+    notes: tuple[str, ...] = ()
+    is_read: bool = False
+    """Whether its records came from the stream."""
+
+    def __str__(self) -> str:
+        if self.is_read:
+            return f"{counted(self.rows, 'row')} read from the stream"
+        return "nothing left to copy" if self.snapshot is None else f"{counted(self.rows, 'row')} copied"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaying:
+    id: str
+    """Of the window."""
+    windows: WindowStore
+    ports: ReplayPorts
+    reading: WindowReading
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
+    days: dict[str, Days] = field(default_factory=dict)
+    """What earlier waves of this process have found about the window's days."""
+
+    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplayedWave]:
+        """Wave after wave until the window is copied, or until the first wave that ends after `at_most`. At least one wave."""
+        began = self.clock.monotonic()
+        while True:
+            wave = self.wave()
+            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            if wave.is_last:
+                note_done(self.windows, self.id, by=self.run)
+                wave = replace(wave, notes=(*wave.notes, *self._shortfall()))
+            yield wave
+            if wave.is_last or is_late:
+                return
+
+    def wave(self) -> ReplayedWave:
+        window = self.window()
+        source, table = self.ports.source, self.ports.table
+        if not source.exists():
+            raise Unknown(
+                f"the lake table doesn't exist, so that nothing of the window {window.id} can be copied"
+            )
+        table.ensure(create=not table.exists())
+        look = self._look(window)
+        self._begin(window, look.positions)
+        # Once for the whole wave: what is left to copy and what is left to read are told of the same positions.
+        at = table.load().positions
+        wishes = wishes_of(window, at)
+        plan = plan_next(
+            wishes,
+            within(look.files, self._days(window)) if wishes.wanted else (),
+            surveyor=self.ports.copier,
+            limits=self.limits,
+            known=self.known,
+            others=False,
+        )
+        self.on_arrow("planned")
+        if not plan.ranges:
+            return self._read(window, at)
+        parsed = self.ports.copier.copy(plan)
+        self.on_arrow("staged")
+        # A person may have cancelled the window while its rows were copied.
+        self.window()
+        snapshot = self._commit(plan, parsed)
+        self.on_arrow("committed")
+        return ReplayedWave(plan.rows, snapshot, plan.is_last)
+
+    def _days(self, window: ReplayWindow) -> Days:
+        """The days on which the window's records arrived. They stay the same, and reading all ledgers of its shards takes a while."""
+        if self.id not in self.days:
+            self.days[self.id] = days_of(window, story_of(self.ports.landed.entries(filter_of(window))))
+        return self.days[self.id]
+
+    def _read(self, window: ReplayWindow, at: Positions) -> ReplayedWave:
+        """A wave of records that the lake table lacks, from the stream. `at`: the positions of the window's table."""
+        table = self.ports.table
+        stretches = stretches_of(window, at)
+        if not stretches:
+            return ReplayedWave()
+        manifest = self.reading.read(self.id, stretches, at, table.staging_spec())
+        self.on_arrow("staged")
+        self.window()
+        ranges = ranges_of(manifest, run=self.run)
+        snapshot = self._land(Proposal(ranges, manifest.files, whole=True)) if ranges else None
+        self.on_arrow("committed")
+        failed = next((each for each in manifest.staged if each.error), None)
+        if failed is not None:
+            raise Transient(
+                f"{failed.error}. Other records of the window {self.id} that were read are committed, and no position of the lake table moved; run "
+                "the window again. If this goes on, make a new window, which tells what is out of reach"
+            )
+        notes = tuple(f"{each.key}: {each.why}" for each in ranges if each.why)
+        after = table.load().positions
+        is_last = all(is_done(each, after) for each in window.ranges)
+        return ReplayedWave(sum(each.rows for each in ranges), snapshot, is_last, notes, is_read=True)
+
+    def window(self) -> ReplayWindow:
+        return to_work_on(self.windows, self.id)
+
+    def _look(self, window: ReplayWindow) -> SourceLook:
+        look, landed = self.ports.source.look(), None
+        if lacks_position(window, look.positions):
+            landed = story_of(self.ports.landed.entries(filter_of(window)))
+            # Ranges may have landed since the first look: then it lacks their rows.
+            look = self.ports.source.look()
+        self._check(window, look.positions, landed)
+        return look
+
+    def _check(self, window: ReplayWindow, source: Positions, landed: Story | None) -> None:
+        target = self.ports.table.load().positions
+        if reasons := list(why_not(window, source, target, landed)):
+            raise WrongShape(
+                f"the window {window.id} can't be copied: {reasons[0]}. Nothing was copied; let the lake table land these records again, or "
+                "make a new window"
+            )
+
+    def _begin(self, window: ReplayWindow, source: Positions) -> None:
+        """Bring the window's table to where the window begins. Where another run has done so meanwhile, this does nothing."""
+        target = self.ports.table.load().positions
+        origins = tuple((s, source.origins[s]) for s in window.streams if s not in target.origins)
+        ranges = beginnings(window, target, run=self.run)
+        if origins or ranges:
+            self.ports.table.commit(Proposal(ranges, origins=origins, whole=True))
+            self.on_arrow("begun")
+
+    def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
+        accounts = account(plan, parsed, dropped_as="", version="", schema=0)
+        ranges = tuple(
+            Range(
+                Kind.COPIED,
+                each.key,
+                after=each.after,
+                upto=each.upto,
+                run=self.run,
+                claim=self.run,
+                rows=accounts[each.key].parsed,
+                bytes=each.bytes,
+                first_arrival=each.oldest,
+                last_arrival=each.newest,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
+            )
+            for each in plan.ranges
+        )
+        return self._land(Proposal(ranges, parsed.files, whole=True))
+
+    def _land(self, proposal: Proposal) -> int | None:
+        committed = self.ports.table.commit(proposal)
+        if refused := committed.landing.refused:
+            if strange := next((each for each in refused if each.fatal), None):
+                raise WrongStream(f"{strange.range.key}: {what_to_do(strange.why)}")
+            raise Transient(
+                f"another run has copied records of the window {self.id} meanwhile: {refused[0].range.key}: {refused[0].why}. Nothing of this "
+                "wave was committed; run the window again, and it goes on after the other run's records"
+            )
+        return committed.snapshot
+
+    def copied(self) -> int:
+        """Rows of the window's table that were copied, by its ledgers."""
+        return sum(each.rows for each in self._ranges(Kind.COPIED))
+
+    def read_from_stream(self) -> int:
+        """Rows of the window's table that were read from the stream, by its ledgers."""
+        return sum(each.rows for each in self._ranges(Kind.READ))
+
+    def losses(self) -> Iterator[str]:
+        """Which records may have left the stream before they were read, by the ledgers of the window's table."""
+        return (f"{each.key}: {each.why}" for each in self._ranges(Kind.READ) if each.why)
+
+    def _ranges(self, kind: Kind) -> Iterator[Range]:
+        if self.ports.table.exists():
+            entries = self.ports.lineage.entries(RangeFilter(kinds=frozenset({kind})))
+            pages = (each.page for each in entries if isinstance(each, LedgerEntry))
+            yield from (each for page in pages for each in page.ranges if each.kind is kind)
+
+    def _shortfall(self) -> Iterator[str]:
+        window, copied = self.window(), self.copied()
+        if window.is_whole and copied != window.rows:
+            why = (
+                "rows may have been removed from the lake table since they landed (upkeep.retention, another engine)"
+                if copied < window.rows
+                else "aggregates of its records may have been taken apart since (`--unpack`), or another engine may have inserted rows"
+            )
+            yield (
+                f"the window's table has {counted(copied, 'row')}, and the ledgers of the lake table stated {window.rows:,} when the window was "
+                f"made: {why}"
+            )

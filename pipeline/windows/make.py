@@ -1,0 +1,282 @@
+"""A window is made of the ledgers: what was asked for becomes one range of each shard. Pure functions on values.
+
+A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and nothing in between. Only
+a window by sequence numbers cuts ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from headrace.pipeline.core.ledger.arrivals import Window as Arrivals
+from headrace.pipeline.core.ledger.arrivals import first_day, may_be_dropped
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.ledger.story import Step, Story
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import order_text, text_of
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.windows.stretches import (
+    Reach,
+    Reaches,
+    arrivals_of,
+    lacking,
+    leaving,
+    overlap,
+    stretch_in,
+)
+from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
+
+_LAST_SUB = 2**63 - 1
+"""Sorts after every user record of a Kinesis record."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfSnapshot:
+    """The ranges that one snapshot of the lake table landed."""
+
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfRun:
+    """The ranges that one run landed."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Records of the shards with this id, by their sequence numbers, both included. None: without this bound."""
+
+    shard_id: str
+    first: int | None = None
+    last: int | None = None
+
+
+Asked = Arrivals | OfSnapshot | OfRun | Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    ranges: tuple[WindowRange, ...]
+    missing: tuple[str, ...]
+    """What of these ranges the lake table doesn't have, or may not have: sentences for people."""
+    oldest_day: date | None = None
+    """The first day (UTC) that may have records of the window. None: it has none."""
+    twice: tuple[ShardKey, ...] = ()
+    """Shards of which the lake table has records of the range twice, because a person moved the position back."""
+
+
+def make_window(
+    story: Story,
+    asked: Asked,
+    *,
+    takes: Callable[[ShardKey], bool],
+    kept_from: date | None = None,
+    reaches: Reaches | None = None,
+) -> Made:
+    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps. `reaches`: what
+    Kinesis still has, for a window that reads from the stream what the lake table lacks."""
+    ranges: list[WindowRange] = []
+    missing: list[str] = []
+    days: list[date] = []
+    twice: list[ShardKey] = []
+    for key in filter(takes, story.keys):
+        steps = story.of(key)
+        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of what came.
+        came = [step for step in steps if step.range.kind is not Kind.UNPACKED]
+        reach = None if reaches is None else reaches.get(key.stream)
+        lacks = () if reaches is None else lacking(came, kept_from, reach)
+        found = (
+            _of_numbers(key, came, asked, lacks)
+            if isinstance(asked, Numbers)
+            else _of_ranges(key, came, asked, lacks, reach)
+        )
+        if found is not None:
+            inside = [step for step in steps if has_part_of(found, step)]
+            its = {step: stretch_in(found, step, came, reach) for step in inside if step in lacks}
+            stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
+            copied = [step for step in inside if step not in stretches]
+            ranges.append(
+                replace(
+                    found,
+                    rows=sum(step.range.rows for step in copied),
+                    bytes=sum(step.range.bytes for step in copied),
+                    stretches=tuple(stretches[step] for step in lacks if step in stretches),
+                    # How many rows aggregates have become in a part of the window isn't known.
+                    is_whole=found.is_whole and not any(_cuts(found, step, stretches) for step in inside),
+                )
+            )
+            days += [first_day(step) for step in copied if step in came and step.range.rows]
+            unread = {step: why for step, why in its.items() if isinstance(why, str)}
+            missing += _missing(key, copied, story, kept_from, unread)
+            missing += [
+                f"{step}: {left}"
+                for step, each in stretches.items()
+                if reach
+                for left in leaving(each, reach)
+            ]
+            if _is_twice(found, story.steps.get(key, ())):
+                twice.append(key)
+    return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
+
+
+def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
+    return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
+
+
+def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
+    with_rows = [step for step in steps if step.range.rows]
+    inside = [step.range for step in with_rows if has_part_of(each, step)]
+    # Rows that came since the window was made, because aggregates were taken apart, count as well.
+    is_apart = any(r.kind is Kind.UNPACKED for r in inside)
+    if not inside or (each.is_whole and not is_apart):
+        return each
+    after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
+    found = replace(each, after=after, upto=upto)
+    if len(inside) < sum(1 for step in with_rows if has_part_of(found, step)):
+        # The range of aggregates that were taken apart may begin or end within a landing.
+        return _grown(found, steps)
+    return replace(found, rows=sum(r.rows for r in inside), is_whole=True)
+
+
+def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
+    """Shards of which the lake table has records of the window twice, because a person moved the position back."""
+    return tuple(each.key for each in window.ranges if _is_twice(each, story.steps.get(each.key, ())))
+
+
+def _of_ranges(
+    key: ShardKey,
+    steps: Sequence[Step],
+    asked: Arrivals | OfSnapshot | OfRun,
+    lacks: Sequence[Step],
+    reach: Reach | None,
+) -> WindowRange | None:
+    chosen = [
+        step.range
+        for step in steps
+        if (step.range.rows or step in lacks) and _is_asked(step, asked, arrivals_of(step, steps, reach))
+    ]
+    if not chosen:
+        return None
+    # What lies between two chosen ranges belongs to the window, too: each shard has one range, as it has one position.
+    first, last = min(chosen, key=lambda r: text_of(r.after)), max(chosen, key=lambda r: order_text(r.upto))
+    return WindowRange(key, first.after, last.upto)
+
+
+def _is_asked(
+    step: Step,
+    asked: Arrivals | OfSnapshot | OfRun,
+    arrivals: tuple[datetime | None, datetime | None],
+) -> bool:
+    match asked:
+        case OfSnapshot(snapshot):
+            return step.snapshot == snapshot
+        case OfRun(run):
+            return step.range.run == run
+        case Arrivals():
+            return asked.has(*arrivals)
+
+
+def _of_numbers(
+    key: ShardKey, steps: Sequence[Step], asked: Numbers, lacks: Sequence[Step]
+) -> WindowRange | None:
+    landed = [step.range for step in steps if step.range.rows or step in lacks]
+    if key.shard_id != asked.shard_id or not landed:
+        return None
+    low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
+    # All user records of the number before the first one are outside of the window.
+    after = low if not asked.first else _later(low, Position(asked.first - 1, _LAST_SUB))
+    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its beginning.
+    for each in (step.range for step in lacks):
+        if text_of(each.after) < text_of(after) < order_text(each.upto):
+            after = each.after
+    upto = high if asked.last is None or _is_last(high, asked.last) else _end_at(asked.last, landed)
+    if text_of(after) >= order_text(upto):
+        return None
+    begins = {text_of(r.after) for r in landed}
+    ends = {order_text(r.upto) for r in landed}
+    return WindowRange(key, after, upto, is_whole=text_of(after) in begins and order_text(upto) in ends)
+
+
+def _end_at(last: int, landed: Iterable[Range]) -> Position:
+    """The end of all user records with this number: that of the landing which ends with them, so that the window has no part of what follows."""
+    ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
+    return max((at for at in ends if not at.ended), key=order_text, default=Position(last, _LAST_SUB))
+
+
+def _is_last(high: Position, last: int) -> bool:
+    return high.sequence is not None and last >= high.sequence
+
+
+def _later(low: Position | None, after: Position) -> Position | None:
+    return low if text_of(low) >= order_text(after) else after
+
+
+def has_part_of(found: WindowRange, step: Step) -> bool:
+    """Whether the window has records of a range of the ledgers."""
+    return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
+        found.after
+    )
+
+
+def _cuts(found: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
+    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
+    low, high = text_of(step.range.after), order_text(step.range.upto)
+    is_all = text_of(found.after) <= low and high <= order_text(found.upto)
+    reads = any(overlap(step, each) for each in stretches)
+    return step.range.kind is Kind.UNPACKED and (reads or not is_all)
+
+
+def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:
+    """Whether two of the shard's landed ranges have the same part of the window."""
+    # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
+    last = order_text(replace(found.upto, sub=0) if found.upto.sub == _LAST_SUB else found.upto)
+    end = ""
+    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
+        upto = order_text(each.upto)
+        if max(text_of(each.after), text_of(found.after)) < min(end, upto, last):
+            return True
+        end = max(end, upto)
+    return False
+
+
+def _missing(
+    key: ShardKey,
+    inside: Sequence[Step],
+    story: Story,
+    kept_from: date | None,
+    unread: Mapping[Step, str],
+) -> Iterator[str]:
+    """`unread`: why ranges can't be read from the stream either."""
+    for step in inside:
+        if why := _OUT_OF_REACH.get(step.range.kind):
+            also = f"; {unread[step]}" if step in unread else ""
+            yield f"{step}: {why}{f' ({step.range.why})' if step.range.why else ''}{also}"
+    old = [step for step in inside if step.range.rows and may_be_dropped(step, kept_from)]
+    if old:
+        yield (
+            f"{key}: {counted(sum(step.range.rows for step in old), 'row')} of {counted(len(old), 'range')} arrived before "
+            f"{kept_from}, the first day that the retention keeps; what upkeep has removed of them can't be read from the lake table"
+        )
+    if inside and story.is_lost_between(min(s.sequence for s in inside) - 1, max(s.sequence for s in inside)):
+        yield f"{key}: a part of the ledgers of this time is lost, so that the window may have more rows than are told"
+
+
+_OUT_OF_REACH = {
+    Kind.SKIPPED: "these records never landed",
+    Kind.FOREIGN: "a worker that isn't Headrace's read these records, and they aren't in the lake table",
+}
+
+
+def _with_parents(ranges: Sequence[WindowRange], story: Story) -> Iterator[WindowRange]:
+    there = {each.key for each in ranges}
+    for each in ranges:
+        first = story.first(each.key)
+        above = () if first is None else first.range.parents
+        its = sorted(p.shard_id for p in above if ShardKey(each.key.stream, p.shard_id) in there)
+        yield replace(each, parents=tuple(its))

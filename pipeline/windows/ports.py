@@ -1,0 +1,104 @@
+"""The ports of windows, as Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.pipeline.ports.landing import LandingTable
+from headrace.pipeline.typed.ports import ParsedTable, SourceTable, Surveyor, TypedPorts
+
+if TYPE_CHECKING:
+    from headrace.pipeline.core.shards.shard import HashRange
+    from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+    from headrace.pipeline.ports.base import Ids
+    from headrace.pipeline.ports.lineage import LineageTable
+    from headrace.pipeline.ports.reading import ShardSource
+    from headrace.pipeline.ports.staging import Stage
+    from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, WavePlan
+    from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
+
+
+class WindowStore(Protocol):
+    """The windows of a lake table. A window that was kept never changes, and stays."""
+
+    def all(self) -> tuple[KeptWindow, ...]:
+        """The oldest first."""
+        ...
+
+    def keep(self, window: ReplayWindow) -> None: ...
+
+    def say(self, window: str, word: Word, *, by: str) -> None:
+        """Note a person's word about a window. The last word counts."""
+        ...
+
+
+class Copier(Surveyor, Protocol):
+    def copy(self, plan: WavePlan) -> Parsed:
+        """Copy the rows of the wave into files of the window's table that no commit names yet."""
+        ...
+
+
+class Unpacker(Surveyor, Protocol):
+    def unpack(
+        self,
+        files: Sequence[SourceFile],
+        selected: Sequence[Bound],
+        streams: Sequence[StreamId],
+        shards: Mapping[ShardKey, HashRange],
+    ) -> Parsed:
+        """Write the rows of these files anew, with the selected aggregates taken apart, into files that no commit names yet. The report
+        has the rows of aggregates as parsed, by shard and by bound, and the others, which stay as they were, as set aside. `selected`: a
+        shard may have several, of which none has rows of another one. `shards`: the hash keys of shards, as far as they are known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackPorts:
+    """What taking aggregates of the lake table apart needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The lake table, too: it is read and written."""
+    unpacker: Unpacker
+    lineage: LineageTable
+    typed: Mapping[str, ParsedTable] = field(default_factory=dict)
+    """The typed tables that are made of the lake table, by the names of their targets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPorts:
+    """What the copying of one window needs."""
+
+    source: SourceTable
+    table: LandingTable
+    """The window's own table."""
+    copier: Copier
+    lineage: LineageTable
+    """The ledgers of the window's own table."""
+    stage: Callable[[], Stage]
+    """By which the window reads from the stream, with a smaller share of shards' limits than runs. Made where something is to be read."""
+    landed: LineageTable
+    """The ledgers of the lake table."""
+
+
+class WindowPorts(TypedPorts, Protocol):
+    """The ports of an application that windows need, each made when it is first needed. A window may replace rows of a typed table."""
+
+    @property
+    def ids(self) -> Ids: ...
+
+    def source(self, user: str) -> ShardSource:
+        """`user`: the duty that asks. Each user has a source of its own, with its own shard iterators."""
+        ...
+
+    def windows(self) -> WindowStore: ...
+
+    def replaying(self, window: str, run: str) -> ReplayPorts:
+        """`window`: the id of a window. `run`: the id of the run that copies, for the history of the window's table."""
+        ...
+
+    def unpacking(self, window: str) -> UnpackPorts:
+        """`window`: the id of a window whose aggregates are taken apart in the lake table."""
+        ...

@@ -1,0 +1,130 @@
+"""A window's records that the lake table lacks are read from the stream into the window's own table, by the reading of runs.
+
+    describe the streams ─► stage up to the end of each stretch ─► describe them again
+
+No lease is asked for, and no position of the lake table moves. Reading is beside the runs': it has a smaller share of each shard's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest, Staged
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.shard import Shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.ports.reading import ShardSource, StreamFacts
+from headrace.pipeline.ports.staging import Stage, StagingSpec
+from headrace.pipeline.windows.stretches import Reach, Reaches
+from headrace.pipeline.windows.window import Stretch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowReading:
+    source: Callable[[], ShardSource]
+    """Called where something is to be read: most windows ask Kinesis for nothing."""
+    stage: Callable[[], Stage]
+    limits: BatchLimits
+
+    def read(
+        self, window: str, stretches: Mapping[ShardKey, Stretch], at: Positions, spec: StagingSpec
+    ) -> Manifest:
+        """`at`: the positions of the window's table. `spec`: that of the window's table."""
+        source, streams = self.source(), sorted({key.stream for key in stretches})
+        facts = {stream: _same_life(window, stream, source) for stream in streams}
+        shards = {ShardKey(s, each.shard_id): each for s in streams for each in source.list_shards(s)}
+        batches = [
+            _batch(key, each, at.of(key), facts[key.stream], shards.get(key))
+            for key, each in stretches.items()
+        ]
+        manifest = self.stage().stage(batches, spec, self.limits)
+        # Else records of a later life could come into the table as records of this one (D12 of docs/protocol.md).
+        for stream in streams:
+            _same_life(window, stream, source)
+        return manifest
+
+
+def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], source: ShardSource) -> Reaches:
+    """What Kinesis still has of the streams of these shards. Lives of streams that are over are left out."""
+    found: dict[StreamId, Reach] = {}
+    for stream in sorted({key.stream for key in keys}):
+        facts = _facts(stream, source)
+        if facts is not None and facts.stream == stream:
+            listed = {shard.shard_id for shard in source.list_shards(stream)}
+            unlisted = [key for key in keys if key.stream == stream and key.shard_id not in listed]
+            gone = frozenset(key.shard_id for key in unlisted if source.is_gone(key))
+            began = origins[stream].start.at if stream in origins else None
+            found[stream] = Reach(facts.retention, facts.asked, gone, began)
+    return found
+
+
+def ranges_of(manifest: Manifest, *, run: str) -> tuple[Range, ...]:
+    """What the window's table gets. A range without a record has its place in the chain, too: nothing of it is left to read."""
+    return tuple(
+        Range(
+            Kind.READ,
+            each.key,
+            after=each.after,
+            upto=each.upto,
+            run=run,
+            claim=run,
+            rows=each.rows,
+            bytes=each.bytes,
+            first_arrival=each.first_arrival,
+            last_arrival=each.last_arrival,
+            files=tuple(f.path.rsplit("/", 1)[-1] for f in manifest.files if each.key in f.shards),
+            why=loss_of(each),
+            records=each.records,
+            unpacked=each.unpacked,
+        )
+        for each in manifest.staged
+        if each.moved
+    )
+
+
+def loss_of(staged: Staged) -> str:
+    """What may be lost before the first record that was read; empty where nothing is."""
+    gap = staged.gap
+    if gap is None:
+        return ""
+    return (
+        f"records that arrived between {gap.since:%Y-%m-%d %H:%M:%S}Z and {gap.until:%Y-%m-%d %H:%M:%S}Z may have left the stream before they "
+        "were read"
+    )
+
+
+def _facts(stream: StreamId, source: ShardSource) -> StreamFacts | None:
+    try:
+        return source.describe(stream.arn)
+    except Unknown:
+        return None
+
+
+def _same_life(window: str, stream: StreamId, source: ShardSource) -> StreamFacts:
+    facts = _facts(stream, source)
+    if facts is not None and facts.stream == stream:
+        return facts
+    raise WrongShape(
+        f"the window {window} can't be read on from the stream {stream}: it was deleted since the window was made, or created again. Nothing of "
+        "this wave was committed, and what was committed before stays; a new window has what the lake table has"
+    )
+
+
+def _batch(
+    key: ShardKey, stretch: Stretch, at: Position | None, facts: StreamFacts, shard: Shard | None
+) -> Batch:
+    stands = None if at is None else at.witness
+    return Batch(
+        key,
+        after=at,
+        start=(at.start if at is not None else None) or TRIM,
+        witness=max(stretch.since, stands or stretch.since),
+        retention=facts.retention,
+        goes_on=True,
+        hash_range=None if shard is None else shard.hash_range,
+        numbers=None if shard is None else shard.numbers,
+        until=stretch.upto,
+    )

@@ -1,0 +1,340 @@
+"""A wave of a replacement: records of a window are parsed again by the present code, and the new rows take the place of the older ones.
+
+    settle ─► look ─► survey ─► parse ─► copy what stays ─► account ─► commit of the typed table ─► settle
+                                                                       (decides)                    (carries out)
+
+The commit of the typed table lands the new rows, removes the files with older rows of the same ranges, and raises the generation of each
+shard (`headrace.pipeline.core.ledger.generation`). So a killed run leaves either the old rows or the new ones, and of two replacements of the same rows
+at once the second one is refused. The lake table is only read, and no position of a shard moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.landing.valid_through_text import time_text
+from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped, read_accounting
+from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.generation import chain_of, next_link
+from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, LedgerEntry, Range
+from headrace.pipeline.core.ledger.story import Story, story_of
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.core.words.words import counted
+from headrace.pipeline.errors import BadSetting, Transient, Unknown, WrongShape
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.account import account, why_stop
+from headrace.pipeline.typed.known_files import KnownFiles
+from headrace.pipeline.typed.next_wave import plan_next
+from headrace.pipeline.typed.ports import Leaver, ParsePorts, SourceLook
+from headrace.pipeline.typed.quarantine.settle import Settling
+from headrace.pipeline.typed.values import Parsed, SurveyOrder, WaveLimits, WavePlan, Wishes
+from headrace.pipeline.windows.copy_plan import wishes_of
+from headrace.pipeline.windows.days import days_of, within
+from headrace.pipeline.windows.make import grown
+from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.replace_plan import (
+    Leaving,
+    check_copied,
+    check_covered,
+    check_once,
+    check_whole,
+    done_of,
+    for_quarantine,
+    is_carried_out,
+    leaving_of,
+    order_of,
+    replays_of,
+    whole_order,
+    why_not_replaced,
+    with_removed,
+)
+from headrace.pipeline.windows.window import ReplayWindow, filter_of
+from headrace.pipeline.windows.windows import note_done, to_work_on
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedWave:
+    """What a wave did, for people."""
+
+    rows: int = 0
+    """Rows of the lake table that were parsed again."""
+    parsed: int = 0
+    quarantined: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    removed: int = 0
+    """Older rows that left the typed table and its quarantine table."""
+    snapshot: int | None = None
+    """None where nothing of the window was left to replace."""
+    is_last: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.snapshot is None:
+            return "nothing left to replace"
+        dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in self.dropped.items())
+        told = f"{counted(self.rows, 'row')} parsed again: {self.parsed:,} parsed, {self.quarantined:,} set aside{dropped}"
+        return f"{told}, in the place of {counted(self.removed, 'older row')}"
+
+
+def check_replaceable(target: ParseSettings) -> None:
+    if target.unique.by:
+        raise BadSetting(
+            f"the target {target.name} lands the same event once (unique.by), and which row of an event stayed was decided by rows outside of a "
+            "window, too. So its rows can't be replaced range by range, and nothing was replaced. Parse the records into another target with "
+            "unique.by instead"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacing:
+    id: str
+    """Of the window."""
+    windows: WindowStore
+    settings: ParseSettings
+    ports: ParsePorts
+    settling: Settling
+    landings: LineageTable
+    """The ledgers of the lake table."""
+    limits: WaveLimits
+    clock: Clock
+    run: str
+    on_arrow: Callable[[str], None] = lambda _: None
+    """For tests: called between the steps of a wave."""
+    known: KnownFiles = field(default_factory=KnownFiles)
+    """What earlier waves of this process have found in files of the lake table."""
+
+    def waves(self, *, at_most: timedelta | None = None) -> Iterator[ReplacedWave]:
+        """Wave after wave until the window is done, or until the first wave that ends after `at_most`. At least one wave."""
+        began = self.clock.monotonic()
+        self._check_whole()
+        while True:
+            wave = self.wave()
+            if wave.is_last:
+                note_done(self.windows, self.id, by=self.run)
+                wave = replace(wave, notes=(*wave.notes, *self._to_be_made_anew()))
+            yield wave
+            is_late = at_most is not None and self.clock.monotonic() - began > at_most.total_seconds()
+            if wave.is_last or is_late:
+                return
+
+    def wave(self) -> ReplacedWave:
+        window, ports = self._window(), self.ports
+        # What a commit has decided, maybe one of an older version of the code, is carried out first.
+        self.settling.settle()
+        # The quarantine table first. The generations of the commit begin where this look found them, so that nothing else has decided
+        # about rows of these shards between this look and the commit.
+        aside_look = ports.set_aside.look()
+        typed_look = ports.typed.table.look()
+        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
+        look = ports.source.look()
+        # After the look: whatever the looked-at files have, these ledgers tell.
+        story = story_of(self.landings.entries(filter_of(window)))
+        check_once(window, story)
+        days = days_of(window, story)
+        self._check(window, look.positions, typed_look.positions)
+        if not is_carried_out(window, typed_look.positions, aside_look.positions):
+            raise self._too_late("the quarantine table is still to follow it")
+        plan = plan_next(
+            wishes_of(window, done),
+            within(look.files, days),
+            surveyor=ports.parser,
+            limits=self.limits,
+            known=self.known,
+            others=False,
+        )
+        if not plan.ranges:
+            return ReplacedWave()
+        order = [(each.key, each.after, each.upto) for each in plan.ranges]
+        # A row of each of the tables tells when its record arrived.
+        typed, aside = (
+            self._leaving(leaver, at, order_of(order, within(at.files, days), window.streams))
+            for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
+        )
+        check_covered(plan, typed, aside)
+        self.on_arrow("planned")
+        parsed, schema = ports.parser.parse(plan, Wishes(streams=window.streams))
+        accounts = account(
+            plan, parsed, dropped_as=ports.dropped_as, version=self.settings.version, schema=schema
+        )
+        if why := why_stop(accounts.values(), self.settings.stop_above):
+            raise WrongShape(
+                f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. Correct the schema or the "
+                "parser, or raise stop_above of this target, and run the window again"
+            )
+        told = with_removed(accounts, self.id, typed=typed, aside=aside)
+        kept = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
+        kept_aside = self._copied(ports.redriver, aside, plan, aside_look.positions)
+        self.on_arrow("staged")
+        # A person may have cancelled the window while its rows were parsed.
+        self._window()
+        generations = for_quarantine(told, parsed, kept_aside, aside)
+        snapshot = self._commit(
+            Proposal(
+                (*self._replays(plan, parsed, told), *self._generations(aside_look.positions, generations)),
+                (*parsed.files, *_of(plan, kept.aside)),
+                whole=True,
+                also=(*parsed.aside, *kept_aside.aside),
+                taken=tuple(TakenFile(each.path, aside_look.at) for each in aside.files),
+                gone=tuple(each.path for each in typed.files),
+            )
+        )
+        self.on_arrow("committed")
+        self.settling.settle()
+        return _told(plan, told, snapshot)
+
+    def replaced(self) -> int:
+        """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
+        return sum(read_accounting(each.why).rows for each in self._replaced_ranges())
+
+    def _replaced_ranges(self) -> Iterator[Range]:
+        if not self.ports.table.exists():
+            return
+        for entry in self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW)):
+            if isinstance(entry, LedgerEntry):
+                yield from replays_of(entry.page, self.id).ranges
+
+    def _to_be_made_anew(self) -> Iterator[str]:
+        """What other tables still have, and which part of them has to be made anew."""
+        ranges = tuple(self._replaced_ranges())
+        oldest = min((each.first_arrival for each in ranges if each.first_arrival), default=None)
+        newest = max((each.last_arrival for each in ranges if each.last_arrival), default=None)
+        if oldest is not None and newest is not None:
+            yield (
+                f"tables that were made of {self.settings.table} before still have the older rows: make them anew for records that arrived from "
+                f"{time_text(oldest)} to {time_text(newest)}"
+            )
+
+    def _window(self) -> ReplayWindow:
+        return to_work_on(self.windows, self.id)
+
+    def _check_whole(self) -> None:
+        """Before the first wave: whether the lake table still has all rows of the window."""
+        check_replaceable(self.settings)
+        window, ports = self._window(), self.ports
+        if not ports.source.exists():
+            raise Unknown(
+                f"the lake table doesn't exist, so that nothing of the window {self.id} can be parsed"
+            )
+        if not (ports.table.exists() and ports.quarantine.exists()):
+            raise Unknown(
+                f"nothing has been parsed into {self.settings.table} yet, so that there is nothing to replace; `headrace parse "
+                f"{self.settings.name}` parses all records"
+            )
+        ports.table.ensure(create=False)
+        ports.quarantine.ensure(create=False)
+        look, story = self._look_with_ledgers(window)
+        check_once(window, story)
+        window = grown(window, story)
+        order = whole_order(window, within(look.files, days_of(window, story)))
+        self._check_deletes("the lake table", look, order)
+        check_whole(window, ports.parser.survey(order).pieces if order.files else ())
+
+    def _look_with_ledgers(self, window: ReplayWindow) -> tuple[SourceLook, Story]:
+        """A look at the lake table, and the ledgers that state as many rows of the window's shards as it has."""
+        asked = filter_of(window)
+        before = story_of(self.landings.entries(asked))
+        while True:
+            look = self.ports.source.look()
+            self.on_arrow("looked")
+            story = story_of(self.landings.entries(asked))
+            # Where aggregates were taken apart after the look, the ledgers state rows that it lacks.
+            if before.replays == story.replays:
+                return look, story
+            before = story
+
+    def _check(self, window: ReplayWindow, source: Positions, target: Positions) -> None:
+        if reasons := list(why_not_replaced(window, source, target)):
+            raise WrongShape(
+                f"the rows of the window {window.id} can't be replaced: {reasons[0]}. Nothing of this wave was replaced"
+            )
+
+    def _leaving(self, leaver: Leaver, look: SourceLook, order: SurveyOrder) -> Leaving:
+        self._check_deletes(f"{self.settings.table} or its quarantine table", look, order)
+        return leaving_of(look.files, leaver.survey(order).pieces if order.files else ())
+
+    def _check_deletes(self, where: str, look: SourceLook, order: SurveyOrder) -> None:
+        asked = set(order.files)
+        deleted = next((file.path for file in look.files if file.deletes and file.path in asked), None)
+        if deleted:
+            raise WrongShape(
+                f"rows of {where} can't be read now: another engine has deleted rows of {deleted} by a delete file. Nothing of this wave was replaced; let that engine run its rewrite_data_files"
+            )
+
+    def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, at: Positions) -> Parsed:
+        if not leaving.kept:
+            return Parsed()
+        streams = tuple(sorted({key.stream for key in at.shards}))
+        copied = leaver.copy_unselected(leaving.files, [each.bound for each in plan.ranges], streams)
+        check_copied(leaving, copied)
+        return copied
+
+    def _replays(
+        self, plan: WavePlan, parsed: Parsed, told: Mapping[ShardKey, Accounting]
+    ) -> Iterator[Range]:
+        code = self.ports.code()
+        for each in plan.ranges:
+            yield Range(
+                Kind.REPLAY,
+                each.key,
+                each.after,
+                each.upto,
+                run=self.run,
+                claim=self.run,
+                rows=told[each.key].parsed,
+                bytes=each.bytes,
+                first_arrival=each.oldest,
+                last_arrival=each.newest,
+                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
+                why=replace(told[each.key], code=code).text(),
+            )
+
+    def _generations(self, at: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
+        for key, told in exchanged.items():
+            before = at.of(chain_of(key))
+            yield Range(
+                Kind.GENERATION,
+                chain_of(key),
+                before,
+                next_link(before),
+                run=self.run,
+                claim=self.run,
+                why=told.text(),
+            )
+
+    def _commit(self, proposal: Proposal) -> int | None:
+        committed = self.ports.table.commit(proposal)
+        if refused := committed.landing.refused:
+            raise self._too_late(refused[0].why)
+        return committed.snapshot
+
+    def _too_late(self, why: str) -> Transient:
+        return Transient(
+            f"another commit has changed rows of {self.settings.table} or its quarantine table meanwhile: {why}. Nothing of this wave was "
+            "replaced, and no row is lost or doubled; run the window again, and it goes on with what is left"
+        )
+
+
+def _of(plan: WavePlan, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+    """Files with rows that stay, maybe of shards of which the commit has no range: they land with the commit as a whole."""
+    shards = frozenset(each.key for each in plan.ranges)
+    return tuple(replace(each, shards=shards) for each in files)
+
+
+def _told(plan: WavePlan, told: Mapping[ShardKey, Accounting], snapshot: int | None) -> ReplacedWave:
+    dropped = all_dropped(each.dropped for each in told.values())
+    return ReplacedWave(
+        plan.rows,
+        sum(each.parsed for each in told.values()),
+        sum(each.quarantined for each in told.values()),
+        dropped,
+        sum(sum(each.removed) for each in told.values()),
+        snapshot,
+        plan.is_last,
+    )

@@ -1,0 +1,207 @@
+"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake table, and where it lacks
+them from the stream.
+
+`headrace.pipeline.windows.make` makes windows of the ledgers, and `headrace.pipeline.windows.copy_plan` says what a wave takes of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+
+from headrace.pipeline.core.landing.pace import BYTES_A_SECOND, PUT_BYTES_A_SECOND
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import Kind
+from headrace.pipeline.core.shards.position import Position, is_forward
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.words.words import counted
+
+# Half of what one core did with rows of 200 bytes, to leave room for slower storage.
+_ROWS_A_SECOND = 180_000
+_BYTES_A_SECOND = 36_000_000
+
+
+def window_table(lake_table: str, window: str) -> str:
+    """The name of a window's own table."""
+    return f"{lake_table}_window_{window}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records of a window's range that the lake table lacks, and that are read from the stream."""
+
+    after: Position | None
+    upto: Position
+    """An end of the shard stands for all records that the shard still had."""
+    since: datetime
+    """None of these records arrived before."""
+    until: datetime | None = None
+    """None of these records arrived later. None: nothing tells."""
+
+    def has_passed(self, at: Position | None) -> bool:
+        """Whether a table that stands here has all of the stretch."""
+        return at is not None and is_forward(self.upto, at)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRange:
+    """The records of one shard that belong to the window."""
+
+    key: ShardKey
+    after: Position | None
+    """None: from the first record of the shard that has landed."""
+    upto: Position
+    parents: tuple[str, ...] = ()
+    """The shard's parents that belong to the window, too. Their records are taken first."""
+    rows: int = 0
+    """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window cuts."""
+    bytes: int = 0
+    """Bytes of the Kinesis records, counted as `rows` is."""
+    is_whole: bool = True
+    """Whether the window begins and ends where ranges of the ledgers do."""
+    stretches: tuple[Stretch, ...] = ()
+    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and `bytes`."""
+
+    def has(self, at: Position) -> bool:
+        # What follows before an end of the shard isn't known when the window is made.
+        return is_forward(self.after, at) and (self.upto.ended or is_forward(at, self.upto))
+
+    def next_stretch(self, at: Position | None) -> Stretch | None:
+        """The first stretch that a table which stands here lacks as a whole or in part."""
+        return next((each for each in self.stretches if not each.has_passed(at)), None)
+
+    def open_stretch(self, at: Position | None) -> Stretch | None:
+        """The stretch that comes next, if nothing of the lake table comes before it."""
+        found = self.next_stretch(at)
+        if found is None or found.after is None or found.after.sequence is None:
+            return found
+        return found if at is not None and is_forward(found.after, at) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayWindow:
+    id: str
+    application: str
+    made: datetime
+    by: str
+    """Who made the window: a user and a host, for people."""
+    how: str
+    """What was asked for, as a sentence without its point."""
+    ranges: tuple[WindowRange, ...]
+    missing: tuple[str, ...] = ()
+    """What was known to be out of reach when the window was made: sentences for people."""
+    oldest_day: date | None = None
+    """The first day (UTC) that may have records of the window. None: the window has no records of the lake table."""
+    target: str = ""
+    """The target whose typed table gets the window's records anew, in the place of their older rows (`headrace.pipeline.windows.replace`). Without
+    one, the window is copied into a table of its own."""
+    unpack: bool = False
+    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`headrace.pipeline.windows.unpack`)."""
+
+    @property
+    def streams(self) -> tuple[StreamId, ...]:
+        """The lives of streams that the window has shards of."""
+        return tuple(sorted({each.key.stream for each in self.ranges}))
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.ranges)
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.ranges)
+
+    @property
+    def is_whole(self) -> bool:
+        return all(each.is_whole for each in self.ranges)
+
+    @property
+    def cpu(self) -> timedelta:
+        """A rough estimate of what reading and writing the rows takes on one core, without the start of Spark."""
+        return timedelta(seconds=max(self.rows / _ROWS_A_SECOND, self.bytes / _BYTES_A_SECOND))
+
+    def cost(self) -> str:
+        most = "" if self.is_whole else "at most "
+        seconds = max(1, round(self.cpu.total_seconds()))
+        work = (
+            "look through and rewrite"
+            if self.unpack
+            else "read, and more to parse"
+            if self.target
+            else "copy"
+        )
+        return (
+            f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, {most}{counted(self.rows, 'row')}, "
+            f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to {work}"
+        )
+
+    def stream_cost(self, share: float) -> str:
+        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it. Nothing tells how many
+        records there are, but Kinesis doesn't take more than so many bytes a second into a shard."""
+        seconds = [
+            sum(((s.until or self.made) - s.since).total_seconds() for s in each.stretches)
+            for each in self.ranges
+            if each.stretches
+        ]
+        if not seconds:
+            return ""
+        stretches = [s for each in self.ranges for s in each.stretches]
+        since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
+        most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
+        return (
+            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
+            f"to {until:%Y-%m-%d %H:%M:%S}Z. How many records these are isn't known before they are read: at most "
+            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
+        )
+
+
+class Word(StrEnum):
+    """What was said about a window after it was made: by a person, or by the run that came to its end."""
+
+    CANCELLED = "cancelled"
+    RESUMED = "resumed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWindow:
+    """A window as the table of windows has it."""
+
+    window: ReplayWindow
+    is_cancelled: bool = False
+    is_done: bool = False
+    """A window that was done and is cancelled since is both."""
+
+    def after(self, word: str) -> KeptWindow:
+        """`word`: a `Word`, or one of a later version."""
+        is_cancelled = word == Word.CANCELLED
+        return replace(
+            self, is_cancelled=is_cancelled, is_done=word == Word.DONE or (is_cancelled and self.is_done)
+        )
+
+    @property
+    def told(self) -> str:
+        """What was said of the window, for people; empty where nothing was."""
+        if self.is_cancelled:
+            return "done, and cancelled since" if self.is_done else "cancelled"
+        return "done" if self.is_done else ""
+
+    def keeps_days(self, before: date) -> bool:
+        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still need their rows."""
+        oldest = self.window.oldest_day
+        return oldest is not None and oldest < before and not (self.is_cancelled or self.is_done)
+
+
+def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
+    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the windows that keep days."""
+    keeping = [each for each in windows if each.keeps_days(before)]
+    first = min((each.window.oldest_day for each in keeping if each.window.oldest_day), default=before)
+    return first, tuple(each.window.id for each in keeping)
+
+
+def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
+    """Asks for the ranges of the window's shards."""
+    return RangeFilter(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)

@@ -1,0 +1,128 @@
+"""Windows are made of the ledgers, kept, found and cancelled. `headrace.pipeline.windows.copy` copies them, and `headrace.pipeline.windows.replace` parses
+them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headrace.pipeline.core.ledger.arrivals import first_kept_day
+from headrace.pipeline.core.ledger.filter import RangeFilter
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
+from headrace.pipeline.core.ledger.story import story_of
+from headrace.pipeline.core.shards.position import Origin
+from headrace.pipeline.core.shards.stream import StreamId
+from headrace.pipeline.errors import Unknown, WrongShape
+from headrace.pipeline.ports.base import Clock, Ids
+from headrace.pipeline.ports.lineage import LineageTable
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.windows.make import Asked, Numbers, make_window
+from headrace.pipeline.windows.ports import WindowStore
+from headrace.pipeline.windows.read_stream import reaches_of
+from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
+
+_ID_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    settings: Settings
+    windows: WindowStore
+    lineage: LineageTable
+    clock: Clock
+    ids: Ids
+    by: str
+    """Who asks, for people."""
+    source: Callable[[], ShardSource]
+    """Called for windows that read from the stream."""
+
+    def create(
+        self,
+        asked: Asked,
+        *,
+        how: str,
+        stream: str | None = None,
+        target: str = "",
+        unpack: bool = False,
+        from_stream: bool = False,
+    ) -> ReplayWindow:
+        """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name. `target`: the target
+        whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the lake table. `from_stream`: whether the window reads from the
+        stream what the lake table lacks."""
+        shards = frozenset({asked.shard_id}) if isinstance(asked, Numbers) else None
+        of = RangeFilter(stream=stream, shards=shards)
+        now, entries = self.clock.now(), tuple(self.lineage.entries(of))
+        story = story_of(entries)
+        keys = [key for key in story.keys if stream in (None, key.stream.name)]
+        made = make_window(
+            story,
+            asked,
+            takes=keys.__contains__,
+            kept_from=first_kept_day(now, self.settings.upkeep.retention, None),
+            reaches=reaches_of(keys, _origins(entries), self.source()) if from_stream else None,
+        )
+        if not made.ranges:
+            raise Unknown(
+                f"the ledgers of the lake table have no range of records for this: {how}. No window was made; `headrace lineage` shows all ranges"
+            )
+        if unpack and made.twice:
+            raise WrongShape(
+                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
+                "Nothing was made: which of the two rows of an aggregate is to be taken apart can't be told. Choose records that landed once"
+            )
+        if target and made.twice:
+            raise WrongShape(
+                f"the lake table has records of {made.twice[0]} twice in this window, because a person moved the position of the shard back. "
+                f"Nothing was made: the rows of {target} would be there twice, too. Choose records that landed once"
+            )
+        window = ReplayWindow(
+            id=self.ids.fresh().replace("-", "")[:_ID_LENGTH].lower(),
+            application=self.settings.application,
+            made=now,
+            by=self.by,
+            how=how,
+            ranges=made.ranges,
+            missing=made.missing,
+            oldest_day=made.oldest_day,
+            target=target,
+            unpack=unpack,
+        )
+        self.windows.keep(window)
+        return window
+
+    def find(self, window: str) -> KeptWindow:
+        for each in self.windows.all():
+            if each.window.id == window:
+                return each
+        raise Unknown(f"there is no window {window!r}; `headrace window list` names all windows")
+
+    def say(self, window: str, word: Word) -> None:
+        """Note a word, unless it is the last one already."""
+        if self.find(window).is_cancelled != (word is Word.CANCELLED):
+            self.windows.say(window, word, by=self.by)
+
+
+def note_done(windows: WindowStore, window: str, *, by: str) -> None:
+    """Note that all of a window was copied or replaced, unless that is noted already."""
+    if not any(each.window.id == window and each.is_done for each in windows.all()):
+        windows.say(window, Word.DONE, by=by)
+
+
+def _origins(entries: Iterable[LedgerEntry | Lost]) -> dict[StreamId, Origin]:
+    pages = (each.page for each in entries if isinstance(each, LedgerEntry))
+    return {stream: origin for page in pages for stream, origin in page.origins}
+
+
+def to_work_on(windows: WindowStore, window: str) -> ReplayWindow:
+    """A window of which the next wave may be committed. Raises Unknown for one that doesn't exist or is cancelled."""
+    found = next((each for each in windows.all() if each.window.id == window), None)
+    if found is None:
+        raise Unknown(
+            f"there is no window {window!r}. Nothing was changed; `headrace window list` names all windows"
+        )
+    if found.is_cancelled:
+        raise Unknown(
+            f"the window {window} is cancelled. What was committed before stays; `headrace window run {window} --resume` goes on"
+        )
+    return found.window

@@ -1,0 +1,41 @@
+"""The client version on which KCL's workers have agreed is read from the table that their layout keeps it in."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.pipeline.aws.leases.tables import DynamoTables
+from headrace.pipeline.kcl.migration import ClientVersion
+from headrace.pipeline.settings.model import Settings, StreamSettings
+from tests.kcl_client_version import KclClientVersion
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def test_the_client_version_is_none_until_a_kcl_worker_has_written_it(dynamodb: "DynamoDBClient"):
+    settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
+    tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
+    tables.ensure()
+    assert tables.client_version() is None
+    row = KclClientVersion(dynamodb, settings.state_table)
+    assert row.change(ClientVersion.UPGRADE_FROM_2X, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
+    assert tables.client_version() is ClientVersion.UPGRADE_FROM_2X
+
+
+@pytest.mark.parametrize(("status", "moved"), [("DEPLOYED", True), ("DEPLOYED", False), ("PENDING", True)])
+def test_during_a_migration_the_client_version_is_read_from_either_table(
+    dynamodb: "DynamoDBClient", status: str, *, moved: bool
+):
+    """A fleet's rollback to 2.x counts also in the middle of its migration to one table."""
+    settings = Settings(application=f"v-{uuid.uuid4().hex[:8]}", streams=(StreamSettings(name="s"),))
+    tables = DynamoTables(dynamodb, settings, pause=lambda _: None)
+    tables.ensure()
+    said = {"key": {"S": "TableMigration3.5"}, "tm": {"S": f"TABLE_MIGRATION_STATUS_{status}"}}
+    dynamodb.put_item(TableName=settings.state_table, Item=said)
+    place = (settings.lease_table, "leaseKey") if moved else (settings.state_table, "key")
+    row = KclClientVersion(dynamodb, place[0], key=place[1])
+    assert row.change(ClientVersion.ROLLED_BACK, "kcl-1", datetime(2026, 1, 1, tzinfo=UTC), seen=None)
+    assert tables.client_version() is ClientVersion.ROLLED_BACK

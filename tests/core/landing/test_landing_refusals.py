@@ -1,0 +1,383 @@
+"""The landing decision: the text of each refusal, and the limits of each rule."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from headrace.pipeline.core.landing.landing import Landing, Proposal, RangeRefused, decide_landing
+from headrace.pipeline.core.ledger.generation import chain_of
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.shards.position import Position, Positions, Start
+from headrace.pipeline.core.shards.stream import ShardKey
+from tests.core.landings import (
+    KEYS,
+    LATER_LIFE,
+    NOON,
+    ORIGIN,
+    STREAM,
+    A,
+    B,
+    C,
+    D,
+    a_file,
+    base_of,
+    landed,
+)
+
+
+def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_the_shard_that_was_refused():
+    wrong, right = landed(A, Position(4), Position(6)), landed(B, Position(2), Position(3))
+    landing = decide_landing(base_of({A: Position(5), B: Position(2)}), Proposal((right, wrong), whole=True))
+    assert landing.page == LedgerPage()
+    assert {each.range: (each.found, each.why) for each in landing.refused} == {
+        wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
+        right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
+    }
+
+
+def test_of_a_refused_proposal_that_lands_as_a_whole_nothing_is_left_that_would_be_a_commit():
+    """A commit without ranges would still remove the files that the proposal removes."""
+    wrong = landed(A, Position(4), Position(6))
+    base = base_of({A: Position(5)})
+    proofs = ((STREAM, frozenset({A.shard_id})),)
+    proposal = Proposal((wrong,), (), ((LATER_LIFE, ORIGIN),), proofs=proofs, whole=True, gone=("f",))
+    landing = decide_landing(base, proposal)
+    assert landing.is_empty
+    assert landing.positions == base
+    assert decide_landing(base, replace(proposal, whole=False, gone=())).page.origins == (
+        (LATER_LIFE, ORIGIN),
+    )
+
+
+def test_files_are_removed_only_by_a_proposal_that_lands_as_a_whole():
+    with pytest.raises(ValueError, match=r"^files are removed only by a proposal that lands as a whole"):
+        decide_landing(base_of({A: Position(5)}), Proposal(gone=("f",)))
+
+
+def test_a_range_from_the_start_of_a_shard_is_refused_once_a_descendant_has_a_position():
+    """Another run has read the shard to its end since, and the END was removed after Kinesis had forgotten the shard (D19)."""
+    first = landed(A, None, Position(6))
+    passed = base_of({A: None, C: Position(9)})
+    below = {A: frozenset({B.shard_id, C.shard_id})}
+    (refused,) = decide_landing(passed, Proposal((first,), below=below)).refused
+    assert refused == RangeRefused(
+        first,
+        None,
+        f"another run has read this shard to its end: its descendant {C.shard_id} has a position in the table",
+    )
+    for base, known in (
+        (base_of({A: None}), below),
+        (passed, {A: frozenset({B.shard_id})}),
+        (passed, {B: below[A]}),
+    ):
+        assert decide_landing(base, Proposal((first,), below=known)).page.ranges == (first,)
+    further = landed(A, Position(6), Position(7))
+    at = base_of({A: Position(6), C: Position(9)})
+    assert decide_landing(at, Proposal((further,), below=below)).page.ranges == (further,)
+
+
+def test_a_range_from_the_start_of_a_shard_is_refused_once_a_shard_has_a_position_that_may_be_a_descendant():
+    """The shard was open when it was planned, so that nothing told of its children then (D19)."""
+    first, base = landed(A, None, Position(6)), base_of({A: None, B: Position(2), C: Position(9)})
+    known = {STREAM: frozenset({A.shard_id, B.shard_id})}
+    (refused,) = decide_landing(base, Proposal((first,), known=known)).refused
+    assert refused == RangeRefused(
+        first,
+        None,
+        f"another run may have read this shard to its end: {C.shard_id} has a position in the table, and whether it is a descendant wasn't "
+        "known when the range was read",
+    )
+    for there, looked in (
+        (base, {STREAM: known[STREAM] | {C.shard_id}}),
+        (base, {LATER_LIFE: frozenset[str]()}),
+        (base_of({A: None, B: Position(2)}), known),
+        (
+            base_of({A: None, B: Position(2, ended=True, children=(C.shard_id, D.shard_id)), C: Position(9)}),
+            known,
+        ),
+    ):
+        assert decide_landing(there, Proposal((first,), known=looked)).page.ranges == (first,)
+    further, at = landed(A, Position(6), Position(7)), base_of({A: Position(6), C: Position(9)})
+    assert decide_landing(at, Proposal((further,), known=known)).page.ranges == (further,)
+
+
+def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
+    base, through = base_of({A: Position(5)}), {STREAM: NOON}
+    files = (a_file("new.parquet", A),)
+    assert Landing.carrying(base, through, files) == Landing(LedgerPage(), files, (), base, through)
+    assert Landing.carrying(base, through).is_empty
+
+
+def refusal(base: Positions, each: Range) -> str:
+    landing = decide_landing(base, Proposal((each,)))
+    (refused,) = landing.refused
+    assert refused == RangeRefused(each, base.of(each.key), refused.why)
+    assert landing.page == LedgerPage()
+    assert landing.positions == base
+    return refused.why
+
+
+def test_a_refused_range_says_where_the_table_stands_and_where_the_range_began():
+    at = base_of({A: Position(5)})
+    assert (
+        refusal(at, landed(A, Position(4), Position(6)))
+        == "the table's position is 5, but this range began at position 4"
+    )
+    assert (
+        refusal(at, landed(A, None, Position(6)))
+        == "the table's position is 5, but this range began at position none"
+    )
+    assert refusal(at, landed(B, Position(4), Position(6))) == (
+        "the table's position is none, but this range began at position 4"
+    )
+    assert refusal(at, landed(A, Position(5), Position(4))) == (
+        "it would move the position back, from 5 to 4"
+    )
+    assert refusal(base_of({}, origin=False), landed(A, None, Position(1))) == (
+        f"no origin is decided for {STREAM}"
+    )
+
+
+def test_the_refusal_of_a_child_names_its_first_parent_in_the_way():
+    def child(*parents: ParentReason) -> Range:
+        return landed(C, None, Position(1), parents=parents)
+
+    ended = ParentReason(A.shard_id, ParentIs.ENDED)
+    other = ParentReason(B.shard_id, ParentIs.ENDED)
+    assert refusal(base_of({A: Position(5)}), child(ended)) == (
+        f"its parent {A.shard_id} hasn't ended in the table (the parent's position is 5)"
+    )
+    assert refusal(base_of({A: Position(5, ended=True)}), child(ended, other)) == (
+        f"its parent {B.shard_id} had ended when the run looked, but has no position in the table now"
+    )
+    for by in (None, D.shard_id):
+        assert refusal(base_of({}), child(ParentReason(A.shard_id, ParentIs.PASSED, by))) == (
+            f"its parent {A.shard_id} counted as ended because of its descendant {by}, which has no position in the table now"
+        )
+
+
+def test_parents_are_looked_up_in_the_childs_own_stream():
+    first = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
+    elsewhere = base_of({ShardKey(LATER_LIFE, A.shard_id): Position(5, ended=True)})
+    assert "had ended when the run looked" in refusal(elsewhere, first)
+    passed = landed(C, None, Position(1), parents=(ParentReason(A.shard_id, ParentIs.PASSED, D.shard_id),))
+    assert "counted as ended because" in refusal(
+        base_of({ShardKey(LATER_LIFE, D.shard_id): Position(5)}), passed
+    )
+
+
+def test_parents_matter_only_for_a_shards_first_range():
+    base = base_of({A: Position(5), C: Position(1)})
+    on = landed(C, Position(1), Position(2), parents=(ParentReason(A.shard_id, ParentIs.ENDED),))
+    assert decide_landing(base, Proposal((on,))).page.ranges == (on,)
+
+
+def test_a_range_may_land_with_the_commit_that_decides_its_streams_origin():
+    first = landed(A, None, Position(1))
+    landing = decide_landing(Positions(), Proposal((first,), origins=((STREAM, ORIGIN),)))
+    assert landing.page == LedgerPage((first,), ((STREAM, ORIGIN),))
+    assert landing.positions == base_of({A: Position(1)})
+    assert not landing.refused
+
+
+def test_origins_of_several_streams_are_written_in_the_streams_order():
+    origins = ((LATER_LIFE, ORIGIN), (STREAM, ORIGIN))
+    landing = decide_landing(Positions(), Proposal(origins=origins))
+    assert landing.page.origins == ((STREAM, ORIGIN), (LATER_LIFE, ORIGIN))
+    assert not landing.is_empty
+
+
+def test_a_replay_of_a_stream_without_an_origin_or_of_a_child_before_its_parents_is_refused():
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    assert refusal(base_of({}, origin=False), replay) == f"no origin is decided for {STREAM}"
+    early = replace(
+        landed(C, None, Position(3), parents=(ParentReason(A.shard_id, ParentIs.ENDED),)), kind=Kind.REPLAY
+    )
+    assert "had ended when the run looked" in refusal(base_of({}), early)
+
+
+def test_a_shard_refused_for_a_shared_file_names_the_shards_it_shares_with():
+    base = base_of({A: Position(5), B: Position(5), C: Position(5)})
+    ranges = (
+        landed(A, Position(4), Position(6)),
+        landed(B, Position(4), Position(6)),
+        landed(C, Position(5), Position(6)),
+    )
+    landing = decide_landing(base, Proposal(ranges, (a_file("abc", A, B, C),)))
+    assert landing.refused[2] == RangeRefused(
+        ranges[2], Position(5), f"it shares a file with {A.shard_id}, which is refused"
+    )
+    assert landing.files == ()
+    assert landing.is_empty
+    apart = decide_landing(base, Proposal(ranges, (a_file("a", A), a_file("bc", B, C))))
+    assert apart.refused[2].why == f"it shares a file with {B.shard_id}, which is refused"
+
+
+def test_all_shards_of_a_file_name_the_same_refused_shard_and_come_in_their_order():
+    """Also where sets of shards have another order, as in another process."""
+    base = base_of(dict.fromkeys(KEYS, Position(5)))
+    ranges = tuple(landed(key, Position(5 if key != D else 4), Position(6)) for key in KEYS)
+    landing = decide_landing(base, Proposal(ranges, (a_file("all", *KEYS),)))
+    others = [key for key in KEYS if key != D]
+    assert [each.range.key for each in landing.refused] == [D, *others]
+    assert {each.why for each in landing.refused[1:]} == {
+        f"it shares a file with {D.shard_id}, which is refused"
+    }
+
+
+def test_a_file_with_a_shard_that_has_no_range_is_an_error_that_names_its_shards():
+    both = f"files hold rows of shards that the proposal has no range for: {[B, C]}"
+    with pytest.raises(ValueError, match=f"^{re.escape(both)}$"):
+        decide_landing(
+            base_of({}), Proposal((landed(A, None, Position(1)),), (a_file("f", C, A), a_file("g", B)))
+        )
+    with pytest.raises(ValueError, match=r"^a proposal holds at most one range of a shard$"):
+        decide_landing(base_of({}), Proposal((landed(A, None, Position(1)),) * 2))
+
+
+def test_an_end_is_removed_once_all_children_have_positions_and_no_parents_end_names_the_shard():
+    end = Position(5, ended=True, children=(C.shard_id, D.shard_id))
+
+    def is_dropped(**more: Position | None) -> bool:
+        at = {A: end, C: Position(1), D: Position(1)} | {KEYS[int(key[1:])]: p for key, p in more.items()}
+        landing = decide_landing(base_of(at), Proposal(drop=(A,)))
+        assert landing.is_empty is not (landing.page.dropped == (A,))
+        assert landing.positions.of(A) == (None if landing.page.dropped else at[A])
+        return bool(landing.page.dropped)
+
+    assert is_dropped()
+    assert not is_dropped(k0=None), "there is no END to remove"
+    assert not is_dropped(k0=replace(end, ended=False)), "the shard is still being read"
+    assert not is_dropped(k0=replace(end, children=())), "the shard's children aren't known yet"
+    assert not is_dropped(k2=None)
+    assert not is_dropped(k3=None)
+    assert not is_dropped(k3=Position(start=Start())), "the child inherits the witness of this END"
+    assert is_dropped(k3=Position(start=Start(), seen=NOON))
+    assert is_dropped(k3=Position(ended=True))
+    assert not is_dropped(k1=Position(5, ended=True, children=(A.shard_id,)))
+    assert is_dropped(k1=Position(5, children=(A.shard_id,)))
+
+
+def test_an_end_without_children_is_removed_only_while_the_shards_that_allow_it_have_positions():
+    at: dict[ShardKey, Position | None] = {
+        A: Position(ended=True),
+        B: Position(5, ended=True, children=(C.shard_id,)),
+        C: Position(1),
+    }
+
+    def dropped(base: dict[ShardKey, Position | None], *begun: ShardKey) -> tuple[ShardKey, ...]:
+        return decide_landing(base_of(base), Proposal(drop=(A, B), begun=begun)).page.dropped
+
+    assert dropped(at) == (B,), "no child of A is known"
+    assert dropped(at, C) == (A, B)
+    assert dropped(at, C, D) == (), "the table was rolled back to before the first record of D"
+    assert dropped({**at, D: Position(start=Start())}, D) == ()
+
+
+def test_an_end_whose_shard_moves_in_the_same_commit_is_not_removed_but_others_are():
+    end = Position(5, ended=True, children=(C.shard_id,))
+    base = base_of({A: end, B: end, C: Position(1)})
+    back = replace(landed(A, end, Position(4)), kind=Kind.REPOSITION)
+    landing = decide_landing(base, Proposal((back,), drop=(A, B)))
+    assert landing.page.dropped == (B,)
+    assert landing.positions.of(A) == Position(4)
+    assert landing.positions.of(B) is None
+
+
+def test_nothing_lands_where_another_commit_has_brought_rows_since_the_comparison():
+    """Also rows of another shard: the same event may have come through both."""
+    base = base_of({A: Position(5), B: Position(2)})
+    proposal = Proposal((landed(A, Position(5), Position(6)),), (a_file("f", A),), compared=base)
+    assert not decide_landing(base, proposal).refused
+    for moved in (Position(3), Position(2, ended=True), None):
+        found = decide_landing(base_of({A: Position(5), B: moved}), proposal)
+        assert (found.page.ranges, found.files) == ((), ())
+        why = f"its rows have to be compared with those that another commit has brought of {B.shard_id}"
+        assert found.refused == (RangeRefused(proposal.ranges[0], Position(5), why),)
+    # A look at a quiet shard brings no rows.
+    looked = base_of({A: Position(5), B: Position(2, seen=NOON)})
+    assert not decide_landing(looked, proposal).refused
+
+
+def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_rows_have_to_be_compared_anew():
+    own, other = landed(A, Position(4), Position(6)), landed(C, Position(1), Position(2))
+    proposal = Proposal((own, other), compared=base_of({A: Position(5), B: Position(2), C: Position(1)}))
+    found = decide_landing(base_of({A: Position(5), B: Position(3), C: Position(1)}), proposal)
+    assert [(each.range, each.found, each.why.split(",")[0]) for each in found.refused] == [
+        (own, Position(5), "the table's position is 5"),
+        (
+            other,
+            Position(1),
+            f"its rows have to be compared with those that another commit has brought of {B.shard_id}",
+        ),
+    ]
+
+
+def test_nothing_of_a_proposal_lands_where_a_file_that_it_would_remove_has_changed():
+    base = base_of({A: Position(5)})
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    raised = landed(chain_of(A), None, Position(1))
+    why = "another commit has removed a file that this one would remove, or has deleted rows of it"
+    assert Landing.without_files(Proposal((replay, raised), (a_file("f", A),)), base) == Landing(
+        LedgerPage(),
+        (),
+        (RangeRefused(replay, Position(5), why), RangeRefused(raised, None, why)),
+        base,
+    )
+
+
+def test_aggregates_are_taken_apart_only_where_files_are_removed():
+    apart = replace(landed(A, Position(1), Position(3)), kind=Kind.UNPACKED)
+    base = base_of({A: Position(5)})
+    assert decide_landing(base, Proposal((apart,), whole=True, gone=("f",))).page.ranges == (apart,)
+    with pytest.raises(
+        ValueError, match=r"^aggregates are taken apart only together with the removal of the files"
+    ):
+        decide_landing(base, Proposal((apart,)))
+
+
+def test_a_refused_replay_says_where_the_table_stands_and_what_is_missing():
+    replay = replace(landed(A, Position(1), Position(3)), kind=Kind.REPLAY)
+    assert decide_landing(base_of({A: Position(5)}), Proposal((replay,))).refused == (
+        RangeRefused(
+            replay,
+            Position(5),
+            "its shard's generation isn't raised with it, because another commit has raised it meanwhile",
+        ),
+    )
+    for at, shown in ((None, "none"), (Position(2), "2")):
+        assert (
+            refusal(base_of({A: at}), replay)
+            == f"the table's position is {shown}, before the end 3 of the range that would be replaced"
+        )
+
+
+def carried(before: Position, upto: Position, kind: Kind = Kind.LANDED) -> Position | None:
+    """The position of shard A after a range from `before` to `upto`."""
+    move = replace(landed(A, before, upto), kind=kind)
+    return decide_landing(base_of({A: before}), Proposal((move,))).positions.of(A)
+
+
+def test_a_moved_position_keeps_the_old_values_that_the_range_doesnt_bring():
+    early, late = NOON.replace(hour=1), NOON.replace(hour=2)
+    before = Position(5, children=("c",), arrival=early, seen=early)
+    assert carried(before, Position(6)) == replace(before, sequence=6)
+    own = Position(6, children=("d",), arrival=late, seen=late)
+    assert carried(before, own) == own
+    assert carried(Position(5), own) == own
+
+
+def test_a_positions_own_start_is_kept_until_the_first_record_has_landed():
+    begun = Position(start=Start(NOON))
+    assert carried(begun, Position(seen=NOON)) == Position(start=Start(NOON), seen=NOON)
+    assert carried(begun, Position(start=Start())) == Position(start=Start())
+    assert carried(begun, Position(3)) == Position(3)
+
+
+def test_a_persons_move_and_a_shards_first_range_keep_no_old_values():
+    before = Position(5, children=("c",), arrival=NOON, seen=NOON)
+    for kind in (Kind.REPOSITION, Kind.REPAIR):
+        assert carried(before, Position(5), kind) == Position(5)
+    first = Position(start=Start(NOON))
+    assert decide_landing(base_of({}), Proposal((landed(A, None, first),))).positions.of(A) == first

@@ -1,0 +1,418 @@
+"""Where a wave begins to read a shard, and when it must not read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import Batch
+from headrace.pipeline.core.ledger.ledger import ParentIs, ParentReason
+from headrace.pipeline.core.order.parents import InTheWay
+from headrace.pipeline.core.order.start_of_reading import (
+    Above,
+    Finish,
+    Passed,
+    Read,
+    Stop,
+    Wait,
+    is_rolled_back,
+    plan_begin,
+)
+from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Checkpoint
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
+from headrace.pipeline.core.shards.shard import HashRange
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
+KEY = ShardKey(STREAM, "shardId-000000000001")
+PARENT = ShardKey(STREAM, "shardId-000000000000")
+DAY = timedelta(days=1)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+ORIGINS = {STREAM: Origin(Start(MOMENT), MOMENT)}
+
+
+def begin(
+    row: Lease,
+    position: Position | None = None,
+    *,
+    others: dict[ShardKey, Position] | None = None,
+    parents: tuple[ParentReason, ...] = (),
+    waiting: tuple[InTheWay, ...] = (),
+    passed_by: str | None = None,
+    lost: tuple[datetime, ...] | None = None,
+    **more: object,
+) -> object:
+    above = Above(parents, waiting, passed_by, lost)
+    shards = dict(others or {})
+    if position is not None:
+        shards[KEY] = position
+    return plan_begin(row, KEY, Positions(ORIGINS, shards), retention=DAY, above=above, **more)  # type: ignore[arg-type]
+
+
+def row(checkpoint: Checkpoint = TRIM_HORIZON, landed: Checkpoint | None = None) -> Lease:
+    return Lease(KEY.shard_id, checkpoint=checkpoint, landed=landed)
+
+
+def test_the_first_read_of_a_shard_without_parents_begins_at_the_origin() -> None:
+    plan = begin(row())
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+    assert plan.batch.after is None
+    assert plan.batch.witness == MOMENT
+
+
+def test_the_first_read_of_a_shard_knows_the_shards_below_by_which_the_commit_sees_that_others_have_read_it() -> (
+    None
+):
+    below = frozenset({"shardId-000000000002"})
+    known = below | {"shardId-000000000001"}
+    first, later = (begin(row(), at, below=below, known=known) for at in (None, Position(5)))
+    assert isinstance(first, Read)
+    assert isinstance(later, Read)
+    assert (first.below, later.below) == (below, frozenset())
+    assert (first.known, later.known) == (known, frozenset())
+
+
+def test_a_read_knows_the_hash_keys_of_its_shard_by_which_foreign_user_records_of_aggregates_are_told() -> (
+    None
+):
+    keys = HashRange(0, 2**127 - 1)
+    plan = begin(replace(row(), hash_range=keys))
+    assert isinstance(plan, Read)
+    assert plan.batch.hash_range == keys
+
+
+def test_a_child_of_a_parent_with_a_position_begins_at_trim_horizon_and_takes_the_parents_witness() -> None:
+    seen = MOMENT + timedelta(hours=3)
+    parent = Position(7, ended=True, arrival=MOMENT, seen=seen)
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.ENDED),)
+    plan = begin(row(), others={PARENT: parent}, parents=reasons)
+    assert isinstance(plan, Read)
+    assert plan.batch.start == TRIM
+    assert plan.batch.witness == seen
+    assert plan.batch.parents == reasons
+
+
+def test_a_child_whose_other_parent_left_the_stream_unread_may_have_lost_records_since_the_origin() -> None:
+    """That parent's records were trimmed at times that no position shows. The records came after the witness of any shard
+    that the parent may descend from.
+    """
+    read = Position(7, ended=True, arrival=MOMENT + timedelta(hours=2), seen=MOMENT + timedelta(hours=3))
+    reasons = (
+        ParentReason(PARENT.shard_id, ParentIs.ENDED),
+        ParentReason("shardId-000000000009", ParentIs.GONE),
+    )
+    before, after = MOMENT - timedelta(hours=1), MOMENT + timedelta(hours=1)
+    for lost, witness in (((), MOMENT), ((after,), MOMENT), ((after, before), before)):
+        plan = begin(row(), others={PARENT: read}, parents=reasons, lost=lost)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
+
+
+def test_a_child_of_a_parent_closed_before_the_start_begins_at_the_origin() -> None:
+    plan = begin(row(), parents=(ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+
+
+def test_a_shard_waits_for_parents_in_the_way() -> None:
+    plan = begin(row(), waiting=(InTheWay(PARENT.shard_id, "it stands at 7"),))
+    assert plan == Wait("it stands at 7")
+
+
+def test_reading_goes_on_from_the_tables_position_and_a_row_behind_it_is_brought_forward() -> None:
+    plan = begin(row(Checkpoint("5"), Checkpoint("5")), Position(9))
+    assert isinstance(plan, Read)
+    assert plan.batch.after == Position(9)
+    assert plan.repair == Checkpoint("9")
+
+
+def test_sequence_numbers_compare_as_numbers() -> None:
+    plan = begin(row(Checkpoint("9")), Position(10))
+    assert isinstance(plan, Read)
+    assert plan.repair == Checkpoint("10")
+
+
+def test_a_row_at_the_tables_position_needs_no_repair() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("9")), Position(9))
+    assert isinstance(plan, Read)
+    assert plan.repair is None
+
+
+def test_a_shard_that_ended_in_the_table_is_only_finished() -> None:
+    ended = Position(9, ended=True, children=("shardId-000000000002",))
+    assert begin(row(), ended) == Finish(ended)
+    assert begin(row(SHARD_END, SHARD_END), ended) == Finish(ended)
+
+
+def test_headraces_own_checkpoint_ahead_of_the_table_means_a_rollback() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("9")), Position(5))
+    assert isinstance(plan, Stop)
+    assert "rolled back" in plan.why
+
+
+def test_a_foreign_checkpoint_ahead_of_the_table_means_another_reader() -> None:
+    plan = begin(row(Checkpoint("9"), Checkpoint("5")), Position(5))
+    assert isinstance(plan, Stop)
+    assert "other than Headrace" in plan.why
+
+
+def test_shard_end_in_the_row_alone_means_another_reader() -> None:
+    plan = begin(row(SHARD_END), Position(5))
+    assert isinstance(plan, Stop)
+    assert "other than Headrace" in plan.why
+
+
+def test_a_sequence_number_in_the_row_of_a_shard_without_a_position_stops_the_shard() -> None:
+    plan = begin(row(Checkpoint("5")))
+    assert isinstance(plan, Stop)
+    assert "no position" in plan.why
+
+
+def test_without_an_origin_no_shard_is_read() -> None:
+    plan = plan_begin(row(), KEY, Positions(), retention=DAY)
+    assert isinstance(plan, Wait)
+
+
+def test_a_shard_that_was_read_and_found_empty_still_begins_at_its_start() -> None:
+    seen = MOMENT + timedelta(hours=9)
+    plan = begin(row(), Position(seen=seen))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == Start(MOMENT)
+    assert plan.batch.witness == seen
+
+
+def test_reading_begins_at_the_start_that_the_position_names() -> None:
+    plan = begin(row(), Position(start=TRIM))
+    assert isinstance(plan, Read)
+    assert plan.batch.start == TRIM
+
+
+def test_the_witness_of_an_unread_shard_without_parents_is_the_timestamp_of_the_settings_if_kinesis_still_had_its_records() -> (
+    None
+):
+    decided = MOMENT
+    for before, witness in (
+        (timedelta(hours=2), decided - timedelta(hours=2)),
+        (timedelta(days=3), decided),
+        (timedelta(hours=-2), decided),
+    ):
+        origins = {KEY.stream: Origin(Start(decided - before), decided)}
+        plan = plan_begin(row(), KEY, Positions(origins), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
+
+
+NOTHING_DONE = "nothing was read or changed; `headrace reposition` decides which of the two is right"
+
+
+def test_each_disagreement_of_row_and_table_is_reported_with_both_values() -> None:
+    nine, five = Checkpoint("9"), Checkpoint("5")
+    assert begin(row(nine, nine), Position(5)) == Stop(
+        f"the lake table's position of {KEY} is 5, but Headrace landed the shard up to 9 before: the table was "
+        f"rolled back or restored; {NOTHING_DONE}"
+    )
+    assert begin(row(nine, nine)) == Stop(
+        f"the lake table's position of {KEY} is none, but Headrace landed the shard up to 9 before: the table was "
+        f"rolled back or restored; {NOTHING_DONE}"
+    )
+    for said in (five, SHARD_END):
+        assert begin(row(said)) == Stop(
+            f"the lease row of {KEY} has the checkpoint {said}, but the lake table has no position of the shard: another "
+            f"program wrote the row, or the table was replaced; {NOTHING_DONE}"
+        )
+    assert begin(row(nine, five), Position(5)) == Stop(
+        f"the lease row of {KEY} has the checkpoint 9, ahead of the lake table's position 5: a program other than "
+        f"Headrace wrote the checkpoint; {NOTHING_DONE}"
+    )
+
+
+def test_a_row_ahead_counts_as_a_rollback_only_if_the_table_has_less_than_was_landed() -> None:
+    five = Checkpoint("5")
+    assert not is_rolled_back(None, Position(5))
+    assert not is_rolled_back(row(five), Position(4))
+    assert not is_rolled_back(row(five, five), Position(5))
+    assert not is_rolled_back(row(five, five), Position(6))
+    assert is_rolled_back(row(five, five), Position(4))
+    assert is_rolled_back(row(five, five), Position())
+    assert is_rolled_back(row(five, five), None)
+
+
+def test_a_shard_whose_descendant_has_a_position_is_not_read_unless_it_has_a_position_itself() -> None:
+    assert begin(row(Checkpoint("5")), passed_by="child") == Passed("child")
+    assert isinstance(begin(row(), Position(5), passed_by="child"), Read)
+    ended = Position(9, ended=True)
+    assert begin(row(), ended, passed_by="child") == Finish(ended)
+
+
+def test_only_a_shard_without_a_landed_record_waits_and_names_all_parents_in_the_way() -> None:
+    waiting = (InTheWay("p", "p stands at 7"), InTheWay("q", "q stands at 8"))
+    assert begin(row(), waiting=waiting) == Wait("p stands at 7; q stands at 8")
+    assert begin(row(), Position(seen=MOMENT), waiting=waiting) == Wait("p stands at 7; q stands at 8")
+    assert isinstance(begin(row(), Position(5), waiting=waiting), Read)
+
+
+def test_the_wait_for_an_origin_names_the_stream() -> None:
+    assert plan_begin(row(), KEY, Positions(), retention=DAY) == Wait(
+        f"no origin is decided yet for {STREAM}"
+    )
+
+
+def test_the_batch_of_a_first_read_begins_at_the_origin_and_names_the_parents() -> None:
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.BEFORE_START),)
+    assert begin(row(), parents=reasons) == Read(
+        Batch(
+            KEY,
+            after=None,
+            start=Start(MOMENT),
+            witness=MOMENT,
+            retention=DAY,
+            parents=reasons,
+            weight=1.0,
+            goes_on=False,
+        )
+    )
+
+
+def test_the_batch_of_a_later_read_begins_at_the_position_and_names_no_parents() -> None:
+    at = Position(9, arrival=MOMENT + timedelta(hours=1))
+    busy = replace(row(Checkpoint("9")), throughput_kbps=7.5)
+    reasons = (ParentReason(PARENT.shard_id, ParentIs.GONE),)
+    assert begin(busy, at, parents=reasons) == Read(
+        Batch(
+            KEY,
+            after=at,
+            start=Start(MOMENT),
+            witness=MOMENT + timedelta(hours=1),
+            retention=DAY,
+            parents=(),
+            weight=7.5,
+            goes_on=False,
+        )
+    )
+
+
+def test_a_gap_is_passed_over_if_the_caller_or_the_position_allows_it() -> None:
+    def goes_on(position: Position | None, **more: Any) -> bool:
+        plan = begin(row(), position, **more)
+        assert isinstance(plan, Read)
+        return plan.batch.goes_on
+
+    accepted = Position(gap_accepted=True)
+    assert not goes_on(None)
+    assert not goes_on(Position())
+    assert goes_on(None, goes_on=True)
+    assert goes_on(accepted)
+    assert goes_on(accepted, goes_on=True)
+
+
+def test_a_child_begins_at_the_origin_while_no_parent_has_a_record_and_at_trim_horizon_otherwise() -> None:
+    other = ShardKey(STREAM, "shardId-000000000009")
+    reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
+    for first, second, start in (
+        (None, None, Start(MOMENT)),
+        (None, 7, TRIM),
+        (7, None, TRIM),
+        (7, 7, TRIM),
+    ):
+        parents = {PARENT: Position(first, ended=True), other: Position(second, ended=True)}
+        plan = begin(row(), others=parents, parents=reasons)
+        assert isinstance(plan, Read)
+        assert plan.batch.start == start
+
+
+def test_the_witness_of_a_child_is_the_latest_of_its_parents_witnesses() -> None:
+    other = ShardKey(STREAM, "shardId-000000000009")
+    early, late = MOMENT + timedelta(hours=1), MOMENT + timedelta(hours=2)
+    reasons = (
+        ParentReason(PARENT.shard_id, ParentIs.ENDED),
+        ParentReason(other.shard_id, ParentIs.ENDED),
+        ParentReason("shardId-000000000008", ParentIs.BEFORE_START),
+    )
+
+    def witness(first: datetime | None, second: datetime | None) -> datetime:
+        parents = {PARENT: Position(7, arrival=first), other: Position(7, arrival=second)}
+        plan = begin(row(), others=parents, parents=reasons)
+        assert isinstance(plan, Read)
+        return plan.batch.witness
+
+    assert witness(early, late) == witness(late, early) == late
+    assert witness(early, None) == early
+    assert witness(None, None) == MOMENT
+
+
+def _witness_below(
+    origin: Origin, first: Position, second: Position, lost: tuple[datetime, ...] | None = None
+) -> datetime:
+    """The witness of a child of two parents."""
+    other = ShardKey(STREAM, "shardId-000000000009")
+    reasons = tuple(ParentReason(key.shard_id, ParentIs.ENDED) for key in (PARENT, other))
+    positions = Positions({STREAM: origin}, {PARENT: first, other: second})
+    plan = plan_begin(row(), KEY, positions, retention=DAY, above=Above(reasons, lost=lost))
+    assert isinstance(plan, Read)
+    return plan.batch.witness
+
+
+def test_the_origins_date_is_no_witness_of_a_child_of_which_another_parent_was_read_to_an_earlier_time() -> (
+    None
+):
+    """Both parents were closed before the origin was decided. One was read. The other had no record, or left the stream unread,
+    and its END tells only the origin's date. The child's first records may be older than that.
+    """
+    hour = timedelta(hours=1)
+    empty = Position(ended=True, seen=MOMENT)
+    read = Position(7, ended=True, arrival=MOMENT - 3 * hour)
+    for origin in (Origin(TRIM, MOMENT), Origin(Start(MOMENT - 2 * DAY), MOMENT)):
+        assert _witness_below(origin, empty, read) == _witness_below(origin, read, empty) == MOMENT - 3 * hour
+        assert _witness_below(origin, empty, empty) == MOMENT
+        for late in (MOMENT + hour, MOMENT - hour):
+            # The empty parent was open and at its tip after the origin; or its own parent was read up to a time before the origin.
+            assert _witness_below(origin, replace(empty, seen=late), read) == late
+
+
+def test_nothing_before_a_named_start_is_wanted_so_its_date_is_a_witness_for_a_child() -> None:
+    empty, read = Position(ended=True, seen=MOMENT), Position(7, ended=True, arrival=MOMENT - DAY)
+    for named in (MOMENT, MOMENT + DAY):
+        assert _witness_below(Origin(Start(named), MOMENT), empty, read) == MOMENT
+
+
+def test_a_parent_read_to_a_time_before_the_origin_counts_also_beside_a_parent_that_left_the_stream_unread() -> (
+    None
+):
+    read, early = Position(7, ended=True, arrival=MOMENT - 2 * DAY), MOMENT - 3 * DAY
+    assert _witness_below(Origin(TRIM, MOMENT), read, read, ()) == MOMENT - 2 * DAY
+    assert _witness_below(Origin(TRIM, MOMENT), read, read, (early,)) == early
+
+
+def test_a_shard_without_parents_has_the_creation_of_a_recreated_stream_as_its_witness() -> None:
+    born = datetime.fromtimestamp(STREAM.epoch, UTC)
+
+    def witness(*others: StreamId) -> datetime:
+        origins = ORIGINS | {other: Origin(TRIM, MOMENT) for other in others}
+        plan = plan_begin(row(), KEY, Positions(origins), retention=DAY)
+        assert isinstance(plan, Read)
+        return plan.batch.witness
+
+    earlier, later = replace(STREAM, epoch=STREAM.epoch - 1), replace(STREAM, epoch=STREAM.epoch + 1)
+    elsewhere = replace(earlier, arn=STREAM.arn + "-other")
+    assert witness(earlier) == born
+    assert witness(earlier).tzinfo is UTC
+    assert witness(later) == witness(elsewhere) == witness() == MOMENT
+
+
+def test_a_timestamp_of_the_settings_exactly_at_the_edge_of_the_retention_counts_as_within_the_retention() -> (
+    None
+):
+    for named, witness in (
+        (MOMENT - DAY, MOMENT - DAY),
+        (MOMENT - DAY - timedelta(seconds=1), MOMENT),
+        (MOMENT, MOMENT),
+    ):
+        plan = plan_begin(row(), KEY, Positions({STREAM: Origin(Start(named), MOMENT)}), retention=DAY)
+        assert isinstance(plan, Read)
+        assert plan.batch.witness == witness
+    plan = plan_begin(row(), KEY, Positions({STREAM: Origin(TRIM, MOMENT)}), retention=DAY)
+    assert isinstance(plan, Read)
+    assert plan.batch.witness == MOMENT

@@ -1,0 +1,71 @@
+"""A lake table in this process, and the expiry of its snapshots at a time when all of them are old."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from headrace.pipeline.duties.waves.expire import Expiring
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.settings.upkeep_block import UpkeepSettings
+from tests.lake.samples import ORIGIN, a_key, a_landing
+from tests.lake.tables import IcebergLake, patch
+
+A = a_key(0)
+FEW = UpkeepSettings(keep_snapshots=5, keep_for=timedelta(minutes=1))
+
+
+def a_lake(folder: Path) -> IcebergLake:
+    """A table whose position of shard A is 3."""
+    made = IcebergLake(folder)
+    made.iceberg.commit(ORIGIN)
+    land(made.iceberg, 3)
+    return made
+
+
+def land(table: IcebergTable, upto: int) -> int:
+    """Land a record of shard A."""
+    before = table.load().positions.of(A)
+    after = before.sequence if before else None
+    committed = table.commit(a_landing(table.staging_spec(), A, after=after, numbers=[upto]))
+    assert not committed.landing.refused
+    return committed.snapshot or 0
+
+
+def commits(lake: IcebergLake, count: int) -> None:
+    for _ in range(count):
+        lake.iceberg.carry()
+
+
+def an_expiring(lake: IcebergLake, settings: UpkeepSettings = FEW) -> Expiring:
+    """Expiry at a time when all snapshots of now are old."""
+    newest = max(each.at for each in lake.iceberg.retained().snapshots.values())
+    later = replace(lake.clock, at=newest + timedelta(hours=2))
+    return Expiring(
+        table=lake.iceberg, lineage=lambda: IcebergLineage(lake.iceberg), settings=settings, clock=later
+    )
+
+
+def expire(lake: IcebergLake, settings: UpkeepSettings = FEW) -> str | None:
+    return an_expiring(lake, settings).step(lake.iceberg.load().shape)
+
+
+def known(lake: IcebergLake) -> set[int]:
+    return set(lake.handle().retained().snapshots)
+
+
+def rollback(lake: IcebergLake, to: int) -> None:
+    lake.iceberg.open().manage_snapshots().set_current_snapshot(to).commit()
+
+
+def sent(lake: IcebergLake) -> list[tuple[Any, ...]]:
+    """The commit requests from now on."""
+    commit, found = lake.iceberg.catalog.commit_table, list[tuple[Any, ...]]()
+
+    def noted(*args: Any) -> Any:
+        found.append(args)
+        return commit(*args)
+
+    patch(lake.iceberg.catalog, "commit_table", noted)
+    return found

@@ -1,0 +1,69 @@
+"""Real Iceberg tables that were renamed, dropped, or copied by another engine."""
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+
+from headrace.pipeline.core.landing.repair_plan import Repair, plan_repair
+from headrace.pipeline.core.order.parents import a_family
+from headrace.pipeline.core.shards.position import TRIM, Origin
+from headrace.pipeline.errors import ChainBroken, Unknown
+from headrace.pipeline.lake.table.data_files import data_files, ids_of
+from headrace.pipeline.lake.table.schema import PARTITIONS, SCHEMA
+from headrace.pipeline.ports.staging import StagingSpec
+from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key, a_landing, at
+from tests.lake.tables import IcebergLake
+
+A = a_key(0)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> IcebergLake:
+    made = IcebergLake(tmp_path)
+    made.iceberg.commit(ORIGIN)
+    made.iceberg.commit(a_landing(made.iceberg.staging_spec(), A, after=None, numbers=[1, 2, 3]))
+    return made
+
+
+def test_a_renamed_table_isnt_made_anew_and_goes_on_once_it_is_renamed_back(lake: IcebergLake):
+    catalog = lake.iceberg.catalog
+    catalog.rename_table("lake.records", "lake.old")
+    assert not lake.iceberg.exists()
+    with pytest.raises(Unknown, match=r"isn't in the catalog.*rename it back"):
+        lake.handle().ensure(create=False)
+    assert not lake.iceberg.exists()
+    catalog.rename_table("lake.old", "lake.records")
+    lake.handle().ensure(create=False)
+    assert lake.iceberg.load().positions.of(A) == at(3)
+
+
+def test_a_copy_that_another_engine_made_lands_nothing_until_a_repair_takes_the_positions_from_its_rows(
+    lake: IcebergLake,
+):
+    """As CREATE TABLE ... AS SELECT makes it: own field ids, and no snapshot of Headrace."""
+    catalog = lake.iceberg.catalog
+    copy = catalog.create_table("lake.copy", Schema(*reversed(SCHEMA.fields)), partition_spec=PARTITIONS)
+    rows = a_file(
+        StagingSpec(f"{copy.location()}/data", tuple(ids_of(copy.schema()).items())), {A: [1, 2, 3]}
+    )
+    with copy.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(next(data_files((rows,), copy.metadata)))
+    catalog.rename_table("lake.records", "lake.old")
+    catalog.rename_table("lake.copy", "lake.records")
+    lake.handle().ensure(create=False)
+    with pytest.raises(ChainBroken, match="has records, but no snapshot in its history has positions"):
+        lake.handle().load()
+    repair = plan_repair(
+        lake.iceberg.evidence([STREAM]),
+        {STREAM: a_family(STREAM, ())},
+        origins={STREAM: Origin(TRIM, NOON)},
+        why="copied",
+        run="shell",
+    )
+    assert isinstance(repair, Repair)
+    lake.iceberg.rebuild(repair.landing, repair.on)
+    assert not lake.iceberg.commit(
+        a_landing(lake.iceberg.staging_spec(), A, after=3, numbers=[4])
+    ).landing.refused
+    assert lake.numbers() == {A.shard_id: [1, 2, 3, 4]}

@@ -1,0 +1,339 @@
+"""Typed tables and their quarantine tables in memory: a file is a list of rows. The contract tests check these ports and the ones on
+Iceberg in the same way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, NamedTuple
+
+from headrace.pipeline.core.ledger.batch import StagedFile
+from headrace.pipeline.core.ledger.ledger import LedgerPage
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.sort_texts import key_of, record_in, row_shard
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.typed.account import aside_name, joined
+from headrace.pipeline.typed.duplicates_plan import Comparison
+from headrace.pipeline.typed.ports import (
+    Exchange,
+    ParsedTable,
+    QuarantineTable,
+    Redriver,
+    SourceLook,
+    SourceTable,
+    Surveyor,
+)
+from headrace.pipeline.typed.values import (
+    Bound,
+    FilePart,
+    Parsed,
+    Piece,
+    ReadUnit,
+    ShardCount,
+    SourceFile,
+    Survey,
+    SurveyOrder,
+    WavePlan,
+    Wishes,
+)
+from tests.memory.aggregates import WholeRow
+from tests.memory.table import MemoryTable
+
+
+class TypedRow(NamedTuple):
+    """A row of a typed table or of its quarantine table. Its first two values are those of a row of the lake table in memory."""
+
+    key: ShardKey
+    number: int
+    """The sequence number + the sub-sequence number."""
+    reason: str = ""
+    """In the quarantine table: why the row couldn't be parsed."""
+    version: str = ""
+    """The version of the parser that decided about the row."""
+    users: int = 1
+    """How many user records the row stands for: of an aggregate that landed as one row, all of them."""
+    is_aggregate: bool = False
+    """Of the lake table: whether the payload begins as an aggregate."""
+
+
+def _typed(row: Any) -> TypedRow:
+    if not isinstance(row, WholeRow):
+        return TypedRow(*row)
+    return TypedRow(row.key, row.number, users=len(row.numbers()), is_aggregate=True)
+
+
+@dataclass
+class MemoryRows:
+    """The rows of the files of one table, by the files' paths."""
+
+    clock: Clock
+    rows: dict[str, Any] = field(default_factory=dict)
+    """Tuples of `TypedRow`; of the lake table, those of `MemoryStage.rows`."""
+    sub: Callable[[ShardKey, int], int] = lambda _key, _number: 0
+    """Sub-sequence number of a row, where it isn't 0."""
+    _names: Iterator[int] = field(default_factory=count)
+    _typed: dict[str, tuple[Any, tuple[TypedRow, ...]]] = field(default_factory=dict)
+    """By path: the rows of the file, as they are and as typed ones."""
+    _keys: dict[int, tuple[ShardKey, str]] = field(default_factory=dict)
+    """By number: a row's shard and its sort key. Rows of two shards hardly ever have the same number."""
+
+    def of(self, path: str) -> Sequence[TypedRow]:
+        rows = self.rows[path]
+        known = self._typed.get(path)
+        if known is None or known[0] is not rows:
+            known = self._typed[path] = rows, tuple(map(_typed, rows))
+        return known[1]
+
+    def sort_key(self, row: TypedRow) -> str:
+        known = self._keys.get(row.number)
+        if known is not None and (known[0] is row.key or known[0] == row.key):
+            return known[1]
+        sub = self.sub(row.key, row.number)
+        text = key_of(Position(row.number - sub, sub))
+        self._keys[row.number] = row.key, text
+        return text
+
+    def write(self, location: str, rows: Iterable[tuple[Any, ...]]) -> tuple[StagedFile, ...]:
+        """Stage a file. No file is made of no rows."""
+        rows = tuple(sorted(rows))
+        if not rows:
+            return ()
+        now = self.clock.now()
+        day = f"{now:%Y-%m-%d}"
+        path = f"{location}/arrival_ts_day={day}/{next(self._names)}.parquet"
+        self.rows[path] = rows
+        return (self.staged(path),)
+
+    def staged(self, path: str) -> StagedFile:
+        rows, day = self.of(path), path.split("arrival_ts_day=")[1].split("/", maxsplit=1)[0]
+        shards = frozenset(row.key for row in rows)
+        return StagedFile(path, shards, len(rows), len(rows), b"", day, self.clock.now())
+
+
+class MemoryTyped(MemoryTable, ParsedTable):
+    def pages(self) -> Iterator[LedgerPage]:
+        for snapshot in self.walk(self.head):
+            if snapshot.ours:
+                yield snapshot.page
+
+
+class MemoryQuarantine(MemoryTyped, QuarantineTable):
+    def __init__(self, clock: Clock, location: str, rows: MemoryRows) -> None:
+        super().__init__(clock, location)
+        self._rows = rows
+        self._place = location
+
+    def staged(self, name: str, shards: frozenset[ShardKey]) -> StagedFile:
+        path = f"{self._place}/{name}"
+        if path not in self._rows.rows or path in self.removed:
+            raise WrongShape(f"{path} has rows that a commit of the typed table has set aside, and is gone")
+        file = self._rows.staged(path)
+        return StagedFile(path, shards, file.rows, file.size, b"", file.partition, file.staged_at)
+
+    def reasons(self) -> Counter[str]:
+        return Counter(row.reason for file in self.files_at(self.head) for row in self._rows.of(file.path))
+
+    def without(self, taken: frozenset[str], shards: frozenset[ShardKey]) -> Exchange:
+        live = {file.path for file in self.files_at(self.head)}
+        gone = [path for path in sorted(live) if aside_name(path) in taken]
+        missing = taken - {aside_name(path) for path in gone}
+        lost = {row[:2] for name in missing for row in self._rows.of(f"{self._place}/{name}")}
+        added: list[StagedFile] = []
+        for path in sorted(live.difference(gone)):
+            rows = self._rows.of(path)
+            stays = [row for row in rows if row[:2] not in lost]
+            if len(stays) < len(rows):
+                gone.append(path)
+                added += self._rows.write(self._place, stays)
+        return Exchange(
+            tuple(gone),
+            tuple(StagedFile(f.path, shards, f.rows, f.size, b"", f.partition, f.staged_at) for f in added),
+        )
+
+
+class MemorySourceTable(SourceTable):
+    """A table as a typed table, or a redrive, reads it."""
+
+    def __init__(self, table: MemoryTable, rows: MemoryRows) -> None:
+        self._table = table
+        self._rows = rows
+        self._known: dict[str, SourceFile] = {}
+
+    def exists(self) -> bool:
+        return self._table.exists()
+
+    def look(self) -> SourceLook:
+        at = self._rows.clock.now()
+        state = self._table.load()
+        added: dict[str, int] = {}
+        for each in self._table.history(state.snapshot):
+            for file in each.files:
+                added.setdefault(file.path, each.sequence)
+        files = map(self._file, self._table.files_at(state.snapshot))
+        return SourceLook(
+            state.positions,
+            tuple(replace(each, added=added[each.path]) for each in files),
+            at,
+            snapshot=state.snapshot,
+            sequence=state.snapshot or 0,
+            leads_to=lambda snapshot, _: self._leads_to(state.snapshot, snapshot),
+        )
+
+    def _leads_to(self, head: int | None, snapshot: int) -> bool:
+        try:
+            return any(each.id == snapshot for each in self._table.walk(head))
+        except ChainBroken:
+            return False
+
+    def changed_by_others(self, since: int, *, lacks: int) -> str:
+        newest, rows = "", 0
+        for each in self._table.history(self._table.head):
+            if each.sequence < since or each.ours:
+                continue
+            more = sum(file.rows for file in each.files) - sum(len(self._rows.of(p)) for p in each.replaced)
+            most = max(0, more if lacks < 0 else -more)
+            rows += most
+            if most and not newest:
+                newest = f"another engine has changed rows by snapshot {each.id}"
+            if newest and rows >= abs(lacks):
+                return newest
+        return ""
+
+    def _file(self, file: StagedFile) -> SourceFile:
+        if file.path not in self._known:
+            rows = self._rows.of(file.path)
+            keys = [self._rows.sort_key(row) for row in rows]
+            shards = [row.key.shard_id for row in rows]
+            self._known[file.path] = SourceFile(
+                file.path, len(rows), min(keys), max(keys), (min(shards), max(shards))
+            )
+        return self._known[file.path]
+
+
+Verdict = Callable[[TypedRow], str | None]
+"""Why a row can't be parsed: an empty text where it can be parsed, None where the target's filter leaves it out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySurveyor(Surveyor):
+    source: MemoryRows
+    piece: int = 1_000
+    """A piece has at most so many rows, and the rest of its last Kinesis record."""
+
+    def survey(self, order: SurveyOrder) -> Survey:
+        pieces = tuple(piece for path in order.files for piece in self._pieces(path, order))
+        return Survey(pieces, {} if order.aggregates else {path: self._parts(path) for path in order.files})
+
+    def _parts(self, path: str) -> tuple[FilePart, ...]:
+        keys = {key: [self.source.sort_key(row) for row in rows] for key, rows in self._by_shard(path)}
+        return tuple(FilePart(*row_shard(key), min(of), max(of), len(of)) for key, of in keys.items())
+
+    def _pieces(self, path: str, order: SurveyOrder) -> Iterator[Piece]:
+        wanted = {each.key: each for each in order.bounds}
+        for key, rows in self._by_shard(path):
+            is_other = order.others and key.stream in order.streams
+            bound = wanted.get(key, Bound(key) if is_other else None)
+            if bound is None or key in order.closed or key.stream not in order.streams:
+                continue
+            keys = [
+                self.source.sort_key(row)
+                for row in self.within(rows, bound)
+                if (order.ceiling is None or self.source.sort_key(row) < order.ceiling)
+                and (row.is_aggregate or not order.aggregates)
+            ]
+            yield from _pieces(keys, key, path, self.piece)
+
+    def _by_shard(self, path: str) -> list[tuple[ShardKey, list[TypedRow]]]:
+        found: dict[ShardKey, list[TypedRow]] = {}
+        for row in sorted(self.source.of(path)):
+            found.setdefault(row.key, []).append(row)
+        return list(found.items())
+
+    def within(self, rows: Iterable[TypedRow], bound: Bound) -> list[TypedRow]:
+        return [
+            row
+            for row in rows
+            if bound.reason in (None, row.reason)
+            and self.source.sort_key(row) > bound.low
+            and (bound.high is None or self.source.sort_key(row) < bound.high)
+        ]
+
+    def rows_of(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> list[TypedRow]:
+        """What one Spark task reads: the wanted rows of one file."""
+        its = [(rows, bounds[key]) for key, rows in self._by_shard(unit.path) if key in bounds]
+        rows = [row for each, bound in its for row in self.within(each, bound)]
+        if len(rows) != unit.rows:
+            raise WrongShape(f"{unit.path} has other rows than were counted")
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryParser(MemorySurveyor, Redriver):
+    """Parses rows of `source`. For a redrive, `source` has the rows of the quarantine table; for a replacement, also those of the typed
+    table."""
+
+    typed: MemoryRows
+    aside: MemoryRows
+    table: MemoryTyped
+    quarantine: MemoryQuarantine
+    verdict: Verdict
+    version: str
+
+    def parse(
+        self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
+    ) -> tuple[Parsed, int]:
+        if comparison is not None:
+            raise ValueError("rows in memory have no keys by which they could be compared")
+        bounds = {each.key: each.bound for each in plan.ranges}
+        return joined(self._parse(unit, bounds) for unit in plan.units), 0
+
+    def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
+        told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]
+        made = [(row._replace(version=self.version, is_aggregate=False), why) for row, why in told]
+        good = [row._replace(reason="") for row, why in made if why == ""]
+        bad = [row._replace(reason=why) for row, why in made if why]
+        left_out = [row for row, why in made if why is None]
+        return Parsed(
+            self.typed.write(self.table.staging_spec().location, good),
+            self.aside.write(self.quarantine.staging_spec().location, bad),
+            counts_of(good, bad, left_out),
+            tuple((unit.first + n, 1) for n in range(len(told))),
+        )
+
+    def copy_unselected(
+        self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
+    ) -> Parsed:
+        chosen = {each.key: each for each in selected}
+
+        def stays(row: TypedRow) -> bool:
+            return row.key not in chosen or not self.within([row], chosen[row.key])
+
+        rows = [row for each in files for row in self.source.of(each.path) if stays(row)]
+        (location,) = {each.path.partition("/arrival_ts_day=")[0] for each in files}
+        made = self.source.write(location, rows)
+        return Parsed((), made, counts_of((), rows))
+
+
+def _pieces(keys: Sequence[str], key: ShardKey, path: str, most: int) -> Iterator[Piece]:
+    start = 0
+    for end in range(1, len(keys) + 1):
+        is_whole = end == len(keys) or record_in(keys[end]) != record_in(keys[end - 1])
+        if is_whole and (end == len(keys) or end - start >= most):
+            yield Piece(key, path, 0, keys[start], keys[end - 1], rows=end - start, bytes=end - start)
+            start = end
+
+
+def counts_of(
+    good: Collection[TypedRow], bad: Collection[TypedRow], left_out: Collection[TypedRow] = ()
+) -> tuple[ShardCount, ...]:
+    def of(key: ShardKey, rows: Collection[TypedRow]) -> int:
+        return sum(row.key == key for row in rows)
+
+    keys = {row.key for row in (*good, *bad, *left_out)}
+    return tuple(
+        ShardCount(key, of(key, good), of(key, bad), filtered=of(key, left_out)) for key in sorted(keys)
+    )

@@ -1,0 +1,88 @@
+"""Planted bugs of windows: ranges of a typed table that are replaced (I39), and ranges of the lake table that are copied (I1)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.simulation.bugs.planted import a_bug
+from tests.simulation.bugs.typed_bugs import typed_fleet
+from tests.simulation.bugs.unpack_bugs import UNPACKINGS
+
+
+def _fleet(**typed: Any) -> dict[str, Any]:
+    """Fleets whose windows often meet each other, redrives, and runs that die."""
+    often = {"targets": 1, "cut": 0.05, "windows": 15.0, "copies": 0.0}
+    return typed_fleet(**often | typed)
+
+
+_SEEDS = 40
+
+WINDOWS: Final = (
+    a_bug(
+        "generation-uncompared",
+        "a replacement raises the generations from where they are at its commit, and not from where they were at its look",
+        (
+            "windows.replace",
+            "            before = at.of(chain_of(key))\n",
+            "            before = self.ports.table.load().positions.of(chain_of(key))\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(),
+    ),
+    a_bug(
+        "others-of-the-file-lost",
+        "the rows of a replaced file that lie outside of the window don't come back",
+        (
+            "windows.replace",
+            "                (*parsed.files, *_of(plan, kept.aside)),\n",
+            "                parsed.files,\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(),
+    ),
+    a_bug(
+        "quarantine-not-exchanged",
+        "the older rows of a window stay in the quarantine table",
+        (
+            "windows.replace_plan",
+            "    taken = tuple(aside_name(each.path) for each in aside.files)\n",
+            "    taken: tuple[str, ...] = ()\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(),
+    ),
+    a_bug(
+        "replaced-from-the-start",
+        "a run that goes on with a window, or the second of two runs, begins again where the window begins",
+        (
+            "windows.replace",
+            "        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)\n",
+            "        done = done_of((), window)\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(),
+    ),
+    a_bug(
+        "replaced-before-settled",
+        "a replacement doesn't wait until the quarantine table has carried out what was decided before",
+        (
+            "windows.replace",
+            "        if not is_carried_out(window, typed_look.positions, aside_look.positions):\n",
+            "        if False:\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(every=5.0, deploys=20.0, cut=0.1),
+    ),
+    a_bug(
+        "copied-from-the-start",
+        "a window's table begins with the first record of each shard, and not where the window does",
+        (
+            "windows.copy_plan",
+            "        if each.after is not None and target.of(each.key) is None\n",
+            "        if False\n",
+        ),
+        seeds=_SEEDS,
+        among=_fleet(windows=0.0, copies=15.0),
+    ),
+    *UNPACKINGS,
+)

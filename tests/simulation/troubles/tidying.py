@@ -1,0 +1,88 @@
+"""The whole upkeep of the lake table beside the fleet: days that are over are dropped, files are compacted, snapshots expire, and files without
+a name are deleted, after a fence. Several may be at work at once, frozen and killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.app.wiring import Wiring
+from headrace.pipeline.errors import HeadraceError
+from headrace.pipeline.settings.parse_block import ParseSettings
+from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.upkeep.ports import TableFiles
+from headrace.pipeline.windows.ports import WindowStore
+from tests.memory.files import MemoryFiles
+from tests.simulation.made.typed_job import Job
+from tests.simulation.ports import Port, ServiceCalls
+from tests.simulation.process_ports import ProcessPorts
+from tests.simulation.scheduler import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+ORPHANS_AFTER = timedelta(seconds=20)
+"""Shorter than a process may be frozen between staging a file and committing it."""
+_KEEPS = timedelta(seconds=20)
+"""The day before goes so long after midnight."""
+
+
+def tidy(world: World) -> None:
+    """Start the upkeep on some host that is alive."""
+    hosts = [host for host in world.hosts if host.alive]
+    if not hosts:
+        return
+    host = world.rng.choice(hosts)
+    process = world.a_process(f"tidy@{host.name}", host)
+    targets = tuple(replace(each.settings, version=str(each.version)) for each in world.typed.targets)
+    settings = world.settings(())
+    upkeep = replace(
+        settings.upkeep, orphans_after=ORPHANS_AFTER, retention=_KEEPS if world.plan.midnight else None
+    )
+    wiring = Wiring(replace(settings, parse=targets, upkeep=upkeep), _TidyPorts(world, process))
+
+    def work() -> None:
+        try:
+            report = wiring.upkeep.of_lake_table().run()
+            world.call_faults.happened["days_dropped"] += bool(report.dropped)
+            troubles = "; ".join(map(str, report.troubles))
+            world.note(process.name, f"{'; '.join(report.notes)} {report} {troubles}")
+        except HeadraceError as error:
+            world.note(process.name, f"upkeep failed: {error}")
+        process.on_death = None
+        host.processes.pop(process, None)
+
+    process.on_death = lambda: host.processes.pop(process, None)
+    world.sim.spawn(process, work, world.rng.uniform(0.5, 3.0))
+
+
+class _Files(Port):
+    service, name = "lake", "files"
+
+
+class _TidyPorts(ProcessPorts):
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__(world, process)
+        self.clock = process.host
+        self._made: dict[str, ParsePorts] = {}
+
+    def files(self, user: str) -> TableFiles:
+        port: Any = _Files(ServiceCalls(self._world, self._calls.process), self._world.files)
+        files: TableFiles = port
+        return files
+
+    def lineage_files(self, user: str) -> TableFiles:
+        # No commit of the simulated lineage table has a file.
+        return MemoryFiles(self._world.table)
+
+    def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
+        if target.name not in self._made:
+            fleet = self._world.typed
+            its = next(each for each in fleet.targets if each.settings.name == target.name)
+            job = Job(fleet, its, self._calls.process)
+            self._made[target.name] = job.wiring.ports.parsing(target, run)
+        return self._made[target.name]
+
+    def windows(self) -> WindowStore:
+        return self._world.typed.windows.store

@@ -1,0 +1,444 @@
+"""The lease table and the judge of its writes: was the process that wrote a row allowed to (I2, I7-I9, I18-I20,
+I23, I25)?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.leases.change import Applied, Change, Refused
+from headrace.pipeline.core.leases.change_kind import ChangeKind
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.ledger.ledger import Range
+from headrace.pipeline.core.shards.checkpoint import Checkpoint
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.errors import TablesMissing
+from headrace.pipeline.ports.leases import NO_ROWS, Listing
+from tests.memory.leases import MemoryLeaseStore
+from tests.simulation.scheduler import Process
+from tests.simulation.troubles.to_and_fro import ToAndFro
+from tests.simulation.watch.silence_watch import judge_beaten_since, judge_silence
+from tests.simulation.watch.truth import ShardTruth, Violation, number_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+_MILLISECOND = timedelta(milliseconds=1)
+ODD = "somebody-elses"
+"""The key of a row that Headrace doesn't understand."""
+_FOR_A_WHILE = 30.0
+"""Seconds. A run that has beaten steadily for so long can't have looked dead to any process."""
+_SEEN_BY = 20.0
+"""Seconds by which each worker has seen what a person wrote into a row: at rest it reads its rows at every third tick."""
+
+
+class WatchedLeases:
+    """The lease table in memory. Each write is judged before its answer goes back."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.store = MemoryLeaseStore()
+        self._old: Mapping[str, Lease] = {}
+        """An older state of the rows, which a stale read shows."""
+        self.refused = 0
+        self.moved = ("", "", -1e9)
+        """The latest move of a lease to another owner: its key, the old holder, and when."""
+        if world.plan.odd_rows:
+            self.store.hold_odd_row(ODD, "its form is unknown")
+        self.made: dict[str, float] = {}
+        """When each row was created, by key."""
+        self._to_and_fro = ToAndFro(world)
+        self._handovers: dict[str, float] = {}
+        """By key: when the row's handover was started."""
+        self._ahead: dict[tuple[str, str], Checkpoint] = {}
+        """By claim and key: the checkpoint of a claimed row that was ahead of the table, because the table was
+        rolled back."""
+
+    @property
+    def rows(self) -> dict[str, Lease]:
+        return self.store._rows
+
+    def keep_stale_copy(self) -> None:
+        self._old = dict(self.rows)
+
+    def get(self, key: str) -> Lease | None:
+        self._require_table()
+        return self.store.get(key)
+
+    def get_many(self, keys: Sequence[str]) -> Listing:
+        self._require_table()
+        return self.store.get_many(keys)
+
+    def scan(self) -> Listing:
+        self._require_table()
+        world = self._world
+        if world.call_faults.occurs("stale"):
+            world.note("dynamo", "a stale scan")
+            return Listing(tuple(self._old.values()), self.store.scan().skipped)
+        return self.store.scan()
+
+    def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
+        self._require_table()
+        world = self._world
+        if world.call_faults.occurs("stale"):
+            world.note("dynamo", f"a stale index for {worker_id}")
+            return Listing(tuple(row for row in self._old.values() if row.owner == worker_id))
+        return self.store.held_by(worker_id, known)
+
+    def apply(
+        self, change: Change, by: Process, *, looked: float | None = None, sent: float | None = None
+    ) -> Applied | Refused:
+        """`looked`: when the sending process had last read the worker rows. `sent`: when it sent the request. Both are passed in because the
+        request may arrive late."""
+        self._require_table()
+        if change.key == ODD:
+            raise Violation(
+                "I23", f"{by} writes to a row that Headrace doesn't understand ({change.why})", ODD
+            )
+        before = self.rows.get(change.key)
+        done = self.store.apply(change)
+        self._world.tally.writes += 1
+        if isinstance(done, Refused):
+            self.refused += 1
+            self._judge_refusal(done.found, change, by)
+            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
+            return done
+        after = self.rows.get(change.key)
+        if after is not before:
+            self._world.note(by.name, _Written(change, after))
+            looked = by.looked_at_workers if looked is None else looked
+            self._judge(before, after, change, by, looked, self._world.sim.now if sent is None else sent)
+        elif after is not None and any(getattr(after, name) != value for name, value in change.put.items()):
+            raise Violation(
+                "I2",
+                f"{by} takes its write on {change.key} for applied; the row is claimed by {after.run_claim}",
+                change.key,
+            )
+        return done
+
+    def _require_table(self) -> None:
+        if self._world.tables_missing:
+            raise TablesMissing("the lease table doesn't exist")
+
+    # -- the judge ---------------------------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        before: Lease | None,
+        after: Lease | None,
+        change: Change,
+        by: Process,
+        looked: float,
+        sent: float,
+    ) -> None:
+        if after is None:
+            self._judge_delete(before, by)
+            return
+        if before is None:
+            self.made[after.key] = self._world.sim.now
+            self._judge_position(after, by)
+            return
+        self._world.kept.note_write(before, after, change, by)
+        if after.checkpoint != before.checkpoint:
+            self._judge_checkpoint(before, after, by)
+        if after.run_claim != before.run_claim:
+            self._judge_claim(before, after, change, by)
+        if after.owner != before.owner or after.checkpoint_owner != before.checkpoint_owner:
+            self._judge_move(before, after, change, by, looked, sent)
+        if change.kind is ChangeKind.WANT:
+            self._world.call_listeners(before, after, change, by)
+        if after.counter < before.counter:
+            raise Violation("I18", f"{by}: the counter of {after.key} went back", after.key)
+
+    def _judge_refusal(self, found: Lease | None, change: Change, by: Process) -> None:
+        """I27: the checkpoint of a run whose claim still stands isn't refused because of a beat in between (D1)."""
+        if found is None or not by.claim or "checkpoint" not in change.put:
+            return
+        mine = found.run_claim == by.claim and found.holder == by.worker
+        if mine and found.checkpoint == change.requires.get("checkpoint"):
+            raise Violation("I27", f"{by} holds {change.key}, but its checkpoint is refused", change.key)
+
+    def _judge_checkpoint(self, before: Lease, after: Lease, by: Process) -> None:
+        key = after.key
+        if before.run_claim is None or before.run_claim != by.claim:
+            raise Violation("I2", f"{by} ({by.claim}) checkpointed {key}, claimed by {before.run_claim}", key)
+        if before.holder != by.worker:
+            raise Violation("I2", f"{by} checkpointed {key}, held by {before.holder}", key)
+        if after.checkpoint < before.checkpoint:
+            raise Violation(
+                "I9", f"{by}: {key} went back from {before.checkpoint} to {after.checkpoint}", key
+            )
+        self._judge_position(after, by)
+
+    def _judge_position(self, row: Lease, by: Process) -> None:
+        """I8: a row's checkpoint is never ahead of the table, unless the table was rolled back."""
+        shard = self._shard(row)
+        token = shard.token if shard else None
+        if shard is not None and shard.was is not None and not _is_beyond(row.checkpoint, shard.was):
+            return  # the table was rolled back, and the row stands where the table stood before
+        if _is_beyond(row.checkpoint, token) and not (row.checkpoint.is_end and self._counts_as_ended(shard)):
+            raise Violation(
+                "I8", f"{by}: the row {row.key} stands at {row.checkpoint}, the table at {token}", row.key
+            )
+
+    def _counts_as_ended(self, shard: ShardTruth | None) -> bool:
+        """Whether the shard was never read and a descendant has a position. The judge of that landing made sure that nothing
+        of the shard was to be read."""
+        truth = self._world.truth
+        return shard is not None and shard.token is None and truth.is_passed(shard, truth.placed())
+
+    def shard(self, row: Lease | None) -> ShardTruth | None:
+        return None if row is None else self._shard(row)
+
+    def _shard(self, row: Lease) -> ShardTruth | None:
+        stream = self._world.truth.stream_of(row)
+        return None if stream is None else self._world.truth.shards.get(ShardKey(stream, row.shard_id))
+
+    def is_ahead(self, row: Lease) -> bool:
+        """Whether the row is ahead of the table, because the table was rolled back."""
+        shard = self._shard(row)
+        if shard is None or not self._world.truth.lives(shard.key.stream):
+            return False
+        said = (row.checkpoint, row.landed) if row.landed is not None else (row.checkpoint,)
+        beyond = [each for each in said if _is_beyond(each, shard.token)]
+        return bool(beyond) and not (all(each.is_end for each in beyond) and self._counts_as_ended(shard))
+
+    def require_turn(self, key: str, *, asked: float, by: str) -> None:
+        """I27: a sensor asks for no run of a shard whose parent is still being read. `asked`: when the sensor's
+        tick began."""
+        row = self.rows.get(key)
+        if row is None or row.looked_at is not None or row.landed is not None:
+            return
+        parents = [self.rows[each] for each in row.parent_keys if each in self.rows]
+        open_ones = [p for p in parents if not p.has_ended and p.stream_epoch == row.stream_epoch]
+        first = [parent.key for parent in open_ones if self.made.get(parent.key, asked) < asked]
+        if first:
+            raise Violation(
+                "I27", f"{by} asks for a run of {key}, though its parent {first[0]} is unread", key
+            )
+
+    def forget_ahead(self, key: str) -> None:
+        """Forget that the row was ahead of the table: a person has repositioned it. A shard that had ended may be open again."""
+        self.made[key] = self._world.sim.now + _SEEN_BY
+        self._ahead = {which: at for which, at in self._ahead.items() if which[1] != key}
+
+    def require_not_ahead(self, landed: Range) -> None:
+        """A run that claimed a row ahead of the table stops that shard; it doesn't read the shard again from the
+        table's position."""
+        at = self._ahead.get((landed.claim, self._world.key_of(landed.key)))
+        if at is not None and _is_beyond(at, landed.after.token if landed.after else None):
+            raise Violation(
+                "I8",
+                f"{landed.run} landed {landed.key} again, though the row's checkpoint {at} shows that the table was rolled back",
+                landed.key.shard_id,
+            )
+
+    def _judge_claim(self, before: Lease, after: Lease, change: Change, by: Process) -> None:
+        key, world = after.key, self._world
+        if after.run_claim is None:
+            its = world.runs.get(
+                before.run_claim or ""
+            )  # a late request may be of the process's previous claim
+            if (
+                by.worker
+                and before.holder == after.holder
+                and before.run_claim != by.claim
+                and (its is None or its.process is not by)
+            ):
+                raise Violation("I2", f"{by} ({by.claim}) released {key}, claimed by {before.run_claim}", key)
+            if "looked_at" in change.put:
+                self._judge_looked(after, change, by)
+            return
+        if after.run_claim != by.claim:
+            raise Violation("I2", f"{by} claimed {key} for {after.run_claim}", key)
+        if before.holder != by.worker or before.owner != by.worker:
+            raise Violation("I2", f"{by} claimed {key}, held by {before.holder} for {before.owner}", key)
+        if before.checkpoint_owner is not None:
+            raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
+        self._judge_busy(before, by)
+        if self.is_ahead(after):
+            self._ahead[by.claim, key] = after.landed or after.checkpoint
+        else:
+            self._ahead.pop((by.claim, key), None)
+        world.call_listeners(before, after, change, by)
+
+    def _judge_busy(self, before: Lease, by: Process) -> None:
+        """I25: no process replaces the claim of a run that is alive, beats, and is alive for Dagster too."""
+        claim = before.run_claim or ""
+        if claim != by.claim and self._is_at_work(claim):
+            silent = self._world.sim.now - self._world.workers.beaten[claim]
+            raise Violation(
+                "I25", f"{by} took {before.key} from {claim}, which beat {silent:.1f} s ago", before.key
+            )
+
+    def _is_at_work(self, claim: str) -> bool:
+        """Whether the run with this claim is alive by its beat, for Dagster, and in truth. A run that was frozen in
+        the last five minutes doesn't count: another process may rightly have taken it for dead."""
+        run, now = self._world.runs.get(claim), self._world.sim.now
+        if run is None or not run.process.alive or not run.is_alive_for_dagster:
+            return False
+        return (
+            run.process.frozen_until < now - 300.0
+            and now - self._world.workers.beaten.get(claim, -1e9) < 10.0
+        )
+
+    def _judge_move(
+        self, before: Lease, after: Lease, change: Change, by: Process, looked: float, sent: float
+    ) -> None:
+        key = after.key
+        if before.holder != after.holder and after.counter <= before.counter:
+            raise Violation(
+                "I18", f"{by}: {key} went from {before.holder} to {after.holder}, but its counter stayed", key
+            )
+        taken = before.owner != after.owner and before.holder is not None and after.owner is not None
+        if taken and after.checkpoint_owner is None:
+            seen = {row.key: row for row in by.scans.leases} if by.scans else {}
+            read = seen.get(key)
+            if read is not None and before.counter not in {read.counter, change.requires.get("counter")}:
+                raise Violation(
+                    "I18",
+                    f"{by} took {key} at counter {before.counter}, but had seen counter {read.counter}",
+                    key,
+                )
+        if before.checkpoint_owner is None and after.checkpoint_owner is not None:
+            self._handovers[key] = self._world.sim.now
+        elif before.run_claim not in {None, by.claim} and change.kind is not ChangeKind.ASSIGN:
+            self._judge_early_handover(before, after, by)
+        if after.owner is None and change.why != f"{before.holder} stops":
+            raise Violation("I2", f"{by} gave up {key} of {before.holder} ({change.why})", key)
+        if taken:
+            self.moved = (key, before.holder or "", self._world.sim.now)
+        is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
+        if is_taken_over and after.owner != before.holder:
+            judge_silence(self._world, before, by, looked)
+            judge_beaten_since(self._world, before, by, looked=looked, sent=sent)
+        self._to_and_fro.judge(before, after, change, by)
+        self._world.call_listeners(before, after, change, by)
+
+    def _judge_early_handover(self, before: Lease, after: Lease, by: Process) -> None:
+        """I21: a shard that a living run is reading is given up or handed over by that run only, or once the
+        deadline has passed."""
+        key, world = before.key, self._world
+        is_given_up = after.owner is None
+        is_handed_over = before.checkpoint_owner is not None and after.owner == before.owner
+        if not is_given_up and not (is_handed_over and after.checkpoint_owner is None):
+            return
+        since = world.sim.now - self._handovers.get(key, -1e9)
+        jumped = any(host is by.host and at > world.sim.now - 150.0 for at, host in world.jumps)
+        claim = before.run_claim or ""
+        if (is_handed_over and (since > 85.0 or jumped)) or not self._is_at_work(claim):
+            return
+        if world.sim.now - world.workers.steady[claim] < _FOR_A_WHILE:
+            return  # the acting process may have looked at a time when the run's beats were missing
+        what = "given up" if is_given_up else f"handed over after {since:.1f} s"
+        raise Violation("I21", f"{by}: {key} was {what} while {before.run_claim} was reading it", key)
+
+    def _judge_looked(self, row: Lease, change: Change, by: Process) -> None:
+        """A release may say that the shard was looked at only if the run read the shard without trouble and the row
+        says how far."""
+        shard, losses = self._shard(row), self._world.losses
+        reads = losses.newest_reads(by.claim, shard.key) if shard is not None else ()
+        if shard is None or not reads or not losses.sure:
+            return
+        read, at = reads[0]
+        if read.upto.ended and read.error is None:
+            return  # a wave reached the end and failed before it landed the end; the row tells of an earlier wave
+        said = change.put["looked_at"], change.put.get("behind_ms")
+        if not _tells_of(read, *said):
+            return  # this release belongs to an earlier wave and arrives late
+        # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
+        # because Kinesis's Date is in whole seconds.
+        before = [each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row)]
+        if (why := _trouble(read, row)) and not before:
+            raise Violation(
+                "I13",
+                f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
+                row.key,
+            )
+        if not why and read.at_tip:
+            losses.judge_looked(shard, read.upto.witness or at)
+
+    def _judge_forgotten(self, before: Lease, taken_out: float, by: Process) -> None:
+        """The rows of a former stream stay until the wait that the settings name has passed."""
+        waited, wanted = self._world.sim.now - taken_out, self._world.former_wait.total_seconds()
+        jumps = sum(at > taken_out for at, _ in self._world.jumps)
+        if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
+            raise Violation(
+                "I7", f"{by} deleted {before.key} {waited:.0f} s after its stream was taken out", before.key
+            )
+        self._world.call_faults.happened["forgotten_rows"] += 1
+
+    def _judge_delete(self, before: Lease | None, by: Process) -> None:
+        if before is None:
+            return
+        world = self._world
+        stream = world.truth.stream_of(before) or world.truth.stream
+        if not world.truth.lives(stream) or (before.stream_epoch or stream.epoch) < stream.epoch:
+            return
+        if (taken_out := world.truth.taken_out.get(stream.name)) is not None:
+            self._judge_forgotten(before, taken_out, by)
+            return
+        key = ShardKey(stream, before.shard_id)
+        shard = world.truth.shards.get(key)
+        if shard is None or world.is_unlisted(key):
+            return
+        if not before.has_ended:
+            raise Violation("I7", f"{by} deleted the open row {before.key}", before.key)
+        # An incomplete listing may leave the shard out. That does no harm once the shard's children are being read.
+        waiting = [c for c in shard.children if world.truth.shards[ShardKey(stream, c)].token is None]
+        if waiting:
+            raise Violation(
+                "I7",
+                f"{by} deleted the tombstone {before.key}, though these children are unread: {waiting}",
+                before.key,
+            )
+
+
+class _Written:
+    """An entry of the history, which is turned into text only when a person reads it."""
+
+    __slots__ = ("after", "change")
+
+    def __init__(self, change: Change, after: Lease | None) -> None:
+        self.change = change
+        self.after = after
+
+    def __str__(self) -> str:
+        return f"{self.change.key}: {self.change.why} -> {_short(self.after)}"
+
+
+def _is_beyond(said: Checkpoint, token: tuple[int | None, int, bool] | None) -> bool:
+    """Whether the checkpoint lies after the position with this token."""
+    if said.is_end:
+        return token is None or not token[2]
+    if not said.is_digits or (token is not None and token[2]):
+        return False
+    return int(said.sequence) + said.sub > number_of(token)
+
+
+def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
+    """Whether a row with these times tells of this read."""
+    stamp = read.upto.witness or looked_at
+    left = 1 if read.behind is None else read.behind // _MILLISECOND
+    return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
+
+
+def _trouble(read: Staged, row: Lease) -> str:
+    """Why the row may not tell of this read; empty if it may."""
+    behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
+    return read.error or (
+        f"the shard was read to {read.upto}, and the row says {row.checkpoint}" if behind else ""
+    )
+
+
+def _short(row: Lease | None) -> str:
+    """The row in one line of the history."""
+    if row is None:
+        return "nothing"
+    over = f" (from {row.checkpoint_owner})" if row.checkpoint_owner else ""
+    claim = f" claim {row.run_claim}" if row.run_claim else ""
+    wanted = f" wanted {row.wanted_by}" if row.wanted_by else ""
+    return f"{row.owner}{over} #{row.counter} @{row.checkpoint}{claim}{wanted}"

@@ -1,0 +1,41 @@
+"""The judges of a take-over (I20): had the worker really been silent, and did the taker look once more just before its write?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.settings.choices import Heartbeat
+from tests.simulation.scheduler import Process
+from tests.simulation.watch.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_MOMENT = 3.0
+"""Seconds between a look at a worker's row and a write that goes by it, where no call fails."""
+
+
+def judge_silence(world: World, before: Lease, by: Process, looked: float) -> None:
+    """No worker counts as dead because a clock jumped. A jump adds a tick and a half of credit at most; the rest has to be real silence."""
+    jumps = sum(host is by.host and at > looked - 60.0 for at, host in world.jumps)
+    silent = world.workers.silence(before.holder or "", looked)
+    if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
+        raise Violation(
+            "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
+        )
+
+
+def judge_beaten_since(world: World, before: Lease, by: Process, *, looked: float, sent: float) -> None:
+    """Just before the write the taker reads the dead workers' rows again. So it takes nothing from a worker that has beaten since its look, unless
+    the beat came in the moment of the write, or a fault delayed the taker."""
+    holder = before.holder or ""
+    beaten = sent - world.workers.silence(holder, sent)
+    read = max(looked, by.read_of_worker.get(holder, -1e9))
+    was_delayed = world.call_faults.met.get(by, -1e9) >= read - 1.0 or by.frozen_until >= read
+    if read < beaten < sent - _MOMENT and not was_delayed:
+        raise Violation(
+            "I20",
+            f"{by}: {holder} lost {before.key} although it had beaten {sent - beaten:.1f} s before; {by} had read its row {sent - read:.1f} s before",
+            before.key,
+        )

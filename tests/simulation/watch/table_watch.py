@@ -1,0 +1,449 @@
+"""The lake table and the judge of its commits: does each commit agree with the records that were put (I1, I3, I4,
+I8, I9, I12, I13, I34)?"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.pipeline.core.landing.repair_plan import LastRow, TableEvidence
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Origin
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.ports.landing import TableState
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.settings.choices import InitialPosition
+from tests.memory.aggregates import numbers_of
+from tests.memory.table import MemoryTable, Snapshot
+from tests.simulation.made.typed_commits import LAKE
+from tests.simulation.troubles.rolled_back import RolledBack
+from tests.simulation.watch.drop_watch import judge_drop, judge_foreign
+from tests.simulation.watch.state_watch import StateWatch
+from tests.simulation.watch.truth import ShardTruth, Violation, number_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class WatchedTable(MemoryTable):
+    """The lake table in memory. Each commit is judged."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self._world = world
+        self.origins: dict[StreamId, datetime | None] = {}
+        self.landed = 0
+        self.dropped: Counter[tuple[ShardKey, int]] = Counter()
+        """The user records that a retention has removed, each with how often it was there."""
+        self.repairing = False
+        """True while a person's repair is being committed."""
+        self.rows_of = lambda file: world.stage.rows[file.path]
+        self._written = StateWatch()
+        self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
+        """By snapshot: the position, the number of read records and the gaps of its shards before it."""
+        self._made: dict[int, tuple[datetime, float]] = {}
+        """By snapshot: when it was made, and when its process had last loaded the table."""
+
+    def staging_spec(self) -> StagingSpec:
+        return replace(super().staging_spec(), unpack=self._world.sim.now >= self._world.plan.keeps)
+
+    def _swap(self, made: Snapshot) -> bool:
+        world = self._world
+        task = world.sim.current
+        if task is None:
+            return self.swap_now(made, "a person")
+        process = task.process
+        self._made[made.id] = world.clock.now(), process.loaded
+        self._judge_sending(made)
+
+        def script() -> None:
+            if world.script is not None:
+                world.script(process, "table.swap", (made,))
+
+        faults = world.typed.faults if process in world.typed.processes else world.call_faults
+        return faults.at_swap(process, lambda: self.swap_now(made, process.name), script)
+
+    def swap_now(self, made: Snapshot, by: str) -> bool:
+        base = self.head
+        if not super()._swap(made):
+            self._world.note(by, f"swap refused: the table stands at {self.head}, not at {made.parent}")
+            return False
+        if base != made.parent:
+            raise Violation("I4", f"snapshot {made.id}, built on {made.parent}, was committed on {base}")
+        task = self._world.sim.current
+        self._world.typed.commits.note(LAKE, None if task is None else task.process)
+        self._judge(made, by)
+        return True
+
+    def evidence(self, streams: Iterable[StreamId]) -> TableEvidence:
+        found = super().evidence(streams)
+        return replace(found, rows={key: self._last_row(key, last) for key, last in found.rows.items()})
+
+    def _last_row(self, key: ShardKey, last: LastRow) -> LastRow:
+        at = self._world.truth.shards[key].checkpoint(last.sequence)
+        return LastRow(int(at.sequence), sub=at.sub)
+
+    def state_at(self, snapshot: int) -> TableState:
+        return self._state(snapshot)
+
+    def roll_back(self, to: int) -> RolledBack:
+        """Roll the table back. What the judges know of the table goes back with it. Returns what they need to roll it forward again."""
+        undone = RolledBack(self.head, to)
+        for snapshot in self.history(self.head):
+            if snapshot.id == to:
+                break
+            before = self._before.pop(snapshot.id, {})
+            undone.before[snapshot.id] = before
+            for key, (token, read, gaps) in before.items():
+                shard = self._world.truth.shards[key]
+                undone.after.setdefault(key, (shard.token, shard.read, shard.gaps))
+                shard.goes_back()
+                shard.token, shard.read, shard.gaps = token, read, gaps
+        self._note_set(to)
+        return undone
+
+    def roll_forward(self, undone: RolledBack) -> None:
+        """Set the table to where it stood before it was rolled back. What has landed since is no part of it any more."""
+        self.roll_back(undone.to)
+        for key, (token, read, gaps) in undone.after.items():
+            shard = self._world.truth.shards[key]
+            shard.token, shard.read, shard.gaps = token, read, gaps
+        self._before |= undone.before
+        self._note_set(undone.head)
+
+    def _note_set(self, to: int | None) -> None:
+        self._world.losses.sure = False
+        self._world.kept.note_rollback()
+        self.rollback(to)
+
+    def compact(self) -> None:
+        """Add a snapshot as another engine does that rewrites files: it carries no positions and no range."""
+        if self.head is not None:
+            self._world.note(
+                "compaction", f"snapshot {self.append_as_others()} after {self.snapshots[self.head].parent}"
+            )
+
+    # -- the judge ---------------------------------------------------------------------------------------------
+
+    def _judge_sending(self, made: Snapshot) -> None:
+        """I8: a run that knows of a rollback doesn't land records again. This is judged by what the run knows when it sends the
+        commit: the request may arrive late, after another try of the same commit has landed and was rolled back."""
+        for each in made.page.ranges:
+            if each.moves and each.kind is Kind.LANDED:
+                self._world.leases.require_not_ahead(each)
+                self._world.kept.require_not_behind(each)
+
+    def _judge(self, made: Snapshot, by: str) -> None:
+        ours = (each.id for each in self.history(made.parent) if each.ours)
+        self._written.judge(made, None if self.repairing else next(ours, None))
+        self._world.files.judge(made)
+        for stream, origin in made.page.origins:
+            if self._is_dropped_life(stream, made):
+                self.origins[stream] = origin.start.at
+            else:
+                self._judge_origin(stream, origin, made)
+            self._world.losses.decided[stream] = origin
+        if made.replaced:
+            self._judge_exchange(made, by)
+            return
+        self._before[made.id] = {
+            each.key: (shard.token, shard.read, shard.gaps)
+            for each in made.page.ranges
+            if (shard := self._world.truth.shards.get(each.key)) is not None
+        }
+        if self.repairing:
+            self._world.losses.sure = False
+            self._world.kept.note_rollback()
+            self._judge_repair(made)
+            return
+        rows: dict[ShardKey, list[int]] = {}
+        for file in made.files:
+            for row in self._world.stage.rows[file.path]:
+                rows.setdefault(row[0], []).extend(numbers_of(row))
+        for each in made.page.ranges:
+            if each.moves:
+                self._judge_range(each, rows.pop(each.key, []), by, made)
+        if rows:
+            key = min(rows)
+            raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
+        self._judge_positions(made)
+        self._judge_through(made)
+
+    def _judge_exchange(self, made: Snapshot, by: str) -> None:
+        if not made.files and not made.page.ranges:
+            judge_drop(self._world, made, by)
+        elif any(each.kind is Kind.UNPACKED for each in made.page.ranges):
+            self._world.typed.unpackings.judge(made, by)
+        else:
+            self._judge_rewrite(made, by)
+        self._judge_positions(made)
+
+    def _judge_through(self, made: Snapshot) -> None:
+        """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
+        that Kinesis has trimmed before they were read are recorded as lost."""
+        kept = self._world.clock.now() - self._world.losses.retention
+        for stream, until in made.through.items():
+            origin = self.origins.get(stream)
+            for shard in (each for each in self._world.truth.shards.values() if each.key.stream == stream):
+                unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
+                if unread and min(unread) < until:
+                    raise Violation(
+                        "valid-through",
+                        f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                        shard.key.shard_id,
+                    )
+
+    def _judge_rewrite(self, made: Snapshot, by: str) -> None:
+        """I35: a compaction changes no row and no position, and replaces only files that readers of its base read."""
+        rows = self._world.stage.rows
+        live = {file.path for file in self.files_at(made.parent)}
+        if gone := made.replaced - live:
+            raise Violation("I35", f"{by} replaces {min(gone)}, which isn't in snapshot {made.parent}")
+        before = sorted(row for path in made.replaced for row in rows[path])
+        after = [row for file in made.files for row in rows[file.path]]
+        if before != sorted(after):
+            raise Violation("I35", f"{by} replaces {len(before)} rows by {len(after)} others")
+        if any(list(rows[file.path]) != sorted(rows[file.path]) for file in made.files):
+            raise Violation("I12", f"{by} wrote rows out of order")
+        if made.positions != self._state(made.parent).positions:
+            raise Violation("I35", f"{by} committed other positions than those of snapshot {made.parent}")
+        self._world.note(by, f"snapshot {made.id} has {len(made.files)} files for {len(made.replaced)}")
+
+    def _is_dropped_life(self, stream: StreamId, made: Snapshot) -> bool:
+        """Whether a late run decides the origin of a deleted stream again. That is allowed after a repair, which
+        keeps no earlier lives: no record of that life is left to read."""
+        if self.repairing or stream not in self.origins or self._world.truth.lives(stream):
+            return False
+        return stream not in self._state(made.parent).positions.origins
+
+    def _judge_origin(self, stream: StreamId, origin: Origin, made: Snapshot) -> None:
+        at = origin.start.at
+        if stream in self.origins:
+            if not self.repairing or self.origins[stream] != at:
+                raise Violation("I9", f"the origin of {stream} was decided twice")
+            return
+        self.origins[stream] = at
+        self._world.note("table", f"origin of {stream.epoch}: {at}")
+        if self.repairing:
+            return
+        answered = self._world.source.answers.get(stream, {})
+        if origin.decided not in answered:
+            raise Violation(
+                "I1",
+                f"the origin of {stream} was decided at {origin.decided}, which isn't a Date that Kinesis answered",
+            )
+        wanted = self._first_origin(origin)
+        known = (
+            self.origins if self._world.losses.sure else made.positions.origins
+        )  # a repair keeps no earlier lives
+        if any(each.arn == stream.arn and each != stream for each in known):
+            wanted = None  # an earlier life was read, so this life is read from its first record on
+        if at != wanted:
+            raise Violation(
+                "I1", f"{stream} begins at {at or 'TRIM_HORIZON'}, not at {wanted or 'TRIM_HORIZON'}"
+            )
+
+    def _first_origin(self, origin: Origin) -> datetime | None:
+        """The origin that the plan asks for, for a stream that the fleet reads for the first time."""
+        plan = self._world.plan
+        match InitialPosition.TRIM_HORIZON if plan.adopted else plan.position:
+            case InitialPosition.LATEST:
+                return origin.decided
+            case InitialPosition.AT_TIMESTAMP:
+                return self._world.start_of_time + timedelta(seconds=plan.starts_at)
+            case InitialPosition.TRIM_HORIZON:
+                return None
+
+    def _judge_range(self, each: Range, rows: list[int], by: str, made: Snapshot) -> None:
+        shard = self._world.truth.shards.get(each.key)
+        about = each.key.shard_id
+        if shard is None:
+            raise Violation(
+                "I1", f"a range of {each.key} ({each.key.stream.epoch}), a shard that never existed", about
+            )
+        after = each.after.token if each.after else None
+        if after != shard.token:
+            raise Violation(
+                "I4",
+                f"{by}: a range of {each.key} begins at {after}, but the table's position was {shard.token}",
+                about,
+            )
+        if each.kind is Kind.LANDED and (shard.token is None or shard.token[0] is None):
+            self._judge_parents(shard, by)
+        upto = each.upto.token
+        if (upto[0] or -1, upto[1]) < ((shard.token or (None, 0))[0] or -1, (shard.token or (None, 0))[1]):
+            raise Violation("I9", f"{by}: {each.key} goes back from {shard.token} to {upto}", about)
+        if shard.ended:
+            raise Violation("I4", f"{by}: {each.key} had ended, but a range goes on to {upto}", about)
+        stop = shard.read if upto[0] is None else self._read_up_to(shard, number_of(upto))
+        stop = self._judge_kind(shard, each, stop, rows=rows, by=by, made=made)
+        self._judge_end(shard, each, stop)
+        self.landed += len(rows)
+        if each.upto.ended:
+            stop, shard.named = len(shard.sequences), each.upto.children
+        shard.token, shard.read = upto, max(stop, shard.read)
+        self._world.note(by, f"{about} landed to {upto} (+{len(rows)}), {each.kind}")
+
+    def _judge_kind(
+        self, shard: ShardTruth, each: Range, stop: int, *, rows: list[int], by: str, made: Snapshot
+    ) -> int:
+        """How many user records of the shard are behind the table's position now. `stop`: those up to the range's end."""
+        losses = self._world.losses
+        wanted = shard.sequences[max(shard.read, self._first(shard)) : stop]
+        if each.kind is Kind.LANDED:
+            self._world.kept.judge_commit(each)
+            self._judge_landed(shard, each, wanted, rows, by)
+            losses.add_proof(shard, each, max(stop, shard.read, self._first(shard)))
+        elif each.kind is Kind.ADOPT:
+            self._judge_adopted(shard, each, stop)
+        elif each.kind is Kind.FOREIGN:
+            judge_foreign(self._world, shard, each, stop)
+        elif each.kind is Kind.SKIPPED:
+            stop = self._judge_skipped(shard, each, stop, made)
+        return stop
+
+    def _read_up_to(self, shard: ShardTruth, number: int) -> int:
+        """How many user records of the shard are in the table where this is its last row."""
+        keeps = self._world.plan.keeps
+        return shard.read_up_to(number) if keeps else bisect_right(shard.sequences, number)
+
+    def _judge_skipped(self, shard: ShardTruth, each: Range, stop: int, made: Snapshot) -> int:
+        """How many user records of the shard are behind the table's position now."""
+        losses = self._world.losses
+        if each.first_arrival is None:
+            # A person gives up whole records (`skips.py`).
+            stop = shard.read_up_to(number_of(each.upto.token))
+            shard.left_out.update(shard.sequences[shard.read : stop])
+            return stop
+        made_at, planned = self._made.get(made.id, (self._world.clock.now(), 0.0))
+        shard.gaps = (*shard.gaps, losses.judged_gap(shard, each, made_at, planned))
+        shard.unread_until = losses.unread_until(shard, losses.read_at(each))
+        return stop
+
+    def _judge_repair(self, made: Snapshot) -> None:
+        """A repaired position must agree with the last landed row of its shard. A shard without a position is read
+        from its beginning, unless Kinesis has forgotten it or it counts as ended because of its descendants."""
+        landed: dict[ShardKey, int] = {}
+        for file in self.files_at(made.parent):
+            for key, sequence, *_ in self._world.stage.rows[file.path]:
+                landed[key] = max(sequence, landed.get(key, 0))
+        for key, shard in self._world.truth.shards.items():
+            at = made.positions.shards.get(key)
+            token = None if at is None else at.token
+            last = landed.get(key)
+            stands = self._world.is_unlisted(key) if at is None else at.ended or number_of(at.token) == last
+            if last is not None and not stands and not self._was_recreated(shard):
+                raise Violation(
+                    "I1", f"{key} was repaired to {at}, but its last row in the table is {last}", key.shard_id
+                )
+            vanished = shard.token is None and self._world.is_unlisted(key)
+            if at is not None and at.ended and not shard.ended and not vanished:
+                raise Violation("I1", f"{key} was repaired to END, but it hadn't ended", key.shard_id)
+            over = at.ended if at is not None else self._counts_as_end(shard, made)
+            read = len(shard.sequences) if over else self._read_up_to(shard, last or 0)
+            shard.goes_back()
+            shard.proofs = ()
+            shard.token, shard.read = token, read
+
+    def _counts_as_end(self, shard: ShardTruth, made: Snapshot) -> bool:
+        """Whether a shard without a position counts as ended: it had ended or never had a position, and a
+        descendant has one."""
+        return (shard.ended or shard.token is None) and self._world.truth.is_passed(
+            shard, made.positions.shards
+        )
+
+    def _judge_adopted(self, shard: ShardTruth, each: Range, stop: int) -> None:
+        """An adopted shard must begin where KCL's row stood."""
+        start = each.upto.start
+        if start is not None:
+            stop = 0 if start.at is None else bisect_left(shard.arrivals, start.at)
+        stop = len(shard.sequences) if each.upto.ended else stop
+        if shard.begins is not None and stop != shard.begins:
+            raise Violation(
+                "I1",
+                f"{each.key} was adopted after {stop} of its records, but KCL's row stood after {shard.begins}",
+                each.key.shard_id,
+            )
+
+    def _judge_landed(
+        self, shard: ShardTruth, each: Range, wanted: list[int], rows: list[int], by: str
+    ) -> None:
+        losses = self._world.losses
+        read_at = losses.read_at(each)
+        if rows != wanted:
+            self._compare(each, losses.must_be_there(shard, wanted, rows, read_at), rows, by)
+            shard.left_out.update(set(wanted) - set(rows))
+        shard.unread_until = losses.unread_until(shard, read_at) if each.upto.sequence is None else None
+
+    def _compare(self, each: Range, wanted: list[int], rows: list[int], by: str) -> None:
+        if rows == wanted:
+            return
+        about = each.key.shard_id
+        if doubled := sorted(set(rows) - set(wanted)):
+            raise Violation(
+                "I1",
+                f"{by}: {each.key}: rows landed twice, or were never put: {doubled[:5]}",
+                about,
+            )
+        if missing := sorted(set(wanted) - set(rows)):
+            raise Violation(
+                "I1", f"{by}: {each.key}: {len(missing)} records were passed over: {missing[:5]}", about
+            )
+        raise Violation("I12", f"{by}: {each.key}: rows out of order", about)
+
+    def _first(self, shard: ShardTruth) -> int:
+        return self._world.truth.first(shard, self.origins.get(shard.key.stream))
+
+    def _judge_end(self, shard: ShardTruth, each: Range, stop: int) -> None:
+        if not each.upto.ended:
+            return
+        about = each.key.shard_id
+        if shard.closed is None and not self._was_recreated(shard):
+            raise Violation("I1", f"{each.key} was ended while it is open", about)
+        losses = self._world.losses
+        rest, now = shard.sequences[max(stop, self._first(shard)) :], losses.read_at(each)
+        left = len(losses.must_be_there(shard, rest, (), now)) if rest else 0
+        if each.kind in {Kind.LANDED, Kind.SKIPPED} and left:
+            raise Violation("I1", f"{each.key} was ended, but {left} of its records haven't landed", about)
+        shard.left_out.update(rest)
+        if each.kind is Kind.SKIPPED and not self._world.is_unlisted(each.key):
+            raise Violation("I1", f"{each.key} was ended as gone, but Kinesis still has it", about)
+        if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
+            raise Violation(
+                "I3", f"{each.key} ended with children {each.upto.children}, not {shard.children}", about
+            )
+
+    def _was_recreated(self, shard: ShardTruth) -> bool:
+        return not self._world.truth.lives(shard.key.stream)
+
+    def _judge_parents(self, shard: ShardTruth, by: str) -> None:
+        at, placed = self.origins.get(shard.key.stream), self._world.truth.placed()
+        for name in shard.parents:
+            parent = self._world.truth.shards[ShardKey(shard.key.stream, name)]
+            # The parent was trimmed before any worker held or read it. The range gives that reason (`gone`).
+            is_gone = parent.token is None and (
+                self._world.is_unlisted(parent.key) or self._world.truth.is_passed(parent, placed)
+            )
+            if not parent.ended and not is_gone and not self._world.truth.is_before_start(parent, at):
+                raise Violation(
+                    "I3",
+                    f"{by}: {shard.key} landed before its parent {name} had ended ({parent.token})",
+                    shard.key.shard_id,
+                )
+
+    def _judge_positions(self, made: Snapshot) -> None:
+        for key, position in made.positions.shards.items():
+            shard = self._world.truth.shards.get(key)
+            if shard is None or shard.token != position.token:
+                raise Violation(
+                    "I4",
+                    f"snapshot {made.id} carries {position} for {key}, but its ranges lead to {shard and shard.token}",
+                    key.shard_id,
+                )
+        for stream, origin in made.positions.origins.items():
+            if self.origins[stream] != origin.start.at:
+                raise Violation("I9", f"the origin of {stream} moved to {origin.start}")

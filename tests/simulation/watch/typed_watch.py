@@ -1,0 +1,353 @@
+"""A typed table and its quarantine table, and the judge of their commits (I38): is each row of the lake table in exactly one place?
+
+The judge keeps an account of its own, from the files that commits name. It asks the lake table which rows a parsed range has to have, and the
+rules of the simulated parser which of them may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.generation import is_chain
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Position, Positions
+from headrace.pipeline.core.shards.sort_texts import end_of, past
+from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.ports.base import Clock
+from tests.memory.lineage import MemoryLineage
+from tests.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
+from tests.memory.table import MemoryTable, Snapshot
+from tests.simulation.watch.replacement_watch import ReplacementWatch
+from tests.simulation.watch.truth import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.made.typed_fleet import TypedFleet
+
+_LEAST_JUDGED = 100
+_Row = tuple[ShardKey, int]
+Rules = Callable[[str, TypedRow], str | None]
+"""What the parser of a version says of a row, as `tests.memory.parse.Verdict`."""
+
+
+class WatchedTyped(MemoryTyped):
+    def __init__(self, watch: TypedWatch, clock: Clock, location: str) -> None:
+        super().__init__(clock, location)
+        self._watch = watch
+        self.is_there = False
+
+    def _swap(self, made: Snapshot) -> bool:
+        return self._watch.swap(made, super()._swap, self._watch.judge_typed)
+
+
+class WatchedQuarantine(MemoryQuarantine):
+    def __init__(self, watch: TypedWatch, clock: Clock, location: str, rows: MemoryRows) -> None:
+        super().__init__(clock, location, rows)
+        self._watch = watch
+        self.is_there = False
+
+    def _swap(self, made: Snapshot) -> bool:
+        return self._watch.swap(made, super()._swap, self._watch.judge_quarantine)
+
+
+class TypedWatch:
+    """Both tables of a target, and what their commits have said of each row so far."""
+
+    def __init__(self, fleet: TypedFleet, name: str, rules: Rules, stop_above: float) -> None:
+        self._fleet = fleet
+        self._world = fleet.world
+        self.name = name
+        self.rules = rules
+        self._stop_above = stop_above
+        clock, sub = self._world.clock, self.sub
+        self.landed_rows = fleet.landed
+        self.typed_rows, self.aside_rows = MemoryRows(clock, sub=sub), MemoryRows(clock, sub=sub)
+        self.table = WatchedTyped(self, clock, f"{name}/data")
+        self.quarantine = WatchedQuarantine(self, clock, f"{name}_quarantine/data", self.aside_rows)
+        self.lineage, self.aside_lineage = MemoryLineage(self.table), MemoryLineage(self.quarantine)
+        self.done: dict[_Row, TypedRow | None] = {}
+        """The rows that commits have parsed, as the last one of them has written each. None: dropped."""
+        self.aside: dict[_Row, TypedRow] = {}
+        """The rows that commits have decided to be in quarantine."""
+        self.whole: set[_Row] = set()
+        """The rows with an aggregate that were decided about as one row."""
+        self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
+        """By the positions of the typed table: the number of the commit, and what belongs into the quarantine table then."""
+        self._settled = 0
+        """The number of the commit up to which the quarantine table has followed."""
+        self._ever: dict[ShardKey, set[int]] = {}
+        """All rows that the lake table ever had; a rollback may have taken some from it."""
+        self._seen = 0
+        """How many snapshots of the lake table `_ever` has."""
+        self.replacements = ReplacementWatch(self, fleet.windows.window)
+
+    def swap(
+        self,
+        made: Snapshot,
+        swap: Callable[[Snapshot], bool],
+        judge: Callable[[Snapshot, str, int | None], None],
+    ) -> bool:
+        task = self._world.sim.current
+        # The process may have looked again before a late request arrives.
+        looked = None if task is None else self._fleet.looks.get(task.process)
+
+        def now() -> bool:
+            by = "a late request" if task is None else task.process.name
+            if not swap(made):
+                self._world.note(by, f"swap of {self.name} refused")
+                return False
+            self._fleet.commits.note(self.name, None if task is None else task.process)
+            judge(made, by, looked)
+            return True
+
+        return now() if task is None else self._fleet.faults.at_swap(task.process, now, lambda: None)
+
+    def sub(self, key: ShardKey, number: int) -> int:
+        return self._world.truth.shards[key].subs.get(number, 0)
+
+    def _broken(self, why: str, key: ShardKey | None = None) -> Violation:
+        return Violation("I38", f"{self.name}: {why}", "" if key is None else key.shard_id)
+
+    # -- the typed table -----------------------------------------------------------------------------------------
+
+    def judge_typed(self, made: Snapshot, by: str, looked: int | None) -> None:
+        """`looked`: the snapshot of the lake table at which the process has looked."""
+        self._judge_positions(self.table, made)
+        if made.replaced and not made.page.ranges:
+            self._judge_rewrite(self.typed_rows, made)
+            return
+        if any(each.kind is Kind.REPLAY for each in made.page.ranges):
+            self.replacements.judge(made, looked)
+            self.judge_stop(read_accounting(each.why) for each in made.page.ranges if not each.moves)
+            self._note_state(made, by)
+            return
+        good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
+        told = {each.key: read_accounting(each.why) for each in made.page.ranges}
+        names = sorted({name for each in told.values() for name in each.aside})
+        bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
+        parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]
+        for each in parsed:
+            there = self.rows_at(looked, each.key)
+            self._judge_parsed(each, told[each.key], there, good.pop(each.key, []), bad.pop(each.key, []))
+        if len(parsed) < len(made.page.ranges):
+            self._judge_redriven(list(told.values()), good, bad)
+            good, bad = {}, {}
+        if lost := sorted({*good, *bad}):
+            raise self._broken(f"{by} has written rows of {lost[0]} without a range", lost[0])
+        for each in parsed:
+            self._judge_parents(each)
+        self.judge_stop(told.values())
+        self._note_state(made, by)
+
+    def _note_state(self, made: Snapshot, by: str) -> None:
+        tokens = _tokens(made.positions)
+        if tokens not in self._states:
+            self._states[tokens] = len(self._states), Counter(self.aside.values())
+        self._world.note(by, f"{self.name}: {len(self.done)} rows done, {len(self.aside)} set aside")
+
+    def aside_path(self, name: str) -> str:
+        return f"{self.quarantine.staging_spec().location}/{name}"
+
+    def _judge_parsed(
+        self,
+        each: Range,
+        told: Accounting,
+        there: dict[int, TypedRow],
+        good: list[TypedRow],
+        bad: list[TypedRow],
+    ) -> None:
+        """`there`: the shard's rows of the lake table when the wave looked."""
+        key, found = each.key, {row.number for row in chain(good, bad)}
+        within = {number for number in there if self.is_in(each, TypedRow(key, number))}
+        if len(found) < len(good) + len(bad):
+            raise self._broken(f"a row of {key} is twice in one commit", key)
+        if strange := sorted(found - within):
+            raise self._broken(
+                f"row {strange[0]} of {key} doesn't belong to the range {each.after} - {each.upto}", key
+            )
+        if twice := sorted(n for n in found if (key, n) in self.done or (key, n) in self.aside):
+            raise self._broken(f"row {twice[0]} of {key} was decided about before", key)
+        dropped = [n for n in within - found if self.rules(told.version, TypedRow(key, n)) is None]
+        if lost := sorted(within - found - set(dropped)):
+            raise self._broken(f"row {lost[0]} of {key} was passed over", key)
+        counts = (told.parsed, told.quarantined, sum(told.dropped.values()))
+        if counts != (len(good), len(bad), len(dropped)) or not told.is_complete:
+            raise self._broken(f"the accounting of {key} is wrong: {told.text()}", key)
+        for row in chain(good, bad):
+            if row.version != told.version or self.rules(row.version, row) != row.reason:
+                raise self._broken(f"version {told.version} decides otherwise about {row}", key)
+        self.note_whole(there, within)
+        self.done.update(((key, row.number), row) for row in good)
+        self.done.update(((key, number), None) for number in dropped)
+        self.aside.update(((key, row.number), row) for row in bad)
+
+    def is_in(self, each: Range, row: TypedRow) -> bool:
+        return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
+
+    def note_whole(self, there: dict[int, TypedRow], numbers: Iterable[int]) -> None:
+        """Note which of the rows that a commit has decided about were aggregates."""
+        rows = [there[number] for number in numbers]
+        self.whole.difference_update(row[:2] for row in rows)
+        self.whole.update(row[:2] for row in rows if row.users > 1)
+
+    def _judge_redriven(
+        self,
+        told: list[Accounting],
+        good: dict[ShardKey, list[TypedRow]],
+        bad: dict[ShardKey, list[TypedRow]],
+    ) -> None:
+        names = sorted({name for each in told for name in each.taken})
+        taken = [row[:2] for name in names for row in self.aside_rows.of(self.aside_path(name))]
+        if gone := sorted(set(taken) - self.aside.keys()):
+            raise self._broken(f"a redrive decides about {gone[0]}, which isn't in quarantine", gone[0][0])
+        rows = [*chain(*good.values()), *chain(*bad.values())]
+        if differs := sorted(
+            ((c := Counter(row[:2] for row in rows)) - Counter(taken)) + (Counter(taken) - c)
+        ):
+            raise self._broken(f"a redrive loses or doubles {differs[0]}", differs[0][0])
+        for row in chain(*bad.values()):
+            if row != self.aside[row[:2]] and self.rules(row.version, row) != row.reason:
+                raise self._broken(f"version {row.version} decides otherwise about {row}", row.key)
+            self.aside[row[:2]] = row
+        for row in chain(*good.values()):
+            if self.rules(row.version, row) != "":
+                raise self._broken(f"version {row.version} doesn't mend {row}", row.key)
+            del self.aside[row[:2]]
+            self.done[row[:2]] = row
+
+    def _judge_parents(self, each: Range) -> None:
+        """I3: no row of a shard comes before one of its parents."""
+        if each.after is not None or not each.rows or is_chain(each.key):
+            return
+        for name in self._world.truth.shards[each.key].parents:
+            parent = ShardKey(each.key.stream, name)
+            if left := sorted(n for n in self.landed(parent) if not self.is_told(parent, n)):
+                raise Violation(
+                    "I3", f"{self.name}: {each.key} comes before row {left[0]} of its parent", name
+                )
+
+    def judge_stop(self, told: Iterable[Accounting]) -> None:
+        told = [each for each in told if not each.taken]
+        aside, parsed = sum(each.quarantined for each in told), sum(each.parsed for each in told)
+        if aside + parsed >= _LEAST_JUDGED and aside > self._stop_above * (aside + parsed):
+            raise self._broken(
+                f"{aside} of {aside + parsed} rows were set aside in one commit, in spite of stop_above"
+            )
+
+    def _judge_positions(self, table: MemoryTable, made: Snapshot) -> None:
+        """I4: the ranges lead from the positions below to those of the commit, and no position goes back."""
+        below = Positions() if made.parent is None else table.snapshots[made.parent].positions
+        moved = {each.key: each for each in made.page.ranges if each.moves}
+        for key in sorted({*below.shards, *made.positions.shards}):
+            was, now, each = below.of(key), made.positions.of(key), moved.get(key)
+            if now is None or _token(was) != _token(each.after if each else was):
+                raise Violation(
+                    "I4", f"{self.name}: a range of {key} begins elsewhere than at {was}", key.shard_id
+                )
+            if now.token != _token(each.upto if each else was) or (
+                was is not None and _order(now) < _order(was)
+            ):
+                raise Violation("I4", f"{self.name}: {key} goes from {was} to {now}", key.shard_id)
+
+    def _judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
+        before = Counter(row for path in made.replaced for row in rows.of(path))
+        if before != Counter(row for file in made.files for row in rows.of(file.path)):
+            raise Violation("I35", f"{self.name}: a compaction changes rows")
+
+    # -- the quarantine table ------------------------------------------------------------------------------------
+
+    def judge_quarantine(self, made: Snapshot, by: str, _looked: int | None) -> None:
+        self._judge_positions(self.quarantine, made)
+        number, wanted = self._states.get(_tokens(made.positions), (-1, Counter()))
+        if number < 0:
+            raise self._broken(f"{by}: the quarantine table has positions that the typed table never had")
+        if number < self._settled:
+            raise self._broken(
+                f"{by}: the quarantine table goes back to an earlier commit of the typed table"
+            )
+        self._settled = number
+        self._compare(wanted, by)
+
+    def _compare(self, wanted: Counter[TypedRow], by: str) -> None:
+        found = Counter(_rows(self.quarantine, self.aside_rows))
+        for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
+            if differs:
+                row = min(differs)
+                raise self._broken(
+                    f"{by}: the quarantine table {how} {row} against the typed table's decision", row.key
+                )
+
+    # -- all of it -----------------------------------------------------------------------------------------------
+
+    def is_told(self, key: ShardKey, number: int) -> bool:
+        """Whether a commit has decided about the row, or about the aggregate that it was a part of: typed tables don't follow by themselves where
+        an aggregate is taken apart."""
+        first = key, number - self.sub(key, number)
+        return (key, number) in self.done or (key, number) in self.aside or first in self.whole
+
+    def rows_at(self, snapshot: int | None, key: ShardKey) -> dict[int, TypedRow]:
+        """The rows of a shard that the lake table has at a snapshot."""
+        files = self._world.table.files_at(snapshot)
+        rows = (row for file in files for row in self.landed_rows.of(file.path))
+        return {row.number: row for row in rows if row.key == key}
+
+    def landed(self, key: ShardKey) -> set[int]:
+        table, rows = self._world.table, self._world.stage.rows
+        return {n for file in table.files_at(table.head) for k, n, *_ in rows[file.path] if k == key}
+
+    def ever(self, key: ShardKey) -> set[int]:
+        # In the order in which they were committed.
+        for snapshot in list(self._world.table.snapshots.values())[self._seen :]:
+            for file in snapshot.files:
+                for its, number, *_ in self._world.stage.rows[file.path]:
+                    self._ever.setdefault(its, set()).add(number)
+            self._seen += 1
+        return self._ever.get(key, set())
+
+    def require_accounted(self, takes: Callable[[ShardKey], bool]) -> None:
+        """At the end each row of the lake table is in one place, and both tables have the rows of the account.
+
+        A repair keeps no former lives of a stream: rows of a life without an origin aren't parsed any more.
+        """
+        table = self._world.table
+        lives = table.load().positions.origins
+        for file in table.files_at(table.head):
+            for key, number, *_ in self._world.stage.rows[file.path]:
+                if takes(key) and key.stream in lives and not self.is_told(key, number):
+                    raise self._broken(f"row {number} of {key} is in neither table", key)
+        self.require_typed()
+        self._compare(Counter(self.aside.values()), "at the end")
+
+    def require_typed(self) -> None:
+        """The typed table has each row once, as the commit that decided last has written it."""
+        found, told = Counter(_rows(self.table, self.typed_rows)), Counter(filter(None, self.done.values()))
+        if differs := sorted((found - told) + (told - found)):
+            raise self._broken(
+                f"{differs[0]} isn't once in the typed table as the last decision has it", differs[0].key
+            )
+
+
+def _by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:
+    found: dict[ShardKey, list[TypedRow]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
+
+
+def _rows(table: MemoryTable, rows: MemoryRows) -> list[TypedRow]:
+    return [row for file in table.files_at(table.head) for row in rows.of(file.path)]
+
+
+def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if at is None else at.token
+
+
+def _order(at: Position) -> tuple[int, int, bool]:
+    return -1 if at.sequence is None else at.sequence, at.sub, at.ended
+
+
+def _tokens(positions: Positions) -> frozenset[object]:
+    return frozenset((key, at.token) for key, at in positions.shards.items())

@@ -1,0 +1,215 @@
+"""Whether the rows that a wave of a typed table finds are those that the lake table's ledgers state."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from headrace.pipeline.core.ledger.accounting import Accounting
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
+from headrace.pipeline.core.shards.position import Position
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.typed.check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.typed.values import PlannedRange, WavePlan
+
+STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
+A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+_NEVER = ParsedSoFar(())
+
+
+def at(number: int | None, *, ended: bool = False) -> Position | None:
+    return None if number is None else Position(number, ended=ended, arrival=NOON + timedelta(seconds=number))
+
+
+def a_range(
+    after: int | None,
+    upto: int,
+    rows: int,
+    kind: Kind = Kind.LANDED,
+    *,
+    ended: bool = False,
+    key: ShardKey = A,
+) -> Range:
+    first = NOON + timedelta(seconds=(after or 0) + 1) if rows else None
+    end = at(upto, ended=ended)
+    assert end is not None
+    return Range(
+        kind,
+        key,
+        at(after),
+        end,
+        run="r",
+        claim="r/1",
+        rows=rows,
+        first_arrival=first,
+        last_arrival=end.arrival,
+    )
+
+
+def ledgers(*ranges: Range | Lost) -> list[LedgerEntry | Lost]:
+    return [
+        each if isinstance(each, Lost) else LedgerEntry(n, n, NOON + timedelta(hours=n), LedgerPage((each,)))
+        for n, each in enumerate(ranges, 1)
+    ]
+
+
+def wave(after: int | None, upto: int, rows: int, *, ended: bool = False) -> WavePlan:
+    end = at(upto, ended=ended)
+    assert end is not None
+    return WavePlan((PlannedRange(A, at(after), end, rows=rows),))
+
+
+def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> ParsedSoFar:
+    """Ranges of the typed table, newest first: from, to, rows. `looked`: the sequence number of the lake table's snapshot that the waves saw."""
+    pages = []
+    for after, upto, rows in waves:
+        end = at(upto)
+        assert end is not None
+        why = Accounting(rows, rows).text()
+        parsed = Range(Kind.PARSED, A, at(after), end, run="r", claim="r", rows=rows, why=why)
+        done = None if looked is None else FilesDone(looked, looked, looked)
+        pages.append(LedgerPage((parsed,), looked=done))
+    return ParsedSoFar(pages)
+
+
+def judged(
+    plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
+) -> list[tuple[int, int, bool]]:
+    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), whole=True)
+    return [(each.found, each.stated, each.is_cut) for each in found]
+
+
+FLOW = (a_range(None, 20, 7), a_range(20, 30, 4), a_range(30, 50, 9), a_range(50, 50, 0, ended=True))
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (wave(None, 50, 20), []),
+        (wave(None, 50, 19), [(19, 20, False)]),
+        (wave(None, 50, 21), [(21, 20, False)]),
+        (wave(20, 30, 4), []),
+        (wave(20, 30, 0), [(0, 4, False)]),
+        (wave(20, 50, 13), []),
+        (wave(20, 50, 12, ended=True), [(12, 13, False)]),
+        (wave(50, 50, 0, ended=True), []),
+    ],
+)
+def test_a_wave_that_begins_and_ends_where_landings_do_has_exactly_their_rows(
+    plan: WavePlan, told: list[tuple[int, int, bool]]
+) -> None:
+    assert judged(plan, *FLOW) == told
+
+
+def test_a_shard_that_counts_as_over_has_all_rows_that_were_stated() -> None:
+    assert judged(wave(20, 30, 4, ended=True), *FLOW) == [(4, 13, False)]
+
+
+def test_a_wave_that_is_cut_within_a_landing_has_the_rows_of_the_landings_before_and_at_least_one_more() -> (
+    None
+):
+    assert judged(wave(None, 40, 12), *FLOW) == []
+    assert judged(wave(None, 40, 11), *FLOW) == [(11, 12, True)]
+
+
+def test_waves_that_were_cut_within_a_landing_are_judged_together() -> None:
+    assert judged(wave(40, 50, 5), *FLOW, parsed=earlier((30, 40, 4))) == []
+    assert judged(wave(40, 50, 4), *FLOW, parsed=earlier((30, 40, 4))) == [(8, 9, False)]
+    assert judged(wave(45, 50, 2), *FLOW, parsed=earlier((40, 45, 3), (25, 40, 6), (None, 25, 9))) == []
+    assert judged(wave(45, 50, 1), *FLOW, parsed=earlier((40, 45, 3), (25, 40, 6), (None, 25, 9))) == [
+        (19, 20, False)
+    ]
+
+
+def test_where_the_ledgers_of_the_earlier_waves_have_expired_nothing_is_compared() -> None:
+    assert judged(wave(40, 50, 1), *FLOW) == []
+
+
+@pytest.mark.parametrize(
+    ("looked", "told"), [(4, [(120, 110, False)]), (3, []), (2, []), (1, []), (None, [])]
+)
+def test_rows_of_waves_that_came_before_their_ranges_landed_anew_are_compared_with_nothing(
+    looked: int | None, told: list[tuple[int, int, bool]]
+) -> None:
+    """A person has set the lake table back to 50, and meanwhile Kinesis had trimmed the records from 60 to 70, which are parsed."""
+    anew = (
+        a_range(None, 50, 50),
+        a_range(50, 60, 10),
+        a_range(60, 70, 0, Kind.SKIPPED),
+        a_range(70, 120, 50),
+    )
+    assert judged(wave(100, 120, 20), *anew, parsed=earlier((None, 100, 100), looked=looked)) == told
+
+
+def test_aggregates_that_were_taken_apart_count_as_the_rows_that_they_are_now() -> None:
+    apart = a_range(20, 30, 5, Kind.UNPACKED)
+    assert judged(wave(20, 50, 18), *FLOW, apart) == []
+    assert judged(wave(20, 50, 13), *FLOW, apart) == [(13, 18, False)]
+    # An earlier wave has parsed a part of them whole.
+    assert judged(wave(25, 50, 1), *FLOW, apart, parsed=earlier((20, 25, 1))) == []
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        # A person has moved the position back, and records landed twice.
+        (*FLOW[:3], a_range(50, 25, 0, Kind.REPOSITION), a_range(25, 50, 12)),
+        # A repair has set the position by rows whose ledgers are lost.
+        (FLOW[0], a_range(20, 30, 0, Kind.REPAIR), FLOW[2]),
+        (FLOW[0], Lost(2, 2, NOON, "lost"), FLOW[2]),
+    ],
+)
+def test_where_the_ledgers_dont_tell_all_rows_nothing_is_compared(ranges: tuple[Range | Lost, ...]) -> None:
+    assert judged(wave(None, 50, 3), *ranges) == []
+
+
+def test_an_end_whose_ranges_are_lost_has_nothing_to_compare_with() -> None:
+    assert judged(wave(20, 30, 4, ended=True)) == []
+
+
+def test_what_a_person_or_a_loss_has_changed_before_is_no_reason_to_compare_nothing() -> None:
+    back = (a_range(None, 12, 5), a_range(12, 8, 0, Kind.REPOSITION), a_range(8, 20, 7), FLOW[1])
+    assert judged(wave(20, 30, 3), *back) == [(3, 4, False)]
+    assert judged(wave(20, 30, 3), Lost(1, 1, NOON, "lost"), *FLOW) == [(3, 4, False)]
+
+
+def test_a_gap_of_records_that_never_landed_has_no_rows() -> None:
+    gap = a_range(20, 20, 0, Kind.SKIPPED)
+    assert judged(wave(20, 30, 4), FLOW[0], gap, *FLOW[1:]) == []
+    assert judged(wave(20, 30, 3), FLOW[0], gap, *FLOW[1:]) == [(3, 4, False)]
+
+
+def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shards() -> None:
+    asked = asked_of(wave(20, 50, 13))
+    found = [asked.of(entry) for entry in ledgers(*FLOW, a_range(None, 99, 1, key=B), a_range(5000, 5010, 1))]
+    assert [entry.page.ranges[0].upto.sequence for entry in found if isinstance(entry, LedgerEntry)] == [
+        20,
+        30,
+        50,
+    ]
+    assert list(differences(wave(20, 50, 13), (e for e in found if e), _NEVER)) == []
+
+
+@pytest.mark.parametrize(
+    ("kept_from", "begun", "is_excused"),
+    [
+        (date(2026, 2, 1), None, True),
+        (date(2026, 2, 1), NOON + timedelta(hours=5), True),
+        (date(2026, 2, 1), NOON + timedelta(hours=1), False),
+        (date(2026, 1, 30), None, False),
+        (None, None, False),
+    ],
+)
+def test_only_before_the_first_commit_of_the_typed_table_the_retention_may_have_taken_rows(
+    kept_from: date | None, begun: datetime | None, *, is_excused: bool
+) -> None:
+    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, whole=True)
+    assert excused(differs, entries, kept_from=kept_from, begun=begun) is is_excused
+
+
+def test_more_rows_than_stated_are_never_excused() -> None:
+    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, whole=True)
+    assert isinstance(differs, Differs)
+    assert not excused(differs, entries, kept_from=date(2026, 2, 1), begun=None)

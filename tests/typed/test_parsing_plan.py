@@ -1,0 +1,404 @@
+"""Which rows a wave of a typed table takes, and whether what came back accounts for them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, Range
+from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
+from headrace.pipeline.core.shards.sort_texts import key_of, past
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.errors import ChainBroken, WrongShape
+from headrace.pipeline.typed.account import account, why_stop
+from headrace.pipeline.typed.files.portion import plan_portion
+from headrace.pipeline.typed.plan import plan_wave, plan_wishes
+from headrace.pipeline.typed.quarantine.settle_plan import plan_settling
+from headrace.pipeline.typed.values import (
+    Parsed,
+    Piece,
+    PlannedRange,
+    ShardCount,
+    SourceFile,
+    Wanted,
+    WaveLimits,
+    WavePlan,
+    Wishes,
+)
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
+ORIGINS = {STREAM: Origin(TRIM, NOON)}
+A, B, C = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(3))
+PLENTY = WaveLimits(10**9, 10**12)
+
+
+def at(sequence: int, *, children: tuple[str, ...] | None = None, arrival: datetime = NOON) -> Position:
+    return Position(sequence, ended=children is not None, children=children or (), arrival=arrival)
+
+
+def positions(**shards: Position) -> Positions:
+    keys = {"a": A, "b": B, "c": C}
+    return Positions(ORIGINS, {keys[name]: position for name, position in shards.items()})
+
+
+def wishes(source: Positions, target: Positions) -> Wishes:
+    return plan_wishes(source, target, takes=lambda _: True)
+
+
+def wanted(source: Positions, target: Positions) -> list[ShardKey]:
+    return [each.key for each in wishes(source, target).wanted]
+
+
+def piece(key: ShardKey, first: int, last: int, *, rows: int = 1, path: str = "f") -> Piece:
+    return Piece(key, path, 0, key_of(at(first)), key_of(at(last)), rows, rows, newest=NOON)
+
+
+def test_a_shard_is_wanted_where_the_lake_table_is_ahead():
+    source = positions(a=at(10), b=at(5), c=Position(start=TRIM))
+    assert wanted(source, positions(b=at(5))) == [A]
+    assert wishes(source, Positions()).origins == ((STREAM, ORIGINS[STREAM]),)
+
+
+def test_a_stream_that_the_target_doesnt_take_isnt_looked_at():
+    found = plan_wishes(positions(a=at(10)), Positions(), takes=lambda _: False)
+    # A mistyped `stream` would otherwise look like a target that has caught up.
+    assert found.notes == ("the lake table has no stream that the target takes; it has orders",)
+    assert (found.wanted, found.streams, found.origins) == ((), (), ())
+
+
+def test_a_shard_that_the_lake_table_has_set_back_is_left_alone_and_told():
+    found = wishes(positions(a=at(5)), positions(a=at(10)))
+    assert (found.wanted, found.closed) == ((), frozenset({A}))
+    assert "rolled back or set back" in found.notes[0]
+
+
+def test_a_child_waits_for_its_parents_end_in_the_typed_table():
+    split = at(10, children=(B.shard_id, "other"))
+    source = positions(a=split, b=at(20))
+    first = wishes(source, positions())
+    assert ([each.key for each in first.wanted], first.has_waiting) == ([A], True)
+    (then,) = wishes(source, positions(a=split)).wanted
+    assert (then.key, then.floor) == (B, key_of(at(10)))
+    assert [(each.shard_id, each.why) for each in then.parents] == [(A.shard_id, ParentIs.ENDED)]
+
+
+def test_a_child_that_hasnt_begun_isnt_taken_for_one_that_is_over():
+    ended = at(10, children=(B.shard_id,))
+    assert wanted(positions(a=ended), positions(a=ended)) == []
+    assert wanted(positions(c=at(30)), positions(a=ended, c=at(30))) == [B]
+
+
+def test_a_shard_without_a_position_ends_only_a_day_after_its_last_row():
+    """A lake table that was rolled back lacks positions, too: then all others are older than the shard's last row."""
+    for newest, ends in ((NOON, False), (NOON + timedelta(days=2), True)):
+        source = positions(c=at(30, arrival=newest))
+        target = positions(a=at(10), c=at(30))
+        plan = plan_wave(wishes(source, target), [], ceiling=None, limits=PLENTY)
+        assert [each.upto.ended for each in plan.ranges] == ([True] if ends else [])
+
+
+def test_a_shard_without_a_row_ends_a_day_after_its_parents():
+    ended = at(10, children=(B.shard_id,))
+    for newest, ends in ((NOON, False), (NOON + timedelta(days=2), True)):
+        found = wishes(positions(c=at(30, arrival=newest)), positions(a=ended, c=at(30)))
+        assert found.are_due is ends
+        plan = plan_wave(found, [], ceiling=None, limits=PLENTY)
+        assert [(each.key, each.upto.ended) for each in plan.ranges] == ([(B, True)] if ends else [])
+
+
+def test_a_shard_that_was_taken_for_over_is_parsed_on_once_the_lake_table_has_its_end():
+    """The lake table had been rolled back to before the shard's first record, and another day went by before it was read again."""
+    over = replace(at(10), ended=True)
+    landed = wishes(positions(a=at(20, children=("x", "y"))), positions(a=over))
+    assert [(each.key, each.after, each.low) for each in landed.wanted] == [(A, over, past(over))]
+    for source in (positions(a=over), positions(a=at(10, children=("x",))), positions(c=at(30))):
+        assert A not in wanted(source, positions(a=over))
+    on_the_way = wishes(positions(a=at(20)), positions(a=over))
+    assert (on_the_way.wanted, len(on_the_way.notes)) == ((), 1)
+
+
+def test_no_shard_ends_for_want_of_a_position_while_the_lake_table_is_set_back():
+    later = NOON + timedelta(days=2)
+    source, target = positions(b=at(5), c=at(30, arrival=later)), positions(a=at(10), b=at(7), c=at(30))
+    found = wishes(source, target)
+    assert [(each.key, each.is_over) for each in found.wanted] == [(A, False)]
+
+
+def test_the_rows_of_a_former_life_that_a_repair_of_the_lake_table_dropped_are_parsed_to_the_last_one():
+    later = StreamId(STREAM.arn, STREAM.epoch + 1)
+    source, target = Positions({later: Origin(TRIM, NOON)}), positions(a=at(10))
+    found = wishes(source, target)
+    assert found.streams == (STREAM, later)
+    assert found.are_due
+    plan = plan_wave(found, [piece(A, 11, 20)], ceiling=None, limits=PLENTY)
+    assert [(each.key, each.rows, each.upto.sequence, each.upto.ended) for each in plan.ranges] == [
+        (A, 1, 20, True)
+    ]
+    assert not wishes(source, positions(a=at(20, children=()))).are_due
+
+
+def test_a_life_that_the_lake_table_doesnt_know_isnt_over_where_it_knows_no_later_one():
+    """The lake table was rolled back to before the life's first commit."""
+    for known in (
+        {},
+        {StreamId(STREAM.arn, STREAM.epoch - 1): Origin(TRIM, NOON)},
+        {StreamId("other", 9**10): Origin(TRIM, NOON)},
+    ):
+        assert not wishes(Positions(known), positions(a=at(10))).are_due
+
+
+def test_rows_of_a_shard_that_nobody_knows_are_taken():
+    source, target = positions(a=at(10)), positions()
+    pieces = [piece(A, 1, 10, rows=5), piece(C, 4, 6, rows=2)]
+    plan = plan_wave(wishes(source, target), pieces, ceiling=None, limits=PLENTY)
+    assert {each.key: (each.rows, each.upto.sequence) for each in plan.ranges} == {A: (5, 10), C: (2, 6)}
+
+
+def file_of(key: ShardKey, first: int, last: int) -> SourceFile:
+    return SourceFile(key.shard_id, 10, key_of(at(first)), key_of(at(last)), (key.shard_id, key.shard_id))
+
+
+@pytest.mark.parametrize("newest", [at(300), Position(), Position(ended=True)])
+def test_files_of_shards_that_came_and_went_before_the_typed_table_was_made_are_looked_at(newest: Position):
+    found = wishes(positions(c=replace(newest, ended=True)), positions())
+    portion = plan_portion([file_of(A, 1, 100)], found, rows=1000)
+    assert [each.path for each in portion.files] == [A.shard_id]
+
+
+def test_files_of_the_other_parent_of_a_merge_are_looked_at_where_the_lake_table_has_dropped_that_parent():
+    """A parent with two children was split, and with a single one it was merged."""
+    found = wishes(positions(c=at(300)), positions(a=at(100, children=(C.shard_id,))))
+    for rows_of_it in (file_of(B, 101, 200), file_of(B, 1, 50)):
+        assert plan_portion([rows_of_it], found, rows=1000).files == (rows_of_it,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (at(50, children=(C.shard_id,)), at(60, children=(C.shard_id,))),
+        (at(50, children=(B.shard_id, C.shard_id)), at(200)),
+    ],
+    ids=["merge", "split"],
+)
+def test_files_of_other_shards_arent_looked_at_for_a_shard_whose_parents_are_known(
+    one: Position, other: Position
+):
+    found = wishes(positions(a=one, b=other, c=at(300)), positions(a=one, b=other))
+    assert [each.key for each in found.wanted] == [C]
+    assert plan_portion([file_of(B, 101, 200)], found, rows=1000).files == ()
+
+
+def test_a_shard_ends_for_want_of_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    """After its end nothing would tell that files of its unknown children have to be looked at."""
+    source = positions(c=at(300, arrival=NOON + timedelta(days=2)))
+    found = wishes(source, positions(a=at(10), c=at(300)))
+    pieces = [piece(A, 11, 20, rows=5), piece(B, 30, 40, rows=5)]
+    for most, ended, unknown in ((5, False, False), (10, True, True)):
+        plan = plan_wave(found, pieces, ceiling=None, limits=WaveLimits(most, 10**9))
+        upto = {each.key: each.upto for each in plan.ranges}
+        assert (upto[A].sequence, upto[A].ended, B in upto) == (20, ended, unknown)
+
+
+def test_a_new_shard_without_rows_gets_a_position_only_once_all_rows_of_unknown_shards_are_taken():
+    found = wishes(positions(c=Position(ended=True)), positions())
+    pieces = [piece(A, 1, 20, rows=5), piece(A, 30, 40, rows=5)]
+    for ceiling, most, taken in ((None, 5, {A}), ("002:50", 10, {A}), (None, 10, {A, C})):
+        plan = plan_wave(found, pieces, ceiling=ceiling, limits=WaveLimits(most, 10**9))
+        assert {each.key for each in plan.ranges} == taken
+        assert plan.is_last is (taken == {A, C})
+
+
+def test_a_range_without_rows_moves_the_position():
+    source = positions(a=at(10))
+    (only,) = plan_wave(
+        wishes(source, positions(a=at(5))),
+        [],
+        ceiling=None,
+        limits=PLENTY,
+    ).ranges
+    assert (only.upto, only.rows) == (at(10), 0)
+
+
+def test_pieces_that_reach_into_each_other_are_never_parted():
+    source = positions(a=at(40))
+    pieces = [piece(A, 1, 20, path="f"), piece(A, 10, 30, path="g"), piece(A, 30, 31), piece(A, 32, 40)]
+    plan = plan_wave(wishes(source, positions()), pieces, ceiling=None, limits=WaveLimits(1, 10))
+    assert [(each.upto.sequence, each.rows) for each in plan.ranges] == [(31, 3)]
+    assert not plan.is_last
+
+
+def test_the_rows_of_one_kinesis_record_are_never_parted():
+    start = Piece(A, "f", 0, key_of(Position(10, 0)), key_of(Position(10, 5)), 6, 6)
+    rest = Piece(A, "g", 0, key_of(Position(10, 6)), key_of(Position(10, 9)), 4, 4)
+    found = wishes(positions(a=at(40)), positions())
+    plan = plan_wave(found, [start, rest, piece(A, 11, 40)], ceiling=None, limits=WaveLimits(1, 10))
+    assert [(each.upto.sequence, each.upto.sub, each.rows) for each in plan.ranges] == [(10, 9, 10)]
+
+
+def test_nothing_above_the_ceiling_counts_as_done():
+    source = positions(a=at(40), b=at(20))
+    plan = plan_wave(
+        wishes(source, positions()),
+        [piece(A, 1, 20), piece(B, 1, 15)],
+        ceiling="002:25",
+        limits=PLENTY,
+    )
+    assert {each.key: each.upto.sequence for each in plan.ranges} == {A: 20, B: 20}
+    assert not plan.is_last
+
+
+def files(*bounds: tuple[int, int]) -> list[SourceFile]:
+    return [
+        SourceFile(f"f{n}", 10, key_of(at(low)), key_of(at(high)), (A.shard_id, A.shard_id))
+        for n, (low, high) in enumerate(bounds)
+    ]
+
+
+def test_only_files_that_may_have_wanted_rows_are_looked_at():
+    found = wishes(positions(a=at(300)), positions(a=at(100)))
+    portion = plan_portion(files((1, 100), (50, 101), (150, 160), (301, 400)), found, rows=1000)
+    assert [each.path for each in portion.files] == ["f1", "f2"]
+    unknown = SourceFile("u", 5)
+    assert unknown in plan_portion([unknown], found, rows=1000).files
+    assert portion.ceiling is None
+
+
+def test_sequence_numbers_are_never_compared_as_texts():
+    found = wishes(positions(a=at(1000)), positions(a=at(99)))
+    assert [f.path for f in plan_portion(files((98, 99), (100, 1000)), found, rows=99).files] == ["f1"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 300), st.integers(0, 30)), min_size=1, max_size=12),
+    st.integers(1, 60),
+)
+def test_no_file_that_is_left_out_has_rows_below_the_ceiling(bounds: list[tuple[int, int]], rows: int):
+    every = files(*((low, low + more) for low, more in bounds))
+    portion = plan_portion(every, wishes(positions(a=at(1000)), positions()), rows=rows)
+    left = [each for each in every if each not in portion.files]
+    assert all(portion.ceiling is not None and each.low >= portion.ceiling for each in left)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([A, B]), st.integers(1, 200), st.integers(0, 20)), max_size=20),
+    st.integers(1, 10),
+)
+def test_waves_take_each_row_once_in_the_order_of_its_shard(
+    drawn: list[tuple[ShardKey, int, int]], most: int
+):
+    """Each piece here is a row at its first and a row at its last number."""
+    source = positions(a=at(500), b=at(500))
+    pieces = [piece(key, low, low + more, rows=2, path=f"f{n}") for n, (key, low, more) in enumerate(drawn)]
+    target, taken = positions(), 0
+    for _ in range(100):
+        found = wishes(source, target)
+        if not found.wanted:
+            break
+        left = [
+            p
+            for p in pieces
+            for each in found.wanted
+            if each.key == p.key and p.first > each.low and (each.high is None or p.first < each.high)
+        ]
+        plan = plan_wave(found, left, ceiling=None, limits=WaveLimits(most, 10**9))
+        for each in plan.ranges:
+            own = [p for p in left if p.key == each.key]
+            assert all(p.last <= key_of(each.upto) or p.first > key_of(each.upto) for p in own)
+        taken += plan.rows
+        target = target.with_shards({each.key: each.upto for each in plan.ranges}).with_origins(ORIGINS)
+    assert taken == 2 * len(pieces)
+    assert target.shards == source.shards
+
+
+def a_plan(rows: int = 3) -> WavePlan:
+    return WavePlan((PlannedRange(A, None, at(10), rows=rows),))
+
+
+def came_back(parsed: int, aside: int, *numbers: tuple[int, int]) -> Parsed:
+    return Parsed(counts=(ShardCount(A, parsed, aside),), numbers=numbers)
+
+
+def test_what_came_back_accounts_for_each_row():
+    told = account(a_plan(), came_back(2, 0, (0, 2)), dropped_as="filter", version="7", schema=4)
+    assert told == {A: Accounting(3, 2, 0, {"filter": 1}, "7", 4)}
+    assert read_accounting(told[A].text()) == told[A]
+
+
+@pytest.mark.parametrize(
+    ("parsed", "why"),
+    [
+        (came_back(2, 0, (0, 2)), "3 rows went in, 2 were parsed and 0 set aside"),
+        (came_back(4, 0, (0, 2), (1, 2)), "row 1 of the wave came back twice"),
+        (came_back(4, 0, (0, 4)), "row 3 came back, and the wave has 3 rows"),
+        (came_back(3, 0, (0, 2)), "don't agree with how many were written"),
+        (Parsed(counts=(ShardCount(B, 3),), numbers=((0, 3),)), "of which the wave has none"),
+    ],
+)
+def test_rows_that_dont_account_for_the_wave_are_refused(parsed: Parsed, why: str):
+    with pytest.raises(WrongShape, match=why):
+        account(a_plan(), parsed, dropped_as="", version="1", schema=0)
+
+
+def test_rows_of_one_shard_that_come_back_as_those_of_another_are_refused():
+    plan = WavePlan((PlannedRange(A, None, at(10), rows=1), PlannedRange(B, None, at(10), rows=1)))
+    parsed = Parsed(counts=(ShardCount(A, 2),), numbers=((0, 2),))
+    with pytest.raises(WrongShape, match="more rows came back than went in"):
+        account(plan, parsed, dropped_as="callable", version="1", schema=0)
+
+
+def test_a_wave_stops_where_too_much_would_be_set_aside():
+    assert why_stop([Accounting(99, 0, 99)], 0.5) is None
+    assert why_stop([Accounting(100, 50, 50)], 0.5) is None
+    assert "51 of 100 records" in str(why_stop([Accounting(100, 49, 51)], 0.5))
+    # Records that a filter leaves out say nothing of the parser.
+    assert why_stop([Accounting(1100, 0, 100, {"filter": 1000})], 0.5) is not None
+
+
+def test_an_accounting_of_another_version_is_refused():
+    with pytest.raises(WrongShape, match="upgrade Headrace"):
+        read_accounting('{"form":2}')
+    with pytest.raises(WrongShape, match="can't be read"):
+        read_accounting("")
+
+
+def a_page(after: int | None, upto: int, aside: int) -> LedgerPage:
+    names = (f"f{upto}",) if aside else ()
+    why = Accounting(aside, 0, aside, aside=names).text()
+    before = None if after is None else at(after)
+    return LedgerPage((Range(Kind.PARSED, A, before, at(upto), run="r", claim="r", why=why),))
+
+
+def test_the_quarantine_table_gets_what_all_later_commits_have_set_aside():
+    pages = [a_page(20, 30, 1), LedgerPage(), a_page(10, 20, 2), a_page(None, 10, 4)]
+    (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
+    assert (found.after, found.upto, found.quarantined) == (at(10), at(30), 3)
+    assert found.files == {"f20", "f30"}
+    assert plan_settling(positions(a=at(30)), positions(a=at(30)), iter(())) == ()
+    (whole,) = plan_settling(positions(a=at(30)), positions(), pages)
+    assert whole.quarantined == 7
+
+
+def test_a_replay_of_the_same_records_is_no_part_of_the_chain_that_the_quarantine_table_follows():
+    (again,) = a_page(None, 30, 9).ranges
+    pages = [LedgerPage((replace(again, kind=Kind.REPLAY),)), a_page(20, 30, 1), a_page(10, 20, 2)]
+    (found,) = plan_settling(positions(a=at(30)), positions(a=at(10)), pages)
+    assert found.quarantined == 3
+
+
+@pytest.mark.parametrize("quarantine", [positions(a=at(15)), positions(a=at(40)), positions(b=at(1))])
+def test_a_quarantine_table_to_which_the_ledgers_dont_lead_is_refused(quarantine: Positions):
+    pages = [a_page(20, 30, 1), a_page(10, 20, 2), a_page(None, 10, 4)]
+    with pytest.raises(ChainBroken, match="rolled back, made anew, or lost its history"):
+        plan_settling(positions(a=at(30)), quarantine, pages)
+
+
+def test_sort_keys_sort_as_numbers_do():
+    keys = [key_of(Position(n, sub)) for n in (9, 10, 99, 100, 2**185) for sub in (0, 9, 10)]
+    assert all(one < other for one, other in pairwise(keys))
+    assert Wanted(A, None, at(10)).high < key_of(at(11))  # type: ignore[operator]
+    assert Wanted(A, None, at(10)).high > key_of(Position(10, 10**18))  # type: ignore[operator]

@@ -1,0 +1,53 @@
+"""A process that runs the newest window, and that SIGKILL ends at a named place.
+
+python -m tests.windows.window_process FOLDER unpack|copy PLACE python|spark
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.windows.copy import Replaying
+from headrace.pipeline.windows.copy_spark import SparkCopier
+from headrace.pipeline.windows.unpack import Unpacking
+from headrace.pipeline.windows.unpack_spark import SparkUnpacker
+from tests.killed import Cut, a_session
+from tests.windows.unpackings import UnpackBed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLACES = ("planned", "staged", "deciding", "decided", "committed")
+"""deciding, decided: just before and after the catalog takes the commit."""
+
+
+def run(folder: str, kind: str, place: str, engine: str) -> None:
+    bed, cut = UnpackBed(Path(folder)), Cut(place)
+    window = bed.windowing().windows.all()[-1].window
+    duty: Unpacking | Replaying = bed.unpacking(window) if kind == "unpack" else bed.replaying(window)
+    with a_session(engine) as session:
+        duty = duty if session is None else _on_spark(bed, duty, session)
+        duty = replace(duty, on_arrow=lambda arrow: _at(arrow, cut, duty))
+        for done in duty.waves():
+            print(done, flush=True)
+
+
+def _at(arrow: str, cut: Cut, duty: Unpacking | Replaying) -> None:
+    cut.at(arrow)
+    if arrow == "staged":
+        # From here on, the next commit is that of the wave's rows.
+        cut.around_next_commit(duty.ports.table.catalog, before="deciding", after="decided")  # type: ignore[attr-defined]
+
+
+def _on_spark(bed: UnpackBed, duty: Unpacking | Replaying, session: "SparkSession") -> Unpacking | Replaying:
+    lake = bed.lake.handle()
+    if isinstance(duty, Unpacking):
+        unpacker = SparkUnpacker(session=lambda _: session, table=lake, cores=2)
+        return replace(duty, ports=replace(duty.ports, unpacker=unpacker))
+    copier = SparkCopier(session=lambda _: session, source=lake, table=bed.own_table(duty.id), cores=2)
+    return replace(duty, ports=replace(duty.ports, copier=copier))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])
