@@ -22,8 +22,8 @@ from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.typed.json.times import Dates, Times
 from headrace.pipeline.typed.json.unfit import UnfitValues
-from tests.lake import json_differences
 from tests.typed.formats.decodings import rows_of
+from tests.typed.json import json_differences
 from tests.typed.json.json_differences import OTHERWISE, TODAY, UNREADABLE, WHOLE_OTHERWISE
 from tests.typed.json.json_rules import SAME, UNFIT, WHOLE
 
