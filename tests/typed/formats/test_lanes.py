@@ -253,6 +253,111 @@ def test_messages_in_pieces_become_the_same_as_in_the_library(payloads: list[byt
     are_the_same(PROTOBUF_DECODER, payloads)
 
 
+PLAIN = [
+    {"name": "flag", "type": "boolean"},
+    {"name": "n", "type": "int"},
+    {"name": "text", "type": "string"},
+    {"name": "maybe", "type": ["null", "long"]},
+    {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+    {"name": "list", "type": {"type": "array", "items": "int"}},
+    {"name": "tags", "type": {"type": "map", "values": "int"}},
+]
+_HEAD = b"\1\2\2a\0\2\2\2\2\x64"
+_FAR = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        _HEAD + b"\0\0",
+        _HEAD + b"\0\0\0",
+        _HEAD + b"\0",
+        b"\2" + _HEAD[1:] + b"\0\0",
+        b"\1" + _FAR + _HEAD[2:] + b"\0\0",
+        b"\1\2\x20a" + _HEAD[4:] + b"\0\0",
+        b"\1\2\1" + _HEAD[4:] + b"\0\0",
+        b"\1\2\2\xff" + _HEAD[4:] + b"\0\0",
+        _HEAD[:4] + b"\4" + _HEAD[5:] + b"\0\0",
+        _HEAD[:4] + b"\2" + _FAR + _HEAD[5:] + b"\0\0",
+        _HEAD[:5] + b"\4" + _HEAD[6:] + b"\0\0",
+        _HEAD[:6] + b"\xfe\xff\xff\xff\x0f" + _HEAD[7:] + b"\0\0",
+        _HEAD[:7] + _FAR + _HEAD[8:] + b"\0\0",
+        _HEAD[:8] + b"\4\x27\x10" + b"\0\0",
+        _HEAD[:8] + b"\4\x27\x0f" + b"\0\0",
+        _HEAD[:8] + b"\4\xd8\xf1" + b"\0\0",
+        _HEAD[:8] + b"\0" + b"\0\0",
+        _HEAD[:8] + b"\x24" + b"\xff" * 18 + b"\0\0",
+        _HEAD + b"\4\2\4\2\6\0\0",
+        _HEAD + b"\3\4\2\4\0\0",
+        _HEAD + b"\x40\2\4\0\0",
+        _HEAD + b"\0\4\2a\2\2b\4\0",
+        _HEAD + b"\0\4\2a\2\2a\4\0",
+        _HEAD + b"\0\2\2\xff\2\0",
+    ],
+)
+def test_a_payload_that_isnt_as_the_schema_says_is_judged_by_the_library(payload: bytes):
+    schema = {"type": "record", "name": "R", "fields": PLAIN}
+    decoder = AvroDecoder("orders", json.dumps(schema), is_single_object=False)
+    usual = _HEAD + b"\2\2\0\2\2a\2\0"
+    are_the_same(decoder, [usual, payload, usual])
+
+
+_TAG = {name: field.number << 3 for name, field in DESCRIPTOR.fields_by_name.items()}
+
+
+def _field(name: str, form: int, content: bytes) -> bytes:
+    tag = _TAG[name] | form
+    return (bytes([tag & 0x7F | 0x80, tag >> 7]) if tag >= 0x80 else bytes([tag])) + content
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        _field("i32", 0, b"\1") * 2,
+        _field("text", 2, b"\1a") + _field("text", 2, b"\1b"),
+        _field("one", 0, b"\1") + _field("other", 2, b"\1a"),
+        _field("other", 2, b"\1a") + _field("one", 0, b"\1"),
+        _field("part", 2, b"\3\x0a\1a") + _field("part", 2, b"\2\x10\2"),
+        _field("numbers", 0, b"\1") + _field("numbers", 2, b"\2\2\3"),
+        _field("reals", 2, b"\x08" + bytes(8)) + _field("reals", 1, bytes(8)),
+        _field("i32", 2, b"\1\1"),
+        _field("i32", 0, b"\xff" * 9 + b"\1"),
+        _field("i32", 0, b"\xff\xff\xff\xff\x1f"),
+        _field("i64", 0, b"\xff" * 9 + b"\1"),
+        _field("i64", 0, b"\xff" * 9 + b"\2"),
+        _field("i64", 0, b"\xff" * 10 + b"\1"),
+        _field("u64", 0, b"\xff" * 9 + b"\1"),
+        _field("u32", 0, b"\xff" * 9 + b"\1"),
+        _field("is_so", 0, b"\2"),
+        _field("state", 0, b"\3"),
+        _field("state", 0, b"\7"),
+        _field("text", 2, b"\1\xff"),
+        _field("text", 2, b"\5a"),
+        _field("raw", 2, b"\xff\xff\xff\xff\7a"),
+        _field("at", 2, b"\6\x10\x80\x94\xeb\xdc\3"),
+        _field("at", 2, b"\x0b\x08" + b"\xff" * 9 + b"\1"),
+        _field("at", 2, b"\x07\x08\xff\xff\xff\xff\xff\x7f"),
+        _field("score", 2, b"\0"),
+        _field("tags", 2, b"\3\x0a\1a") + _field("tags", 2, b"\5\x0a\1a\x10\2"),
+        _field("tags", 2, b"\0"),
+        b"\xf8\7\1\xfa\7\1a\xfd\7abcd\xf9\7abcdefgh",
+        b"\xfb\7\xfc\7",
+        b"\0\1",
+        b"\x88\0\1",
+        b"\x88\x80\x80\x80\x80\0\1",
+        b"\xfe\7",
+        _field("part", 2, b"\4\x0a\1a"),
+        _field("part", 2, b"\3\x0a\2a") + b"a",
+    ],
+)
+def test_a_message_that_isnt_as_others_are_is_judged_by_the_library(payload: bytes):
+    usual = _field("i32", 0, b"\1") + _field("text", 2, b"\1a")
+    are_the_same(PROTOBUF_DECODER, [usual, payload, usual])
+
+
 def test_usual_payloads_arent_left_to_the_library():
     row = {
         "number": 7,

@@ -254,6 +254,27 @@ def test_payloads_become_the_same_rows_and_reasons_alone_and_together(
 
 
 @pytest.mark.parametrize(
+    ("kind", "values", "unfit"),
+    [
+        ("ARRAY<TIMESTAMP>", ["[]", '["2026-01-31", "x"]', "null", '["2026-01-31"]', '["x"]', "[]"], {1, 4}),
+        ("MAP<STRING, DATE>", ['{"a": "x"}', "{}", '{"a": "2026-01-31", "b": "x"}', '{"a": null}'], {0, 2}),
+        ("ARRAY<ARRAY<DECIMAL(3,1)>>", ["[[], [1, 1000]]", "[[1], [2]]", "[null, []]", "[[1000]]"], {0, 3}),
+        (
+            "ARRAY<STRUCT<x: DOUBLE>>",
+            ['[{"x": "y"}]', '[{}, {"x": "Infinity"}]', "[null]", '[{}, {"x": "y"}]'],
+            {0, 3},
+        ),
+        ("STRUCT<x: STRUCT<y: DATE>>", ['{"x": {"y": "x"}}', '{"x": null}', '{"x": {"y": null}}', "{}"], {0}),
+    ],
+)
+def test_a_part_that_doesnt_fit_sets_its_own_payload_aside(kind: str, values: list[str], unfit: set[int]):
+    made = made_of(f"v {kind}", [payload_of(value) for value in values])
+    assert {place for place, row in enumerate(made) if isinstance(row, str)} == unfit
+    for value, row in zip(values, made, strict=True):
+        assert [row] == made_of(f"v {kind}", [payload_of(value)]), value
+
+
+@pytest.mark.parametrize(
     "ddl",
     [
         "id BIGINT, part STRUCT<x: INT>, parts ARRAY<STRUCT<x: INT>>",
