@@ -137,13 +137,13 @@ class _Optional:
         numbers = payloads.signed(lanes)
         payloads.leave(lanes, (numbers != 0) & (numbers != 1))
         is_there = numbers == 1 - self.null
-        there = lanes[is_there]
-        if len(there) == len(lanes):
+        holders = lanes[is_there]
+        if len(holders) == len(lanes):
             return self.part.read(payloads, lanes)
-        if not len(there):
+        if not len(holders):
             return pa.array([None] * len(lanes), self.arrow)
         places = np.cumsum(is_there) - 1
-        return self.part.read(payloads, there).take(pa.array(places, mask=~is_there))
+        return self.part.read(payloads, holders).take(pa.array(places, mask=~is_there))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,9 @@ class Record:
     parts: Sequence[tuple[Part, int]]
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        found = {place: part.read(payloads, lanes) for part, place in self.parts}
+        values_by_place = {place: part.read(payloads, lanes) for part, place in self.parts}
         arrays = [
-            found[place] if place in found else pa.nulls(len(lanes), column.type)
+            values_by_place[place] if place in values_by_place else pa.nulls(len(lanes), column.type)
             for place, column in enumerate(self.arrow)
         ]
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow))

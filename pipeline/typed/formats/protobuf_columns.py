@@ -106,10 +106,10 @@ class _Within:
         payloads.leave(lanes, are_wrong)
         sizes[are_wrong] = 0
         payloads.end[lanes] = payloads.place[lanes] + sizes
-        made = self.part.read(payloads, lanes)
+        values = self.part.read(payloads, lanes)
         payloads.place[lanes] = payloads.end[lanes]
         payloads.end[lanes] = around
-        return made
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +118,22 @@ class _Packed:
     part: Part
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        found = _Pieces()
+        pieces = _Pieces()
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
-            found.add(open_ones, self.part.read(payloads, lanes[open_ones]))
+            pieces.add(open_ones, self.part.read(payloads, lanes[open_ones]))
             open_ones = _open(payloads, lanes, open_ones)
-        return found.lists(len(lanes), self.arrow)
+        return pieces.lists(len(lanes), self.arrow)
 
 
 def _open(payloads: Payloads, lanes: Lanes, ones: Any) -> Any:
     """Those of the ones that have bytes left. Few of them are left to the library."""
-    its = lanes[ones]
-    found = ones[(payloads.place[its] < payloads.end[its]) & ~payloads.is_left[its]]
-    if 0 < len(found) < FEWEST:
-        payloads.is_left[lanes[found]] = True
-        return found[:0]
-    return found
+    named = lanes[ones]
+    unread = ones[(payloads.place[named] < payloads.end[named]) & ~payloads.is_left[named]]
+    if 0 < len(unread) < FEWEST:
+        payloads.is_left[lanes[unread]] = True
+        return unread[:0]
+    return unread
 
 
 class _Pieces:
@@ -194,37 +194,39 @@ class Message:
     """Of the fields that the message has."""
 
     def read(self, payloads: Payloads, lanes: Lanes) -> Values:
-        found = [_Pieces() for _ in self.fields]
+        pieces_by_place = [_Pieces() for _ in self.fields]
         open_ones = _open(payloads, lanes, np.arange(len(lanes)))
         while len(open_ones):
             tags = payloads.numbers(lanes[open_ones], _OF_TAG)
-            self._step(payloads, lanes, open_ones, tags, found)
+            self._step(payloads, lanes, open_ones, tags, pieces_by_place)
             open_ones = _open(payloads, lanes, open_ones)
         members: dict[str, Any] = {}
         arrays = []
-        for column, its, pieces in zip(self.arrow, self.fields, found, strict=True):
-            if its is None:
+        for column, field, pieces in zip(self.arrow, self.fields, pieces_by_place, strict=True):
+            if field is None:
                 arrays.append(pa.nulls(len(lanes), column.type))
-            elif its.entries is not None:
-                entries = pieces.lists(len(lanes), its.entries)
+            elif field.entries is not None:
+                entries = pieces.lists(len(lanes), field.entries)
                 _leave_without_value(payloads, lanes, entries)
                 arrays.append(as_map(payloads, lanes, entries, column.type))
-            elif its.is_repeated:
+            elif field.is_repeated:
                 arrays.append(pieces.lists(len(lanes), column.type))
             else:
                 values, times = pieces.single(len(lanes), column.type)
                 # The last value counts, and messages would be merged.
                 payloads.leave(lanes, times > 1)
-                if its.oneof is not None:
-                    members[its.oneof] = members.get(its.oneof, 0) + times
-                if its.default is not None and values.null_count:
-                    values = pc.fill_null(values, pa.scalar(its.default, column.type))
+                if field.oneof is not None:
+                    members[field.oneof] = members.get(field.oneof, 0) + times
+                if field.default is not None and values.null_count:
+                    values = pc.fill_null(values, pa.scalar(field.default, column.type))
                 arrays.append(values)
         for times in members.values():
             payloads.leave(lanes, times > 1)
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow))
 
-    def _step(self, payloads: Payloads, lanes: Lanes, ones: Any, tags: Any, found: list[_Pieces]) -> None:
+    def _step(
+        self, payloads: Payloads, lanes: Lanes, ones: Any, tags: Any, pieces_by_place: list[_Pieces]
+    ) -> None:
         is_known = np.zeros(len(ones), dtype=bool)
         for tag in [int(tags[0])] if (tags == tags[0]).all() else np.unique(tags).tolist():
             if tag not in self.parts:
@@ -236,7 +238,7 @@ class Message:
                 payloads.is_left[lanes[owners]] = True
                 continue
             place, part = self.parts[tag]
-            found[place].add(owners, part.read(payloads, lanes[owners]))
+            pieces_by_place[place].add(owners, part.read(payloads, lanes[owners]))
         if not is_known.all():
             self._pass_by(payloads, lanes[ones[~is_known]], tags[~is_known])
 
@@ -247,8 +249,8 @@ class Message:
         can_be &= ~np.isin(numbers, list(self.numbers))
         payloads.leave(lanes, ~can_be)
         for form, size in ((_EIGHT, 8), (_FOUR, 4)):
-            those = lanes[can_be & (forms == form)]
-            payloads.step(those, np.full(len(those), size, np.int64))
+            fixed = lanes[can_be & (forms == form)]
+            payloads.step(fixed, np.full(len(fixed), size, np.int64))
         payloads.numbers(lanes[can_be & (forms == _INTEGER)])
         sized = lanes[can_be & (forms == _SIZED)]
         payloads.step(sized, payloads.numbers(sized, _OF_SIZE).astype(np.int64))
@@ -293,19 +295,21 @@ class MessageKinds:
         places = {column.name: place for place, column in enumerate(columns)}
         fields: list[_Field | None] = [None] * len(columns)
         parts: dict[int, tuple[int, Part]] = {}
-        for each in descriptor.fields:
-            if each.name not in places or each.is_required:
+        for described in descriptor.fields:
+            if described.name not in places or described.is_required:
                 raise NotInLanes
-            place = places[each.name]
-            fields[place] = its = _field(each, columns[place].type)
-            arrow: Any = columns[place].type if its.entries is None else its.entries
-            of_one = arrow.value_type if each.is_repeated else arrow
-            part, form = self._part(each, of_one)
-            parts[each.number << 3 | form] = place, part
-            if each.is_repeated and form != _SIZED:
-                parts[each.number << 3 | _SIZED] = place, _Within(_Packed(arrow, part))
+            place = places[described.name]
+            fields[place] = field = _field(described, columns[place].type)
+            arrow: Any = columns[place].type if field.entries is None else field.entries
+            of_one = arrow.value_type if described.is_repeated else arrow
+            part, form = self._part(described, of_one)
+            parts[described.number << 3 | form] = place, part
+            if described.is_repeated and form != _SIZED:
+                parts[described.number << 3 | _SIZED] = place, _Within(_Packed(arrow, part))
         arrow_type = pa.struct([pa.field(column.name, column.type) for column in columns])
-        return Message(arrow_type, fields, parts, frozenset(each.number for each in descriptor.fields))
+        return Message(
+            arrow_type, fields, parts, frozenset(described.number for described in descriptor.fields)
+        )
 
     def _part(self, field: FieldDescriptor, arrow: Any) -> tuple[Part, int]:
         """How one value is read, and how its bytes end."""

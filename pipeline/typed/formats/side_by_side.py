@@ -19,7 +19,7 @@ def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> R
     """`a_byte`: the most values that a byte of a payload can make. `most`: the most values at once."""
 
     def read(payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
-        asked = [place for place, payload in enumerate(payloads) if payload is not None]
+        wanted = [place for place, payload in enumerate(payloads) if payload is not None]
         given = [payload for payload in payloads if payload is not None]
         is_much = a_byte * sum(map(len, given)) > most
         if len(given) < FEWEST or is_much:
@@ -33,14 +33,14 @@ def side_by_side(columns: Columns, library: Read, a_byte: float, most: int) -> R
         rows, is_left = columns(given)
         reasons: Reasons = [None] * len(payloads)
         places = np.full(len(payloads), -1)
-        places[asked] = np.arange(len(given))
+        places[wanted] = np.arange(len(given))
         if is_left.any():
             left = np.flatnonzero(is_left)
-            others, told = _whole(library([given[place] for place in left]))
-            places[np.array(asked)[left]] = len(given) + np.arange(len(left))
-            for place, why in zip(left, told, strict=True):
-                reasons[asked[place]] = why
-            rows = pa.concat_arrays([rows, others])
+            by_library, judged = _whole(library([given[place] for place in left]))
+            places[np.array(wanted)[left]] = len(given) + np.arange(len(left))
+            for place, why in zip(left, judged, strict=True):
+                reasons[wanted[place]] = why
+            rows = pa.concat_arrays([rows, by_library])
         elif len(given) == len(payloads):
             yield rows, reasons
             return

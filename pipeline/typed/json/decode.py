@@ -42,7 +42,7 @@ class JsonDecoder(Decoder):
     """By the table's columns, where payloads make them."""
 
     def columns(self) -> list[tuple[str, Any]]:
-        return [(each["name"], each["type"]) for each in self.fields]
+        return [(column["name"], column["type"]) for column in self.fields]
 
     def reading(self, columns: Sequence[pa.Field[Any]]) -> Read:
         is_whole = self.judge is not None and self.judge.is_whole
@@ -65,9 +65,9 @@ class _Reader:
         self._wide = kind.decoding_widely()
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
         self._columns = [
-            (name, each, msgspec.json.Decoder(each.wide).decode)
-            for name, each in kind.parts
-            if each is not None
+            (name, part, msgspec.json.Decoder(part.wide).decode)
+            for name, part in kind.parts
+            if part is not None
         ]
 
     def read(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
@@ -107,8 +107,8 @@ class _Reader:
             if row is None and reasons[place] is None:
                 unfit.append(place)
         if unfit:
-            told = self._misfits([payloads[place] or b"" for place in unfit])
-            for place, why in zip(unfit, told, strict=True):
+            sentences = self._misfits([payloads[place] or b"" for place in unfit])
+            for place, why in zip(unfit, sentences, strict=True):
                 reasons[place] = why
         return rows, reasons
 
@@ -158,14 +158,14 @@ class _Reader:
         sentences: dict[int, str] = {}
         names: dict[int, list[str]] = {}
         for column, places in unfit.items():
-            told = f"{column} ({words_of(self._types[column])[:_MOST_OF_TYPE]})"
+            typed_name = f"{column} ({words_of(self._types[column])[:_MOST_OF_TYPE]})"
             for place, why in places.items():
-                names.setdefault(place, []).append(told)
+                names.setdefault(place, []).append(typed_name)
                 if why:
                     sentences.setdefault(place, f"the column {column} {why}")
         return {
-            place: sentences.get(place) or f"{_MISFIT}: {', '.join(told[:_MOST_NAMED])}"
-            for place, told in names.items()
+            place: sentences.get(place) or f"{_MISFIT}: {', '.join(columns[:_MOST_NAMED])}"
+            for place, columns in names.items()
         }
 
 

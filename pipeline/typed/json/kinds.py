@@ -66,7 +66,7 @@ def columns_kind(
 ) -> Objects:
     """`fields`: the columns that payloads make, as Spark writes them in JSON. `columns`: those of the table's files. `is_whole`: whether each field
     of a payload needs a column."""
-    types = {each["name"]: each["type"] for each in fields}
+    types = {field["name"]: field["type"] for field in fields}
     return _objects(types, columns, is_whole=is_whole)
 
 
@@ -91,7 +91,7 @@ def _kind(spark: Any, arrow: Any, *, is_whole: bool) -> Kind:
         return _scalar(spark, arrow)
     match spark["type"]:
         case "struct":
-            types = {each["name"]: each["type"] for each in spark["fields"]}
+            types = {part["name"]: part["type"] for part in spark["fields"]}
             return _objects(types, list(arrow), is_whole=is_whole)
         case "array":
             items = _kind(spark["elementType"], arrow.value_type, is_whole=is_whole)

@@ -98,10 +98,10 @@ class Decimals:
         is_plain = pc.match_substring_regex(column, self._plain)
         plain = pc.replace_substring(pc.if_else(is_plain, column, None), '"', "").cast(kind)
         if plain.null_count > column.null_count:
-            others = [
+            unusual = [
                 None if is_so else token for is_so, token in zip(is_plain.to_pylist(), tokens, strict=True)
             ]
-            plain = pc.coalesce(plain, pa.array(converted(others, self._decimal), kind))
+            plain = pc.coalesce(plain, pa.array(converted(unusual, self._decimal), kind))
         return plain.cast(self.arrow)
 
     @property

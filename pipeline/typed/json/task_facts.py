@@ -35,7 +35,9 @@ class Looking:
 
     def facts(self) -> Callable[[bytes], frozenset[Fact]]:
         """A function that tells what a payload has and the columns lack. Nothing, where it can't become a row."""
-        values = JsonValues(tuple((each["name"], each["type"]) for each in self.fields), self.most_values)
+        values = JsonValues(
+            tuple((column["name"], column["type"]) for column in self.fields), self.most_values
+        )
         known, exact = struct_of_fields(self.fields), self._exact()
 
         def facts(payload: bytes) -> frozenset[Fact]:

@@ -87,7 +87,7 @@ def _texts(values: Sequence[Any]) -> Any:
 
 
 def _those(texts: Any, form: str) -> Any:
-    """The texts of a form; null in the place of others."""
+    """The texts of a form; null in the place of unusual."""
     return pc.if_else(pc.match_substring_regex(texts, form), texts, None)
 
 
@@ -96,10 +96,10 @@ def _filled(numbers: Any, values: Sequence[Any], convert: Callable[[Any], int], 
     low, high = pa.scalar(ends[0], numbers.type), pa.scalar(ends[1], numbers.type)
     is_within: Any = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
     known = pc.if_else(is_within, numbers, None)
-    others = [
+    unusual = [
         value if number is None else None for value, number in zip(values, known.to_pylist(), strict=True)
     ]
-    return pc.coalesce(known, pa.array(converted(others, convert), known.type))
+    return pc.coalesce(known, pa.array(converted(unusual, convert), known.type))
 
 
 def _matched(text: str) -> re.Match[str]:

@@ -31,13 +31,13 @@ class UnfitValues(Exception):
 
 def converted(values: Sequence[Any], convert: Callable[[Any], _T]) -> list[_T | None]:
     """Each value by itself. Raises UnfitValues with all that don't fit: a part with one of them isn't tried again and again."""
-    made: list[_T | None] = []
+    results: list[_T | None] = []
     places: dict[int, str | None] = {}
     for place, value in enumerate(values):
         try:
-            made.append(None if value is None else convert(value))
+            results.append(None if value is None else convert(value))
         except (ArithmeticError, ValueError, RecursionError) as error:
             places[place] = str(error) if isinstance(error, Unfit) and error.args else None
     if places:
         raise UnfitValues(places)
-    return made
+    return results

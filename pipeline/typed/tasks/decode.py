@@ -34,22 +34,22 @@ def decoded(
     for batch in batches:
         start = 0
         for part in _parts(batch):
-            payloads, told = _asked(part)
+            payloads, known = _known(part)
             for rows, reasons in _without_collections(read(payloads)):
-                known, told = told[: len(reasons)], told[len(reasons) :]
-                whole = [why or reason for why, reason in zip(known, reasons, strict=True)]
+                earlier, known = known[: len(reasons)], known[len(reasons) :]
+                whole = [why or reason for why, reason in zip(earlier, reasons, strict=True)]
                 yield _with_rows(batch.slice(start, len(reasons)), rows, whole, keeps_payloads=keeps_payloads)
                 start += len(reasons)
 
 
-def _without_collections(made: Iterator[_T]) -> Iterator[_T]:
-    """The same, made while Python doesn't look for cycles: values of payloads have none, and looking takes as long as decoding."""
+def _without_collections(parts: Iterator[_T]) -> Iterator[_T]:
+    """The same, parts while Python doesn't look for cycles: values of payloads have none, and looking takes as long as decoding."""
     while True:
         was_on = gc.isenabled()
         gc.disable()
         try:
             # Only one part's values of Python are there at a time: none is kept while the next part is decoded.
-            part = next(made, None)
+            part = next(parts, None)
         finally:
             if was_on:
                 gc.enable()
@@ -64,7 +64,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, at_once)
 
 
-def _asked(batch: pa.RecordBatch) -> tuple[Payloads, Reasons]:
+def _known(batch: pa.RecordBatch) -> tuple[Payloads, Reasons]:
     """The payloads, and the reasons that are known without decoding them."""
     payloads, reasons = batch["data"].to_pylist(), batch["decode_error"].to_pylist()
     left_out = batch[IS_LEFT_OUT].to_pylist() if IS_LEFT_OUT in batch.schema.names else None
@@ -94,9 +94,9 @@ def _with_rows(
     elif why.null_count == len(why):
         aside = pa.nulls(len(why), pa.binary())
     else:
-        told = enumerate(reasons)
+        numbered = enumerate(reasons)
         aside = pa.array(
-            [None if reason is None else _as_landed(batch, place) for place, reason in told], pa.binary()
+            [None if reason is None else _as_landed(batch, place) for place, reason in numbered], pa.binary()
         )
     columns = [batch["record"], rows, why, aside]
     names = ["record", "row", "reason", "data"]
