@@ -1,7 +1,8 @@
-"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and starts what depends on them.
+"""What commands and jobs have changed in tables, as events on the tables' assets: Dagster then shows it, and
+starts what depends on them.
 
-Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind, takes its events from here. Where
-nothing was changed there is no event.
+Runs of the assets write their events themselves. A command outside of Dagster, and a job of another kind,
+takes its events from here. Where nothing was changed there is no event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ _int = dg.MetadataValue.int
 _text = dg.MetadataValue.text
 
 
-def leave(home: Path, settings: Settings, events: Sequence[Event]) -> None:
+def leave_events(home: Path, settings: Settings, events: Sequence[Event]) -> None:
     """Leave these events in the Dagster with this DAGSTER_HOME. They belong to no run."""
     if not home.is_dir():
         raise FileNotFoundError(f"there is no folder {home}")
@@ -39,6 +40,7 @@ def leave(home: Path, settings: Settings, events: Sequence[Event]) -> None:
     with dg.DagsterInstance.from_config(str(home)) as instance:
         keys = {event.partition for event in events if event.partition is not None}
         # Dagster takes an event of a partition that it doesn't know, and shows it nowhere.
+        # Read only where an event has a partition: an application may have thousands of them.
         if missing := sorted(keys - set(instance.get_dynamic_partitions(name) if keys else ())):
             instance.add_dynamic_partitions(name, missing)
         for event in events:
@@ -52,7 +54,8 @@ def by_parsing(settings: Settings, target: ParseSettings, waves: Sequence[Parsed
 
 
 def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[Redriven]) -> Iterator[Event]:
-    """Also where no row came into the typed table: the quarantine table has changed, and who reads it wants to know."""
+    """The event of a redrive. There is one also where no row came into the typed table: the quarantine table has
+    changed, and whoever reads it wants to know."""
     committed = [portion for portion in portions if portion.snapshot is not None]
     if committed:
         metadata = redriven_metadata(committed)
@@ -60,6 +63,7 @@ def by_redriving(settings: Settings, target: ParseSettings, portions: Sequence[R
         if any(portion.mended for portion in committed):
             yield dg.AssetMaterialization(key, metadata=metadata)
         else:
+            # A materialization would start what depends on the typed table, which has no new row.
             yield dg.AssetObservation(key, metadata=metadata)
 
 
@@ -79,8 +83,8 @@ def redriven_metadata(portions: Sequence[Redriven]) -> dict[str, dg.MetadataValu
 def by_redoing(
     settings: Settings, window: ReplayWindow, table: str, waves: Sequence[RedoneWave]
 ) -> Iterator[Event]:
-    """Of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The table that a window is copied into
-    belongs to the window alone, and has no asset."""
+    """The events of a window that replaces rows of a typed table, or takes aggregates of the lake table apart. The
+    table that a window is copied into belongs to the window alone, and has no asset."""
     if not any(wave.snapshot is not None for wave in waves):
         return
     metadata = redone_metadata(window, table, waves)
@@ -88,8 +92,8 @@ def by_redoing(
         if target.name == window.target:
             yield dg.AssetMaterialization(parsed_key(settings, target), metadata=metadata)
     if window.unpack:
-        for part in window.ranges:
-            partition = partition_of(lease_key(part.key, multi=settings.multi))
+        for unpacked in window.ranges:
+            partition = partition_of(lease_key(unpacked.key, multi=settings.multi))
             yield dg.AssetMaterialization(records_key(settings), partition=partition, metadata=metadata)
 
 
@@ -109,7 +113,8 @@ def redone_metadata(
 def by_reading(
     settings: Settings, last: Mapping[str, Landed], counts: Mapping[str, tuple[int, int]]
 ) -> Iterator[Event]:
-    """`last`: what the last wave landed of each shard; `counts`: records and rows of each shard, over all waves. By lease key."""
+    """The events of `headrace consume`. `last`: what the last wave landed of each shard; `counts`: records and rows
+    of each shard, over all waves. Both by lease key."""
     for key, landed in sorted(last.items()):
         records, rows = counts[key]
         if rows or landed.staged.upto.ended:
@@ -125,7 +130,7 @@ def by_reading(
 
 
 def by_upkeep(settings: Settings, report: UpkeepReport) -> Iterator[Event]:
-    """An observation: an upkeep adds no record. What it removes by the retention is told by rows."""
+    """The event of an upkeep: an observation, because an upkeep adds no record."""
     if report.dropped or report.compacted.before:
         metadata = {
             "rows dropped by retention": _int(sum(file.rows for file in report.dropped)),

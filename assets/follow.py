@@ -1,8 +1,9 @@
 """`<application>_parse`: the job that keeps all typed tables up with the lake table while records come.
 
-One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse` asks for its runs. Each wave that changes a
-typed table materializes the target's asset, so that what depends on it is started. A target that fails ends the run, and its asset shows as
-failed; the next run goes on with the others.
+One run follows several targets for `times.linger`, a wave of each in turn. The sensor `<application>_parse`
+asks for its runs. Each wave that changes a typed table materializes the target's asset, so that what depends
+on it is started. A target that fails ends the run, and its asset shows as failed; the next run goes on with
+the others.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,8 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=follow_op(settings),
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "targets": dg.Field(
                 [str], default_value=names, description="The targets to follow. Default: all."
@@ -44,17 +46,20 @@ def build_follow(wiring: Wiring) -> dg.JobDefinition:
         description="Parse what the lake table has and the typed tables lack, as long as records come.",
     )
     def follow(context: dg.OpExecutionContext) -> dg.Output[None]:
-        wanted = context.op_config["targets"]
+        followed = context.op_config["targets"]
         try:
-            for name in sorted(set(wanted)):
+            for name in sorted(set(followed)):
                 targets_of(settings, name)
         except Unknown as error:
             raise RunFailed(str(error), {}) from error
-        _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in wanted}).run()
+        _Follower(context, wiring, {t.name: t for t in settings.parse if t.name in followed}).run()
         return dg.Output(None)
 
     @dg.job(
-        name=f"{slug(settings.application)}_parse", description=__doc__, executor_def=dg.in_process_executor
+        # In the run's own process: a process for each step would load Headrace once more.
+        name=f"{slug(settings.application)}_parse",
+        description=__doc__,
+        executor_def=dg.in_process_executor,
     )
     def job() -> None:
         follow()
@@ -117,9 +122,10 @@ class _Follower:
         sentences = {name: _named(name, why) for name, why in failed.items()}
         for name, sentence in sentences.items():
             self.context.log.warning(sentence)
+            # Without it the asset of a failed target would go on looking as good as before.
             plan(self.context, parsed_key(self.wiring.settings, self.targets[name]))
-        # Dagster doesn't show an asset as failed whose latest materialization is of the failed run. The next run tries such a target at
-        # once, and materializes nothing of it.
+        # Dagster doesn't show an asset as failed whose latest materialization is of the failed run. The next
+        # run tries such a target at once, and materializes nothing of it.
         waiting = sorted(failed.keys() - self._reported_at.keys())
         self.context.instance.add_run_tags(
             self.context.run_id, {FAILED_TARGETS_TAG: ",".join(waiting) or "none"}

@@ -1,7 +1,8 @@
-"""`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when snapshots expire.
+"""`<application>/lineage`: which records of which shard went into which snapshot, as a table that stays when
+snapshots expire.
 
-Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a schedule may do so at
-any time, also while runs land records.
+Materializing it records the ledgers of the lake table's snapshots that aren't recorded yet. A person or a
+schedule may do so at any time, also while runs land records.
 """
 
 import dagster as dg
@@ -18,12 +19,13 @@ from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.settings.model import Settings
 from headrace.resources.lake import LakeResource
 
+# Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization.
 _MOST_LOST = 20
-"""Lost parts of the history that the metadata names. Dagster keeps the metadata of each materialization."""
 
 
+# With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second
+# for each 40,000.
 _MOST_PICTURED = 20_000
-"""With more ranges than this, no picture of the shards is made, because all ranges are read for it: a second for each 40,000."""
 
 
 def build_lineage(settings: Settings) -> dg.AssetsDefinition:
@@ -56,6 +58,7 @@ def _metadata(recorded: Recorded, table: LineageTable) -> dict[str, dg.MetadataV
         picture = "\n".join(mermaid(story_of(table.entries())))
         metadata["shards"] = dg.MarkdownMetadataValue(f"```mermaid\n{picture}\n```")
     if recorded.gaps:
+        # Lost parts alone: a filter without kinds takes no range.
         no_range = RangeFilter(kinds=frozenset())
         lost = [entry.why for entry in table.entries(no_range) if isinstance(entry, Lost)]
         metadata["lost parts"] = dg.MetadataValue.text("\n".join(lost[-_MOST_LOST:]))

@@ -10,6 +10,7 @@ from headrace.pipeline.settings.parse_block import ParseSettings
 
 def slug(text: str) -> str:
     """The text as a name that Dagster allows: letters, digits and underscores."""
+    # Dagster refuses other characters in names of ops, jobs and sensors.
     return re.sub(r"[^A-Za-z0-9_]", "_", text)
 
 
@@ -26,10 +27,12 @@ def parsed_key(settings: Settings, target: ParseSettings) -> dg.AssetKey:
 
 
 def resource_key(settings: Settings, name: str) -> str:
-    """The key of one of the application's resources: a code location may have several applications, and a resource called `spark`."""
+    """The key of one of the application's resources: a code location may have several applications, and a
+    resource called `spark`."""
     return f"{slug(settings.application)}_{name}"
 
 
 def partitions_name(settings: Settings) -> str:
-    """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys of lease keys."""
+    """The name of the application's dynamic partitions. `headrace.pipeline.core.shards.partition` makes their keys
+    of lease keys."""
     return f"{settings.application}_shards"

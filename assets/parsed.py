@@ -1,7 +1,8 @@
 """The typed tables: for each target of `parse` an asset, whose rows Spark makes of the landed records.
 
-A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the target's quarantine table. Runs of the
-job `<application>_parse` do so by themselves while records come; a person may materialize the asset at any time, also beside such a run.
+A run parses wave after wave until the typed table has caught up. Records that can't be parsed go to the
+target's quarantine table. Runs of the job `<application>_parse` do so by themselves while records come; a
+person may materialize the asset at any time, also beside such a run.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ def build_parsed(wiring: Wiring, target: ParseSettings) -> dg.AssetsDefinition:
         deps=[records_key(settings)],
         description=__doc__,
         kinds={"pyspark", "iceberg"},
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(settings, "spark")},
     )
     def parsed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         waves: list[ParsedWave] = []

@@ -1,7 +1,7 @@
 """`<application>_prove`: the job that proves that the lake table holds each record of its ledgers once.
 
-It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything else. No schedule starts
-it: give it one in your own code, or start it by hand.
+It fails if something is wrong, and names it. It changes nothing in the table, and can run beside everything
+else. No schedule starts it: give it one in your own code, or start it by hand.
 """
 
 import dagster as dg
@@ -16,9 +16,8 @@ from headrace.pipeline.proof.verdict import Proof
 def build_prove(wiring: Wiring) -> dg.JobDefinition:
     @dg.op(
         name=f"prove_{slug(wiring.settings.application)}",
-        required_resource_keys={
-            resource_key(wiring.settings, "spark")
-        },  # it ends the Spark session with the run
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(wiring.settings, "spark")},
         config_schema={
             "all": dg.Field(
                 bool,

@@ -26,8 +26,8 @@ from headrace.pipeline.settings.model import Settings
 from headrace.resources.lease_tables import LeaseTablesResource
 from headrace.resources.runs import FAILED_TAG, PASSING_TAG, DagsterRuns
 
+# Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables.
 _MOST_FAILED_KEYS = 200
-"""Failed shards that a run's tag and metadata name: Dagster copies both into several of its tables."""
 
 _RESOURCES = ("lease_tables", "stream", "lake", "spark")
 
@@ -42,8 +42,10 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         deps=[asset.key for asset in streams_outside(settings)],
         description=__doc__,
         kinds={"kinesis", "pyspark", "iceberg"},
+        # Shards are materialized by events, and not by the return of the function.
         output_required=False,
         required_resource_keys={resource_key(settings, name) for name in _RESOURCES},
+        # One run for all shards of a backfill: Dagster's default is a run for each.
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CONFIG_SCHEMA,
     )
@@ -53,8 +55,8 @@ def build_records(wiring: Wiring, on_arrow: OnArrow | None = None) -> dg.AssetsD
         lease_tables: LeaseTablesResource = getattr(context.resources, resource_key(settings, "lease_tables"))
         config = read_config(context.op_execution_context.op_config)
         _Execution(context, config, lease_tables.wiring, on_arrow).run()
-        # The run's own events say what happened, so that it yields no output. But Dagster skips the assets after it that a person has
-        # selected for the same run, unless there is one.
+        # The run's own events say what happened, so that it yields no output. But Dagster skips the assets
+        # after it that a person has selected for the same run, unless there is one.
         if (context.run.asset_selection or frozenset()) - {context.asset_key}:
             yield dg.MaterializeResult()
 
@@ -71,17 +73,19 @@ def streams_outside(settings: Settings) -> list[dg.AssetSpec]:
         )
         for s in settings.streams
     ]
+    # Which streams it finds isn't known when Dagster loads the definitions: one asset stands for all.
     how = settings.discovery
     if not how.is_asked_for:
         return named
-    wanted = [f"names begin with {how.prefix}"] if how.prefix else []
-    wanted += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
-    found = dg.AssetSpec(
+    conditions = [f"names begin with {how.prefix}"] if how.prefix else []
+    conditions += [f"tag {name} is {value}" for name, value in sorted(how.tags.items())]
+    matching = dg.AssetSpec(
         ["kinesis", "found"],
-        description=f"The Kinesis streams whose {' and whose '.join(wanted)}, read from {how.initial_position.value}.",
+        description=f"The Kinesis streams whose {' and whose '.join(conditions)}, read from "
+        f"{how.initial_position.value}.",
         kinds={"kinesis"},
     )
-    return [*named, found]
+    return [*named, matching]
 
 
 class _Execution:
@@ -145,7 +149,7 @@ class _Execution:
         if self._asked:
             return self._reading.shards(self._asked)
         if (worker := self._config.worker) is not None:
-            configured = [each.id for each in self._settings.workers]
+            configured = [configured_worker.id for configured_worker in self._settings.workers]
             if worker in configured:
                 return self._reading.everything_due(worker)
             unknown = (

@@ -1,7 +1,9 @@
-"""`<application>_redrive_<target>`: the job that parses the target's records in quarantine again, with the present settings and code.
+"""`<application>_redrive_<target>`: the job that parses the target's records in quarantine again, with the
+present settings and code.
 
-Records that can be parsed now move to the typed table, each once. The others stay in quarantine, with the new reason. Nothing starts the
-job by itself, because only a person knows that the schema or the code was corrected. Runs that parse new records may work meanwhile.
+Records that can be parsed now move to the typed table, each once. The others stay in quarantine, with the new
+reason. Nothing starts the job by itself, because only a person knows that the schema or the code was
+corrected. Runs that parse new records may work meanwhile.
 """
 
 import dagster as dg
@@ -19,19 +21,20 @@ from headrace.pipeline.typed.quarantine.redrive_plan import Selection
 def build_redrive(wiring: Wiring, target: ParseSettings) -> dg.JobDefinition:
     @dg.op(
         name=f"redrive_{slug(wiring.settings.application)}_{target.name}",
-        required_resource_keys={
-            resource_key(wiring.settings, "spark")
-        },  # it ends the Spark session with the run
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(wiring.settings, "spark")},
         config_schema={
             "shard": dg.Field(
                 str,
                 is_required=False,
-                description="Only records of this shard: its name in Dagster, or such as orders/0 or shardId-000000000000.",
+                description="Only records of this shard: its name in Dagster, or such as orders/0 or "
+                "shardId-000000000000.",
             ),
             "reason": dg.Field(
                 str,
                 is_required=False,
-                description="Only records with this reason in the quarantine table. A part of its text is enough where no other reason has it.",
+                description="Only records with this reason in the quarantine table. "
+                "A part of its text is enough where no other reason has it.",
             ),
             "dry_run": dg.Field(
                 bool, default_value=False, description="Parse, tell what would move, and commit nothing."

@@ -1,9 +1,11 @@
-"""`<application>_replay`: the job that copies a window of landed records from the lake table into a table of its own, or parses it again.
+"""`<application>_replay`: the job that copies a window of landed records from the lake table into a table of
+its own, or parses it again.
 
-Its config has the window's id. `headrace window create` makes windows. A run that was killed is gone on with by the next one, and a window
-that was done as a whole gives nothing more. A window that was made with `--replace` replaces rows of a typed table by what today's parser
-makes of the same records. Both only read the lake table. A window that was made with `--unpack` takes aggregates apart in the lake table
-itself. What the run changes in a table with an asset is an event on that asset.
+Its config has the window's id. `headrace window create` makes windows. A run that was killed is gone on with
+by the next one, and a window that was done as a whole gives nothing more. A window that was made with
+`--replace` replaces rows of a typed table by what today's parser makes of the same records. Both only read
+the lake table. A window that was made with `--unpack` takes aggregates apart in the lake table itself. What
+the run changes in a table with an asset is an event on that asset.
 """
 
 import dagster as dg
@@ -16,7 +18,8 @@ from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.windows.window import ReplayWindow
 
 REPLAY_TAG = "headrace/replay"
-"""On each run of the job, with the application as its value: by this tag Dagster can limit how many windows are copied at once."""
+"""Each run of the job has this tag, with the application as its value. By it Dagster can limit how many windows
+are copied at once."""
 
 
 def build_replay(wiring: Wiring) -> dg.JobDefinition:
@@ -24,7 +27,8 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
 
     @dg.op(
         name=f"replay_{slug(settings.application)}",
-        required_resource_keys={resource_key(settings, "spark")},  # it ends the Spark session with the run
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(settings, "spark")},
         config_schema={
             "window": dg.Field(
                 str,
@@ -32,16 +36,17 @@ def build_replay(wiring: Wiring) -> dg.JobDefinition:
                 description="The id of a window, from `headrace window list`. A run without it does nothing.",
             )
         },
-        description="Do what a window was made for: copy its records, replace their rows in a typed table, or take aggregates apart.",
+        description="Do what a window was made for: copy its records, replace their rows in a typed table, "
+        "or take aggregates apart.",
     )
     def replay(context: dg.OpExecutionContext) -> dg.Output[None]:
         try:
-            found = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
-            table = wiring.windows.table_of(found)
+            window = wiring.windows.windowing(f"run {context.run_id}").find(_wanted(context)).window
+            table = wiring.windows.table_of(window)
         except HeadraceError as error:
             raise RunFailed(str(error), {}) from error
-        waves = _redo(context, wiring, found, table)
-        return dg.Output(None, metadata=redone_metadata(found, table, waves))
+        waves = _redo(context, wiring, window, table)
+        return dg.Output(None, metadata=redone_metadata(window, table, waves))
 
     @dg.job(
         name=f"{slug(settings.application)}_replay",
@@ -59,8 +64,9 @@ def _wanted(context: dg.OpExecutionContext) -> str:
     window = str(context.op_config["window"])
     if not window:
         raise RunFailed(
-            f"name a window in the config of this job (ops.{context.op.name}.config.window): `headrace window create` makes one and prints its id, "
-            "and `headrace window list` names all. Nothing was done",
+            f"name a window in the config of this job (ops.{context.op.name}.config.window): "
+            "`headrace window create` makes one and prints its id, and `headrace window list` names all. "
+            "Nothing was done",
             {},
         )
     return window

@@ -1,12 +1,13 @@
 """Reports a run's shards to Dagster: a "planned" event for each shard that it takes on, then a materialization.
 
-Dagster launches a run in list mode without partitions, so the run writes the planned events itself ("announces" shards).
-When the run fails, Dagster shows a shard as FAILED if its last planned event has no materialization after it, and no other
-shard. So every announced shard that did well has to be materialized. Nothing shows a shard as FAILED while its run goes on, so a run
-over all due shards ends once a shard begins to fail (`headrace.pipeline.duties.waves.run`).
+Dagster launches a run in list mode without partitions, so the run writes the planned events itself
+("announces" shards). When the run fails, Dagster shows a shard as FAILED if its last planned event has no
+materialization after it, and no other shard. So every announced shard that did well has to be materialized.
+Nothing shows a shard as FAILED while its run goes on, so a run over all due shards ends once a shard begins
+to fail (`headrace.pipeline.duties.waves.run`).
 
-One thread writes all events, in their order. They cost 7-11 ms each, so that those of a thousand shards would delay the next wave by
-twenty seconds.
+One thread writes all events, in their order. They cost 7-11 ms each, so that those of a thousand shards would
+delay the next wave by twenty seconds.
 """
 
 from collections import deque
@@ -36,7 +37,7 @@ class _Unreported:
     first: Position | None
     last: Landed
     records: int = 0
-    """Kinesis records."""
+    """The number of Kinesis records."""
     rows: int = 0
     """Rows of the lake table."""
     bytes: int = 0
@@ -49,14 +50,16 @@ class Reporter:
     partitions: str
     """Name of the dynamic partitions."""
     throttle: timedelta
-    """The least time between two materializations of a shard, `times.materialize`: a busy shard lands records in every wave."""
+    """The least time between two materializations of a shard, `times.materialize`: a busy shard lands records
+    in every wave."""
     clock: Clock
     announced_by_dagster: frozenset[str] = frozenset()
-    """In partition mode Dagster itself has written the planned events of the run's partitions."""
+    """The lease keys of the run's partitions: in partition mode Dagster itself has written the planned events
+    of the run's partitions."""
     recovering: frozenset[str] = frozenset()
-    """Shards that failed in the previous run, and that Dagster shows as failed. They are announced only once the outcome is known, because
-    an announced shard of a run at work counts as in progress. The first wave that reads one without an error materializes it, even
-    without a new record."""
+    """Shards that failed in the previous run, and that Dagster shows as failed. They are announced only once
+    the outcome is known, because an announced shard of a run at work counts as in progress. The first wave
+    that reads one without an error materializes it, even without a new record."""
     _claimed: set[str] = field(default_factory=set)
     """All shards that `claimed` was called with."""
     _announced: set[str] = field(default_factory=set)
@@ -96,23 +99,24 @@ class Reporter:
                 self._materialize(key, unreported)
 
     def finish(self, failed: Iterable[str]) -> None:
-        """The run ends: materialize every announced shard that did well, even without a record, so that none stays pending."""
+        """The run ends: materialize every announced shard that did well, even without a record, so that none
+        stays pending."""
         failed_keys = set(failed)
         for key, unreported in list(self._unreported.items()):
             if key not in failed_keys and (
                 unreported.rows or key in self._announced - self._reported_at.keys()
             ):
                 self._materialize(key, unreported)
-        # Those that were materialized by an earlier wave would show as good without a new planned event, and those that failed in
-        # the previous run, too, only as long as Dagster keeps that run.
+        # Those that were materialized by an earlier wave would show as good without a new planned event, and
+        # those that failed in the previous run, too, only as long as Dagster keeps that run.
         self._announce(failed_keys & (self._reported_at.keys() | self.recovering))
         for key in sorted(self._announced - failed_keys - self._reported_at.keys()):
             self._log_materialization(key, {"records": 0, "rows": 0})
         self.settle()
 
     def observe(self, rows: Iterable[Lease], now: datetime) -> None:
-        """Tell for each of these lease rows of failing shards since when and why it fails, as `headrace status` does, and its lag as it
-        is now: the last materialization has the lag of the last success."""
+        """Tell for each of these lease rows of failing shards since when and why it fails, as `headrace
+        status` does, and its lag as it is now: the last materialization has the lag of the last success."""
         for row in rows:
             event = dg.AssetObservation(
                 asset_key=self.context.asset_key, partition=partition_of(row.key), metadata=_failing(row, now)
@@ -145,7 +149,8 @@ class Reporter:
         self._reported_at[key] = self.clock.monotonic()
 
     def _log_materialization(self, key: str, metadata: dict[str, dg.MetadataValue | int]) -> None:
-        self._announce({key} - self._announced)  # Dagster needs the planned event before the materialization
+        # Dagster needs the planned event before the materialization.
+        self._announce({key} - self._announced)
         event = dg.AssetMaterialization(
             asset_key=self.context.asset_key, partition=partition_of(key), metadata=metadata
         )

@@ -19,10 +19,10 @@ def build_upkeep(wiring: Wiring) -> tuple[dg.JobDefinition, dg.ScheduleDefinitio
 
     @dg.op(
         name=f"upkeep_{slug(wiring.settings.application)}",
-        required_resource_keys={
-            resource_key(wiring.settings, "spark")
-        },  # it ends the Spark session with the run
-        description="Drop days before the retention, compact data files, expire old snapshots, and delete the files that nothing names.",
+        # The resource `spark` ends the Spark session together with the run.
+        required_resource_keys={resource_key(wiring.settings, "spark")},
+        description="Drop days before the retention, compact data files, expire old snapshots, "
+        "and delete the files that nothing names.",
     )
     def upkeep(context: dg.OpExecutionContext) -> dg.Output[None]:
         report = wiring.upkeep.run()
@@ -56,10 +56,10 @@ def _metadata(report: UpkeepReport) -> dict[str, dg.MetadataValue]:
         "in short": dg.MetadataValue.text("; ".join((*report.notes, str(report)))),
         "files compacted": number(len(before)),
         "files after": number(compacted.files),
-        "bytes compacted": number(sum(each.size for each in before)),
+        "bytes compacted": number(sum(file.size for file in before)),
         "bytes after": number(compacted.bytes),
-        "rows compacted": number(sum(each.rows for each in before)),
+        "rows compacted": number(sum(file.rows for file in before)),
         "groups left": number(len(compacted.left)),
-        "rows dropped by retention": number(sum(each.rows for each in report.dropped)),
+        "rows dropped by retention": number(sum(file.rows for file in report.dropped)),
         "files deleted": number(len(report.deleted)),
     }

@@ -26,7 +26,7 @@ from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.live_files import LiveFile, LiveFiles
-from headrace.pipeline.core.ledger.rows import Row, rows_of
+from headrace.pipeline.core.ledger.rows import Row, lineage_rows_of
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.table.catalog import embedded_catalog
@@ -41,7 +41,7 @@ from headrace.pipeline.proof.prove import Proving
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, Part, ShardSpans
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, a_key
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import ledgers_in
 
 _SHARDS, _COMMITS = 200, 500
 """Shards of one commit, and commits of one file of the lineage table."""
@@ -67,7 +67,9 @@ def fill(lineage: IcebergLineage, ranges: int) -> None:
     commits = ranges // _SHARDS
     for begin in range(0, commits, _COMMITS):
         rows = [
-            row for number in range(begin, min(begin + _COMMITS, commits)) for row in rows_of(_ledger(number))
+            row
+            for number in range(begin, min(begin + _COMMITS, commits))
+            for row in lineage_rows_of(_ledger(number))
         ]
         _append(lineage, rows)
     table = lineage.find()
@@ -231,7 +233,7 @@ def _gaps(lineage: IcebergLineage) -> int:
 def _by_rows(lineage: IcebergLineage) -> int:
     table = lineage.find()
     assert table is not None
-    return _count(list(entries_of(table.scan().to_arrow().to_pylist())))
+    return _count(list(ledgers_in(table.scan().to_arrow().to_pylist())))
 
 
 _READERS: dict[str, Callable[[IcebergLineage], int]] = {

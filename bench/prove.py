@@ -42,6 +42,7 @@ from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_key
+from tests.memory.tasks import LocalTasks
 
 MOST_CPU, MOST_MB = 8.0, 1000.0
 _SHARDS, EACH = 16, 12_500
@@ -143,7 +144,7 @@ def a_staged_file(spec: StagingSpec, rows: pa.Table, own: Sequence[tuple[str, in
 
 def prove(table: IcebergTable) -> Proof:
     proving = Proving(
-        table=IcebergProof(table, lambda count, task: [task(number) for number in range(count)]),
+        table=IcebergProof(table, LocalTasks(SystemClock())),
         lineage=IcebergLineage(table),
         source=_Listed,  # type: ignore[arg-type] # a proof asks for nothing else
         settings=UpkeepSettings(),

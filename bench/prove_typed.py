@@ -41,15 +41,18 @@ from headrace.pipeline.core.ledger.arrivals import ALL
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.lake.spark.session import DISCOVERY, spark_session, stop_local_server
+from headrace.pipeline.lake.spark.spark_job import run_tasks
+from headrace.pipeline.lake.spark.tasks import SparkTasks
 from headrace.pipeline.lake.table.catalog import embedded_catalog
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
+from headrace.pipeline.ports.tasks import Now, Work
 from headrace.pipeline.proof.compare_spark import ShufflingComparer
 from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
 from headrace.pipeline.proof.compare_task import SideSpec
 from headrace.pipeline.proof.made.prove import ProvingTarget
 from headrace.pipeline.proof.ports import ProvedTable, TargetPorts
-from headrace.pipeline.proof.spark import IcebergProof, on_spark
+from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import TableProof
 from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.typed.account import aside_name
@@ -129,7 +132,7 @@ def _parse(
             first_arrival=NOON,
             last_arrival=NOON,
             files=(Path(staged.path).name,),
-            why=account.text(),
+            account=account.text(),
         )
         for key in KEYS
     )
@@ -140,10 +143,10 @@ def _parse(
 
 def _proving(folder: Path, name: str, session: SparkSession) -> ProvingTarget:
     lake, (table, aside) = table_in(folder), _typed(folder, name)
-    run = on_spark(lambda _: session)
+    tasks = SparkTasks(lambda _: session, 2)
 
     def proved(of: IcebergTable) -> ProvedTable:
-        return ProvedTable(of.identifier, of.exists, IcebergProof(of, run), IcebergLineage(of))
+        return ProvedTable(of.identifier, of.exists, IcebergProof(of, tasks), IcebergLineage(of))
 
     def side(of: IcebergTable) -> SideSpec:
         return SideSpec(of.staging_spec())
@@ -154,7 +157,7 @@ def _proving(folder: Path, name: str, session: SparkSession) -> ProvingTarget:
             table=proved(table),
             aside=proved(aside),
             source=IcebergSource(lake),
-            lake=IcebergProof(lake, run),
+            lake=IcebergProof(lake, tasks),
             comparer=ShufflingComparer(shuffled_on_spark(lambda _: session), sides),
         ),
         unpacked={},
@@ -261,7 +264,7 @@ def main() -> int:
 
 def _judged(folder: Path, rows: int, session: SparkSession, spark: Path) -> int:
     # Spark's start doesn't count.
-    on_spark(lambda _: session)(2, _nothing())
+    run_tasks(session, 2, _nothing())
     first = _measured(lambda: _proving(folder, "orders", session).run(ALL, anew=False))
     print(f"orders: {first.told(rows)}; {_memory(spark)[1]}", flush=True)
     again = _measured(lambda: _proving(folder, "orders", session).run(ALL, anew=False))
@@ -284,8 +287,8 @@ def _judged(folder: Path, rows: int, session: SparkSession, spark: Path) -> int:
     return 0
 
 
-def _nothing() -> Callable[[int], bytes]:
-    def work(_number: int) -> bytes:
+def _nothing() -> Work:
+    def work(_number: int, _now: Now) -> bytes:
         return b""
 
     return work

@@ -1,8 +1,8 @@
 """Headrace: Amazon Kinesis streams into lake tables, every record exactly once.
 
-    from headrace import build_definitions      Dagster's definitions of an application, for a project with its own (docs/in-your-project.md)
+    from headrace import build_definitions      Dagster's definitions of an application, for a project with its own (docs/start/in-your-project.md)
 
-The four packages are links to the folders of the same names at the top of the repository. They are imported under this name only
+The four packages, and `docs`, are links to the folders of the same names at the top of the repository. The packages are imported under this name only
 (`headrace.pipeline`, ...): a Dagster project usually has packages called `assets` or `sensors` of its own.
 """
 

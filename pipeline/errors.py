@@ -26,6 +26,9 @@
 A write whose condition no longer held, because another process wrote first, isn't an error: see `headrace.pipeline.core.leases.change.Refused`.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 
 class HeadraceError(Exception):
     """The base of all errors that Headrace raises on purpose."""
@@ -71,8 +74,27 @@ class BadSetting(Terminal):
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake in the settings."""
+
+    place: str
+    """The file with the line, or the environment variable."""
+    key: str
+    """The setting that is wrong; of a variable that belongs to no setting, its name."""
+    sentence: str
+
+
 class WrongSettings(BadSetting):
     """Each line of the message names one mistake and its place."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        # Each sentence once: the same mistake may be met in more than one way.
+        super().__init__("\n".join(dict.fromkeys(mistake.sentence for mistake in mistakes)))
+        self.mistakes = tuple(mistakes)
+
+    def __reduce__(self) -> tuple[type["WrongSettings"], tuple[tuple[Mistake, ...]]]:
+        return WrongSettings, (self.mistakes,)
 
 
 class Unknown(Terminal):

@@ -51,7 +51,7 @@ class StrangePartitions:
         if left:
             rows = self.ports.leases().get_many([lease_key_of(key) for key in left])
             self._shards.update(partition_of(row.key) for row in rows.leases)
-            # A row that isn't understood may be a shard's (I23 of docs/protocol.md). It isn't remembered: it may be mended or deleted.
+            # A row that isn't understood may be a shard's (I23 of docs/reference/protocol.md). It isn't remembered: it may be mended or deleted.
             odd = {partition_of(row.key) for row in rows.skipped}
             left = [key for key in unknown(left) if key not in odd]
         if left:

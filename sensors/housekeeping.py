@@ -1,4 +1,5 @@
-"""What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions that name no shard, and old runs."""
+"""What each deployment's leader sensor does for its own Dagster, whether it leads or not: remove partitions
+that name no shard, and old runs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,8 +30,9 @@ class Housekeeping:
         self._partitions = StrangePartitions(name=partitions_name(settings), asset=shards, ports=wiring.ports)
 
     def of(self, context: dg.SensorEvaluationContext, instance: dg.DagsterInstance) -> Iterator[str]:
-        """Sentences about what was done. No error leaves this method: the leader's turn is over by then, and Dagster keeps what the leader has
-        seen only with the tick's result. Without it, a leader would beat on and never notice a death."""
+        """Sentences about what was done. No error leaves this method: the leader's turn is over by then, and
+        Dagster keeps what the leader has seen only with the tick's result. Without it, a leader would beat on
+        and never notice a death."""
         for what, work in (
             ("partitions that name no shard", self._remove_partitions),
             ("old runs", self._delete_runs),
@@ -43,8 +45,9 @@ class Housekeeping:
                 sentence = work(instance)
             except Exception as error:  # noqa: BLE001 - whatever Dagster's storage and its log manager raise
                 context.log.error(  # noqa: TRY400 - a sentence, no stack
-                    "%s couldn't be deleted from Dagster's storage (%s: %s). The leader's own work isn't touched, and the deletion is tried again "
-                    "in ten minutes at the latest",
+                    "%s couldn't be deleted from Dagster's storage (%s: %s). "
+                    "The leader's own work isn't touched, and the deletion is tried again in ten minutes "
+                    "at the latest",
                     what,
                     type(error).__name__,
                     error,
@@ -56,7 +59,8 @@ class Housekeeping:
     def _remove_partitions(self, instance: dg.DagsterInstance) -> str:
         try:
             gone = self._partitions.remove(instance)
-        except HeadraceError:  # where the lease table can't be read, the leader's own tick tells it
+        # Where the lease table can't be read, the leader's own tick tells it.
+        except HeadraceError:
             return ""
         return (
             f"removed from Dagster's partitions, because no shard has the name: {', '.join(gone)}"

@@ -1,7 +1,8 @@
-"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions and old runs.
+"""The leader's sensor: election, shard sync, assignment, and what this deployment's Dagster keeps: partitions
+and old runs.
 
-The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource anew at every
-tick. The resources of the assets are made from the same ports.
+The sensors use the wiring directly instead of Dagster's resources, because Dagster would make each resource
+anew at every tick. The resources of the assets are made from the same ports.
 """
 
 from collections.abc import Sequence
@@ -20,21 +21,22 @@ from headrace.sensors.results import result
 def build_leader(
     wiring: Wiring, kept_instance: KeptInstance, jobs: Sequence[str] = ()
 ) -> dg.SensorDefinition:
-    """`jobs`: the names of the application's jobs, whose old runs are deleted."""
+    """The leader's sensor. `jobs`: the names of the application's jobs, whose old runs are deleted."""
     housekeeping = Housekeeping(wiring, jobs)
 
     @dg.sensor(
         name=f"{slug(wiring.settings.application)}_leader",
         minimum_interval_seconds=interval(wiring.settings.times.leader_tick),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to workers.",
+        description="Elects a leader, who keeps the lease rows in step with Kinesis's shards and assigns leases to "
+        "workers.",
     )
     def leader(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        known = kept_instance.of(context)
+        code_server = kept_instance.of(context)
         turn = wiring.leader_turn(context.cursor)
-        done = ", ".join(housekeeping.of(context, known.instance))
+        done = ", ".join(housekeeping.of(context, code_server.instance))
         if done:
             turn = replace(turn, sentence=f"{turn.sentence}, {done}")
-        return result(context, known, wiring.settings, turn)
+        return result(context, code_server, wiring.settings, turn)
 
     return leader

@@ -1,7 +1,7 @@
 """The sensor of the typed tables: ask for a run where the lake table has records that one of them lacks.
 
-One run follows all targets, except those that failed lately. No run is asked for while another one is open. If two overlap all the same, the
-typed tables' compare-and-swap refuses one of them.
+One run follows all targets, except those that failed lately. No run is asked for while another one is open.
+If two overlap all the same, the typed tables' compare-and-swap refuses one of them.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,13 @@ from headrace.resources.instance import KeptInstance
 from headrace.resources.runs import FAILED_TARGETS_TAG, FOLLOWS_TAG, OPEN
 from headrace.sensors.interval import interval
 
+# A parser that fails would else be run again without a break.
 _AFTER_A_FAILURE = timedelta(minutes=5)
-"""A parser that fails would else be run again without a break."""
+# A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started
+# for hours.
 _LONGEST = timedelta(hours=1)
-"""A run that has been open for longer counts as dead: its host may be gone, and Dagster shows it as started for hours."""
+# Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`.
 _MOST_FAILED_RUNS = 20
-"""Failed runs that are looked at: more than fit into `_AFTER_A_FAILURE`."""
 
 
 def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) -> dg.SensorDefinition:
@@ -40,7 +41,8 @@ def build_parse_sensor(wiring: Wiring, kept_instance: KeptInstance, job: Any) ->
     def parsed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         look = _look(wiring, kept_instance.of(context).instance, job.name)
         for trouble in look.troubles:
-            # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
+            # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without
+            # anything to do.
             context.log.error(trouble)
         if not look.behind:
             return dg.SensorResult(skip_reason="; ".join((*look.troubles, *look.notes)))
@@ -73,8 +75,8 @@ def _look(wiring: Wiring, instance: dg.DagsterInstance, job: str) -> _Look:
     waiting = _waiting(instance, job, [target.name for target in wiring.settings.parse])
     up_to_date: list[str] = []
     for target in wiring.settings.parse:
-        if (left := waiting.get(target.name)) is not None:
-            look.notes.append(f"the last run of {target.name} failed; the next one comes in {left:.0f} s")
+        if (wait := waiting.get(target.name)) is not None:
+            look.notes.append(f"the last run of {target.name} failed; the next one comes in {wait:.0f} s")
             continue
         try:
             is_behind = wiring.targets.parsing(target, "sensor").is_behind()
@@ -98,14 +100,14 @@ def _open_run(instance: dg.DagsterInstance, job: str) -> str | None:
 
 def _waiting(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -> dict[str, float]:
     """The targets that failed lately, each with the seconds until it is tried again."""
-    wanted = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
+    failures = dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.FAILURE])
     waiting: dict[str, float] = {}
-    for record in instance.get_run_records(wanted, limit=_MOST_FAILED_RUNS):
-        left = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
+    for record in instance.get_run_records(failures, limit=_MOST_FAILED_RUNS):
+        wait = _AFTER_A_FAILURE.total_seconds() - (time() - (record.end_time or 0))
         tags = record.dagster_run.tags
         # A run that was killed names no target that failed: any of its targets may have been the reason.
         failed = tags.get(FAILED_TARGETS_TAG) or tags.get(FOLLOWS_TAG) or ",".join(names)
         for name in failed.split(","):
-            if left > waiting.get(name, 0.0):
-                waiting[name] = left
+            if wait > waiting.get(name, 0.0):
+                waiting[name] = wait
     return waiting

@@ -18,7 +18,8 @@ def result(
     turn: Turn,
     run_requests: Sequence[dg.RunRequest] = (),
 ) -> dg.SensorResult:
-    """Dagster takes run requests or a skip reason, not both: a tick without a run request shows its sentence as skip reason."""
+    """Dagster takes run requests or a skip reason, not both: a tick without a run request shows its sentence
+    as skip reason."""
     if turn.alarm is not None:
         # Dagster keeps what a sensor logs with its tick; a skip reason alone looks like a tick without anything to do.
         context.log.error(turn.alarm)

@@ -1,4 +1,5 @@
-"""A worker's sensor: write the worker's beat, see which shards have something to read, and ask for one run to read them."""
+"""A worker's sensor: write the worker's beat, see which shards have something to read, and ask for one run to
+read them."""
 
 from typing import Any
 
@@ -27,17 +28,18 @@ def build_worker(
         description=__doc__,
     )
     def worker(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        known = kept_instance.of(context)
-        instance = known.instance
+        code_server = kept_instance.of(context)
+        instance = code_server.instance
         turn = wiring.worker_turn(
             worker_id,
             context.cursor,
-            instance=known.id,
+            instance=code_server.id,
             runs=DagsterRuns(instance, wiring.settings.application),
         )
         _report_dead(instance, turn.dead_runs)
+        # A worker has one run at a time: a second one would only wait for the shards of the first.
         requests = [] if turn.ask is None else [_request(wiring.settings, turn.ask)]
-        return result(context, known, wiring.settings, turn, requests)
+        return result(context, code_server, wiring.settings, turn, requests)
 
     return worker
 
@@ -53,7 +55,8 @@ def _request(settings: Settings, ask: RunAsk) -> dg.RunRequest:
 
 
 def _report_dead(instance: dg.DagsterInstance, run_ids: tuple[str, ...]) -> None:
-    """Tell Dagster that these runs have failed: a run whose host has died stays STARTED for ever and blocks the next run.
+    """Tell Dagster that these runs have failed: a run whose host has died stays STARTED for ever and blocks
+    the next run.
 
     If a run lives after all, no record is doubled: the lake table refuses a range that another run has landed.
     """
@@ -62,6 +65,6 @@ def _report_dead(instance: dg.DagsterInstance, run_ids: tuple[str, ...]) -> None
         if run is not None and not run.is_finished:
             instance.report_run_failed(
                 run,
-                "this run showed no beat for longer than the lease duration, so its host counts as dead. No landed record is "
-                "touched; the next run reads again what hadn't landed",
+                "this run showed no beat for longer than the lease duration, so its host counts as dead. "
+                "No landed record is touched; the next run reads again what hadn't landed",
             )

@@ -10,4 +10,6 @@ def free_port() -> int:
 
     It lies below the ports that the system gives to connections, because such a port may be taken before the command binds it.
     """
-    return next(port for port in iter(lambda: random.randrange(3900, 10_000), None) if services.is_free(port))
+    return next(
+        port for port in iter(lambda: random.randrange(3900, 10_000), None) if services.is_port_free(port)
+    )

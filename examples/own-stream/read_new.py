@@ -48,7 +48,7 @@ def main() -> int:
     except ValueError as error:
         print(
             f"{error}. Snapshot {since} has expired, or the table was rolled back. Nothing was read. What landed since then "
-            "is found by the lineage table (docs/reading.md)",
+            "is found by the lineage table (docs/use/reading.md)",
             file=sys.stderr,
         )
         return 1

@@ -11,6 +11,7 @@ from headrace.pipeline.app.made_once import MadeOnce
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
@@ -48,7 +49,7 @@ class LakeAdapters:
         return self._table(IcebergTable, self.settings.landing.table, writer)
 
     def _table(self, kind: type[_Table], name: str, writer: str) -> _Table:
-        from headrace.pipeline.core.landing.applications import name_of
+        from headrace.pipeline.core.landing.applications import application_name
         from headrace.pipeline.lake.files.aws_access import with_aws
         from headrace.pipeline.lake.table.catalog import embedded_catalog
         from headrace.pipeline.lake.table.state_files import KeptStates
@@ -62,7 +63,7 @@ class LakeAdapters:
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
                 clock=self._clock,
                 writer=writer,
-                application=name_of(self.settings),
+                application=application_name(self.settings),
                 # Before each commit, this host's clock is compared with AWS's.
                 date_of_aws=lambda: self._source(writer).aws_now(),
                 private=private,
@@ -112,9 +113,9 @@ class LakeAdapters:
 
     def rewriter(self) -> Rewriter:
         """Compaction's part on Spark."""
-        from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+        from headrace.pipeline.upkeep.rewriter import TaskRewriter
 
-        return SparkRewriter(self.session, self.table("upkeep"))
+        return TaskRewriter(self.tasks, self.table("upkeep"))
 
     # -- Spark -----------------------------------------------------------------------------------------------------
 
@@ -130,6 +131,13 @@ class LakeAdapters:
     def session(self) -> Callable[[OnWaiting], SparkSession]:
         """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
         return partial(self.sessions.of, self.settings.workers[0].id)
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks on that Spark."""
+        from headrace.pipeline.lake.spark.tasks import SparkTasks
+
+        return SparkTasks(self.session, self.settings.workers[0].spark.tasks)
 
     def close(self) -> None:
         """Close the Spark sessions. Tables hold nothing that outlives the process."""

@@ -26,9 +26,9 @@ class ProofAdapters:
     windows: Callable[[], WindowStore]
 
     def proof(self) -> ProofTable:
-        from headrace.pipeline.proof.spark import IcebergProof, on_spark
+        from headrace.pipeline.proof.spark import IcebergProof
 
-        return IcebergProof(self.lake.table("prove"), on_spark(self.lake.session))
+        return IcebergProof(self.lake.table("prove"), self.lake.tasks)
 
     def proved_tables(self) -> Iterator[TargetPorts]:
         """The typed tables, and the tables of all windows, as a proof reads them."""
@@ -45,7 +45,7 @@ class ProofAdapters:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.proof.compare_spark import ShufflingComparer
         from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
-        from headrace.pipeline.proof.spark import IcebergProof, on_spark
+        from headrace.pipeline.proof.spark import IcebergProof
         from headrace.pipeline.typed.source import IcebergSource
 
         session = self.lake.session
@@ -53,7 +53,7 @@ class ProofAdapters:
 
         def proved(of: IcebergTable) -> ProvedTable:
             return ProvedTable(
-                of.identifier, of.exists, IcebergProof(of, on_spark(session)), IcebergLineage(of)
+                of.identifier, of.exists, IcebergProof(of, self.lake.tasks), IcebergLineage(of)
             )
 
         sides = (lake, table) if aside is None else (lake, table, aside)
@@ -61,7 +61,7 @@ class ProofAdapters:
             table=proved(table),
             aside=None if aside is None else proved(aside),
             source=IcebergSource(lake),
-            lake=IcebergProof(lake, on_spark(session)),
+            lake=IcebergProof(lake, self.lake.tasks),
             comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
             window=window,
         )
@@ -72,7 +72,6 @@ class ProofAdapters:
         from headrace.pipeline.proof.compare_spark import on_spark as shuffled_on_spark
         from headrace.pipeline.proof.shadow.other_rows import files_at
         from headrace.pipeline.proof.shadow.other_table import files_of_table
-        from headrace.pipeline.proof.spark import on_spark
 
         session = self.lake.session
         lake = self.lake.table("shadow")
@@ -89,7 +88,7 @@ class ProofAdapters:
             paths,
             spec,
             rows,
-            run=on_spark(session),
+            tasks=self.lake.tasks,
             shuffle=shuffled_on_spark(session),
         )
 

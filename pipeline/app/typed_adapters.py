@@ -86,14 +86,14 @@ class TargetAdapters:
     ) -> KeptTable:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.upkeep.live_table import IcebergLive
-        from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+        from headrace.pipeline.upkeep.rewriter import TaskRewriter
 
         return KeptTable(
             name=table.identifier,
             table=table,
             files=files,
             live=IcebergLive(table),
-            rewriter=lambda: SparkRewriter(self.lake.session, table),
+            rewriter=lambda: TaskRewriter(self.lake.tasks, table),
             lineage=lambda: IcebergLineage(table),
         )
 
@@ -105,19 +105,14 @@ class TargetAdapters:
     def replaying(self, window: str, run: str) -> ReplayPorts:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.typed.source import IcebergSource
-        from headrace.pipeline.windows.copy_spark import SparkCopier
+        from headrace.pipeline.windows.copier import TaskCopier
 
-        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        writer = f"window {window}"
         lake, table = self.lake.table(writer), self.lake.window_table(window, writer)
         return ReplayPorts(
             source=IcebergSource(lake),
             table=table,
-            copier=SparkCopier(
-                session=self.lake.session,
-                source=lake,
-                table=table,
-                cores=worker.spark.tasks,
-            ),
+            copier=TaskCopier(tasks=self.lake.tasks, source=lake, table=table),
             lineage=IcebergLineage(table),
             stage=self._stage,
             landed=IcebergLineage(lake),
@@ -126,14 +121,14 @@ class TargetAdapters:
     def unpacking(self, window: str) -> UnpackPorts:
         from headrace.pipeline.lineage.table import IcebergLineage
         from headrace.pipeline.typed.source import IcebergSource
-        from headrace.pipeline.windows.unpack_spark import SparkUnpacker
+        from headrace.pipeline.windows.unpacker import TaskUnpacker
 
-        worker, writer = self.lake.settings.workers[0], f"window {window}"
+        writer = f"window {window}"
         lake = self.lake.table(writer)
         return UnpackPorts(
             source=IcebergSource(lake),
             table=lake,
-            unpacker=SparkUnpacker(session=self.lake.session, table=lake, cores=worker.spark.tasks),
+            unpacker=TaskUnpacker(tasks=self.lake.tasks, table=lake),
             lineage=IcebergLineage(lake),
             typed={target.name: self.lake.typed(target, writer) for target in self.lake.settings.parse},
         )

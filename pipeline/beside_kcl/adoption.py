@@ -1,4 +1,5 @@
-"""What `headrace adopt` and `headrace give-back` read and write: a KCL application is taken over, or handed back to KCL."""
+"""What `headrace adopt` and `headrace give-back` read and write: a KCL application is taken over, or handed
+back to KCL."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.order.parents import a_family
 from headrace.pipeline.core.shards.position import TRIM, Origin, Positions
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import BadSetting, OriginUnsafe, PositionsDisagree, Transient
 from headrace.pipeline.ports.landing import LandingTable
@@ -55,12 +56,12 @@ class Adoption:
     @property
     def unproven(self) -> tuple[AdoptedShard, ...]:
         """Shards whose last checkpointed record Kinesis no longer has. Later records may be lost."""
-        return tuple(each for each in self.shards if is_unproven(each))
+        return tuple(shard for shard in self.shards if is_unproven(shard))
 
     @property
     def inside_aggregates(self) -> tuple[AdoptedShard, ...]:
         """Shards whose checkpoint is at a user record inside an aggregated record."""
-        return tuple(each for each in self.shards if each.position is not None and each.position.sub)
+        return tuple(shard for shard in self.shards if shard.position is not None and shard.position.sub)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,61 +76,67 @@ class Adopting:
     def survey(self, stream: str, *, timestamp: datetime | None) -> Adoption:
         """What adopting the stream would commit. Nothing is written."""
         facts = self.source.describe(stream)
-        # The table is loaded before the rows. A run writes its rows after its commit: in the other order, rows of a commit
-        # in between would look as if they had gone back.
+        # The table is loaded before the rows. A run writes its rows after its commit: in the other order,
+        # rows of a commit in between would look as if they had gone back.
         state = self.table.load()
-        rows = rows_of(facts.stream, self.leases.scan().leases)
+        rows = rows_of_stream(facts.stream, self.leases.scan().leases)
         self._require_known(facts, rows, timestamp)
         family = a_family(facts.stream, (), listed=self.source.list_shards(facts.stream), leases=rows)
         origin = state.positions.origins.get(facts.stream)
-        # Adopting commits the origin TRIM_HORIZON. With any other origin, Headrace has begun the stream without adopting.
+        # Adopting commits the origin TRIM_HORIZON. With any other origin, Headrace has begun the stream
+        # without adopting.
         if origin is not None and origin.start == TRIM:
-            shards = plan_adopt(family, rows, at=origin.decided, timestamp=timestamp)
+            shards = plan_adopt(family, rows, adopted=origin.decided, timestamp=timestamp)
             if is_adopted(shards, state.positions):
                 return Adoption(facts, shards, rows, is_done=True)
-            # Adopting first writes streamEpoch into the rows. If no row has it, the table has positions of another application.
+            # Adopting first writes streamEpoch into the rows. If no row has it, the table has positions of
+            # another application.
             if self.beside_kcl and any(row.stream_epoch is not None for row in rows):
                 self._require_going_on(not_continued(shards, family, state.positions))
                 return Adoption(facts, shards, rows, is_done=True, kcl_read_on=True)
         if origin is not None or not (state.origin_allowed or state.positions.origins):
             raise OriginUnsafe(
-                f"the lake table already has positions or an origin of {facts.stream}, and adopting would overwrite them. Nothing "
-                "was changed. Use a new table (landing.table), or go on with this table without adopting"
+                f"the lake table already has positions or an origin of {facts.stream}, "
+                "and adopting would overwrite them. Nothing was changed. Use a new table (landing.table), "
+                "or go on with this table without adopting"
             )
-        shards = plan_adopt(family, rows, at=facts.asked, timestamp=timestamp)
-        at = {
-            each.key: each.position.sequence
-            for each in shards
-            if each.position is not None and each.position.sequence is not None
+        shards = plan_adopt(family, rows, adopted=facts.asked, timestamp=timestamp)
+        sequences = {
+            shard.key: shard.position.sequence
+            for shard in shards
+            if shard.position is not None and shard.position.sequence is not None
         }
-        return Adoption(facts, with_arrivals(shards, self.source.arrivals(at)), rows)
+        return Adoption(facts, with_arrivals(shards, self.source.arrivals(sequences)), rows)
 
     def _require_going_on(self, back: list[ShardKey]) -> None:
         if back:
             raise OriginUnsafe(
-                f"the lake table adopted {back[0].stream} before, but since then the lease rows of {counted(len(back), 'shard')} "
-                f"({back[0].shard_id}, ...) went back or were deleted. Nothing was changed. Put the rows right, or use a new table "
-                "(landing.table)"
+                f"the lake table adopted {back[0].stream} before, but since then the lease rows of "
+                f"{counted(len(back), 'shard')} ({back[0].shard_id}, ...) went back or were deleted. "
+                "Nothing was changed. Put the rows right, or use a new table (landing.table)"
             )
 
     def _require_known(self, facts: StreamFacts, rows: tuple[Lease, ...], timestamp: datetime | None) -> None:
         if not rows:
             raise BadSetting(
-                f"the lease table has no rows of {facts.stream.name}, so there is nothing to adopt. Nothing was changed; "
-                "`headrace dev` starts to read the stream"
+                f"the lease table has no rows of {facts.stream.name}, so there is nothing to adopt. "
+                "Nothing was changed; `headrace dev` starts to read the stream"
             )
-        others = sorted(row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch})
-        if others:
+        rows_of_another_life = sorted(
+            row.key for row in rows if row.stream_epoch not in {None, facts.stream.epoch}
+        )
+        if rows_of_another_life:
             raise PositionsDisagree(
-                f"the lease table has {counted(len(others), 'row')} ({others[0]}, ...) of another life of {facts.stream.name}: a "
-                "stream with this name was deleted and created again. Nothing was changed. Stop the application that wrote these "
-                "rows, and delete them"
+                f"the lease table has {counted(len(rows_of_another_life), 'row')} ({rows_of_another_life[0]}, ...) "
+                f"of another life of {facts.stream.name}: a stream with this name was deleted and created "
+                "again. Nothing was changed. Stop the application that wrote these rows, and delete them"
             )
         unknown = needs_timestamp(rows)
         if unknown and timestamp is None:
             raise BadSetting(
-                f"the checkpoint of {counted(len(unknown), 'lease row')} ({unknown[0]}, ...) is AT_TIMESTAMP, and only KCL's "
-                "configuration has the timestamp. Nothing was changed. Name the timestamp with --timestamp"
+                f"the checkpoint of {counted(len(unknown), 'lease row')} ({unknown[0]}, ...) "
+                "is AT_TIMESTAMP, and only KCL's configuration has the timestamp. Nothing was changed. "
+                "Name the timestamp with --timestamp"
             )
 
     def land(self, adoption: Adoption, *, run: str) -> int:
@@ -142,34 +149,36 @@ class Adopting:
         stream = adoption.facts.stream
         for row in adoption.rows:
             if row.stream_epoch is None:
+                # refused.
                 self.leases.apply(stamp(row, stream.epoch))
         origin = ((stream, Origin(TRIM, adoption.facts.asked)),)
         landing = self.table.commit(Proposal(adopt_ranges(adoption.shards, run), origins=origin)).landing
         if landing.refused:
             why = landing.refused[0]
             raise Transient(
-                f"the lake table refused {counted(len(landing.refused), 'position')} ({why.range.key}: {why.why}), because another "
-                "process wrote to it at the same time. Look at `headrace lineage` before you run this command again"
+                f"the lake table refused {counted(len(landing.refused), 'position')} ({why.range.key}: "
+                f"{why.why}), because another process wrote to it at the same time. "
+                "Look at `headrace lineage` before you run this command again"
             )
         return len(landing.page.ranges)
 
     def give_back(
         self, stream: str, *, gone: frozenset[str] = frozenset()
     ) -> tuple[tuple[Change, ...], datetime | None]:
-        """The writes that give the stream's leases back, and the timestamp at which KCL must start shards without a landed
-        record. Nothing is written.
+        """The writes that give the stream's leases back, and the timestamp at which KCL must start shards
+        without a landed record. Nothing is written.
 
         `gone`: workers that no longer run. Their leases are given back too; a row that changes until then is refused.
         """
         facts = self.source.describe(stream)
-        rows = rows_of(facts.stream, self.leases.scan().leases)
+        rows = rows_of_stream(facts.stream, self.leases.scan().leases)
         holders = {row.holder for row in rows if row.holder is not None and not row.has_ended}
         # KCL must not start while a Headrace worker may still write: both would write the same rows.
         held = sorted(holders - gone)
         if held:
             raise BadSetting(
-                f"{', '.join(held)} still hold leases of {facts.stream.name}. Nothing was changed. Stop these workers with "
-                "`headrace stop`"
+                f"{', '.join(held)} still hold leases of {facts.stream.name}. Nothing was changed. "
+                "Stop these workers with `headrace stop`"
             )
         positions = self.table.load().positions
         self._require_rows(facts, rows, positions)
@@ -178,21 +187,23 @@ class Adopting:
         )
 
     def _require_rows(self, facts: StreamFacts, rows: tuple[Lease, ...], positions: Positions) -> None:
-        """Refuses if a shard that isn't read to its end has no row: KCL would read it from its configured initial position."""
-        there = {row.shard_id for row in rows}
+        """Refuses if a shard that isn't read to its end has no row: KCL would read it from its configured
+        initial position."""
+        shards_with_row = {row.shard_id for row in rows}
         passed = a_family(facts.stream, (), leases=rows, positions=positions).passed(positions)
         missing = sorted(
             key.shard_id
-            for key, at in positions.shards.items()
+            for key, position in positions.shards.items()
             if key.stream == facts.stream
-            and not at.ended
+            and not position.ended
             and key.shard_id not in passed
-            and key.shard_id not in there
+            and key.shard_id not in shards_with_row
         )
         if missing:
             raise BadSetting(
-                f"the lake table has {counted(len(missing), 'shard')} without a lease row ({missing[0]}, ...), which KCL would read "
-                "again from its initial position. Nothing was changed. Start Headrace once, so that its shard sync makes the rows; "
+                f"the lake table has {counted(len(missing), 'shard')} without a lease row ({missing[0]}, "
+                "...), which KCL would read again from its initial position. Nothing was changed. "
+                "Start Headrace once, so that its shard sync makes the rows; "
                 "then stop it and run this command again"
             )
 

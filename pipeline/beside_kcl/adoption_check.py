@@ -1,8 +1,9 @@
-"""Whether a worker that shares its tables with KCL workers may read yet: the lake table must have an origin of a stream.
+"""Whether a worker that shares its tables with KCL workers may read yet: the lake table must have an origin
+of a stream.
 
-If no lease row has a checkpoint yet, the application is new: the origin is committed here, before the worker writes its own
-row. If KCL's workers have written checkpoints, `headrace adopt` must commit first where each shard goes on. Until then each
-run refuses to read.
+If no lease row has a checkpoint yet, the application is new: the origin is committed here, before the worker
+writes its own row. If KCL's workers have written checkpoints, `headrace adopt` must commit first where each
+shard goes on. Until then each run refuses to read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.sighting import time_from_cursor, time_to_cursor
 from headrace.pipeline.core.shards.position import Positions
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.duties.policy.memory import PartMemory, from_json
 from headrace.pipeline.duties.streams.lake_table import ensure_table
 from headrace.pipeline.duties.streams.origin import ensure_origin, plan_origin
@@ -56,8 +57,8 @@ class AdoptionCheck:
     """Source and table are made at their first use, because most ticks need neither."""
 
     def look(self, before: AdoptionMemory, now: datetime) -> tuple[str, AdoptionMemory]:
-        """Why no stream may be read, and what to remember. If the check fails, the answer is empty and the worker works: a
-        run checks again before it reads."""
+        """Why no stream may be read, and what to remember. If the check fails, the answer is empty and the
+        worker works: a run checks again before it reads."""
         if before.looked is not None:
             is_due = before.why_not and is_time(before.looked, now, every=self.settings.times.assignment)
             if not is_due:
@@ -71,14 +72,15 @@ class AdoptionCheck:
     def _why_not(self) -> str:
         """Why no stream may be read. Empty if at least one may, because then the worker has something to do.
 
-        Commits the origins of new streams. It must happen before the worker writes its row and KCL's leader gives it leases:
-        KCL's workers may write the first checkpoints before this worker's first run, and then no run may decide the origin.
+        Commits the origins of new streams. It must happen before the worker writes its row and KCL's leader
+        gives it leases: KCL's workers may write the first checkpoints before this worker's first run, and
+        then no run may decide the origin.
         """
         state, rows = self._state(), self.leases.scan().leases
         refused, may_read = "", False
         for stream in self.settings.streams:
             facts = self.source().describe(stream.name)
-            leases = rows_of(facts.stream, rows)
+            leases = rows_of_stream(facts.stream, rows)
             try:
                 # Raises OriginUnsafe, for example if rows of the stream have checkpoints and the stream isn't adopted.
                 if plan_origin(state, facts, stream=stream, leases=leases) is not None:

@@ -3,14 +3,14 @@
     checkpoint in the row      position in the lake table
     a sequence number          that number; if its record can still be read, nothing was lost after it
     SHARD_END                  END, with the children that the row or the listing names
-    TRIM_HORIZON               none: the origin of an adopted stream is TRIM_HORIZON. If a descendant has a position, the
-                               position says TRIM_HORIZON, because the shard would count as ended otherwise
+    TRIM_HORIZON               none: the origin of an adopted stream is TRIM_HORIZON. If a descendant has a position,
+                               the position says TRIM_HORIZON, because the shard would count as ended otherwise
     LATEST                     a start at the moment of adoption, by Kinesis's clock
     AT_TIMESTAMP               a start at the timestamp that the user names: only KCL's configuration has it
     (no row)                   END if a descendant has a row; otherwise none, and the shard is read from its start
 
-A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the children before it
-writes SHARD_END into the parent's row (D13).
+A shard that has a row never counts as ended because of its descendants: KCL creates the leases of the children before
+it writes SHARD_END into the parent's row (D13).
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from datetime import UTC, datetime
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST
 from headrace.pipeline.core.shards.position import TRIM, Position, Positions, Start, is_forward
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
+# The arrival of a record that can't be read any more. It is older than any retention, so that the first
+# wave reports that records may be lost.
 _UNKNOWN_ARRIVAL = datetime.fromtimestamp(0, UTC)
-"""The arrival of a record that can't be read any more. It is older than any retention, so that the first wave reports that
-records may be lost."""
 
+# Removed from each row that is given back.
 _REMOVED_ATTRIBUTES = frozenset(
     {"owner", "checkpoint_owner", "run_claim", "wanted_by", "pending", "pending_state", "failure"}
 )
-"""Removed from each row that is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,18 @@ class AdoptedShard:
     key: ShardKey
     row: Lease | None
     position: Position | None
-    """None: the table gets no position, and the shard is read from TRIM_HORIZON."""
+    """The shard's position in the table; None where it gets none, and is read from TRIM_HORIZON."""
     why: str
 
 
 def plan_adopt(
-    family: Family, rows: Iterable[Lease], *, at: datetime, timestamp: datetime | None
+    family: Family, rows: Iterable[Lease], *, adopted: datetime, timestamp: datetime | None
 ) -> tuple[AdoptedShard, ...]:
-    """The position of each shard. `family`: all shards that the unfiltered listing or a row names. `at`: the moment of
+    """The position of each shard. `family`: all shards that the unfiltered listing or a row names. `adopted`: the
+    moment of
     adoption, by Kinesis's clock. `timestamp`: the start of rows at AT_TIMESTAMP."""
     by_shard = {row.shard_id: row for row in rows}
-    shards = [_of_row(family, row, at, timestamp) for row in by_shard.values()]
+    shards = [_of_row(family, row, adopted, timestamp) for row in by_shard.values()]
     covered = _ancestors(family, by_shard)
     for shard_id in sorted((family.listed | covered) - by_shard.keys()):
         if shard_id in covered:
@@ -63,10 +65,10 @@ def plan_adopt(
         else:
             why = "no row: read from its start"
             shards.append(AdoptedShard(ShardKey(family.stream, shard_id), None, None, why))
-    return tuple(sorted(_with_own_start(family, shards), key=lambda each: each.key))
+    return tuple(sorted(_with_own_start(family, shards), key=lambda shard: shard.key))
 
 
-def _of_row(family: Family, row: Lease, at: datetime, timestamp: datetime | None) -> AdoptedShard:
+def _of_row(family: Family, row: Lease, adopted: datetime, timestamp: datetime | None) -> AdoptedShard:
     key, checkpoint = ShardKey(family.stream, row.shard_id), row.checkpoint
     if checkpoint.is_end:
         children = family.children.get(row.shard_id, frozenset())
@@ -77,7 +79,7 @@ def _of_row(family: Family, row: Lease, at: datetime, timestamp: datetime | None
         where = Position(int(checkpoint.sequence), checkpoint.sub, arrival=_UNKNOWN_ARRIVAL, inside=True)
         return AdoptedShard(key, row, where, f"goes on after {checkpoint}")
     if checkpoint == LATEST:
-        start = Start(at.replace(microsecond=0))
+        start = Start(adopted.replace(microsecond=0))
         why = f"LATEST: starts at {start.at}, the moment of adoption"
         return AdoptedShard(key, row, Position(start=start), why)
     if checkpoint == AT_TIMESTAMP and timestamp is not None:
@@ -101,14 +103,14 @@ def _ancestors(family: Family, shards: Iterable[str]) -> frozenset[str]:
 
 
 def _with_own_start(family: Family, shards: list[AdoptedShard]) -> list[AdoptedShard]:
-    """Gives a position to each shard that has a row, but no position yet, and a descendant with a position. A shard without
-    a position counts as ended once a descendant has one."""
-    placed = _ancestors(family, (each.key.shard_id for each in shards if each.position is not None))
+    """Gives a position to each shard that has a row, but no position yet, and a descendant with a position. A
+    shard without a position counts as ended once a descendant has one."""
+    placed = _ancestors(family, (shard.key.shard_id for shard in shards if shard.position is not None))
     return [
-        replace(each, position=Position(start=TRIM))
-        if each.position is None and each.row is not None and each.key.shard_id in placed
-        else each
-        for each in shards
+        replace(shard, position=Position(start=TRIM))
+        if shard.position is None and shard.row is not None and shard.key.shard_id in placed
+        else shard
+        for shard in shards
     ]
 
 
@@ -117,10 +119,10 @@ def with_arrivals(
 ) -> tuple[AdoptedShard, ...]:
     """The shards with the arrival times of their last records. `arrivals` has those that could still be read."""
     return tuple(
-        replace(each, position=replace(each.position, arrival=arrivals[each.key]))
-        if each.position is not None and each.key in arrivals
-        else each
-        for each in shards
+        replace(shard, position=replace(shard.position, arrival=arrivals[shard.key]))
+        if shard.position is not None and shard.key in arrivals
+        else shard
+        for shard in shards
     )
 
 
@@ -130,41 +132,42 @@ def is_adopted(shards: Iterable[AdoptedShard], positions: Positions) -> bool:
     Arrival times aren't compared: since the adoption, records may have left the stream.
     """
     every = tuple(shards)
-    streams = {each.key.stream for each in every}
-    wanted = {each.key: each.position for each in every if each.position is not None}
-    there = {key: at for key, at in positions.shards.items() if key.stream in streams}
-    return wanted.keys() == there.keys() and all(
-        (at.token, at.start) == (wanted[key].token, wanted[key].start) for key, at in there.items()
+    streams = {shard.key.stream for shard in every}
+    planned = {shard.key: shard.position for shard in every if shard.position is not None}
+    stored = {key: position for key, position in positions.shards.items() if key.stream in streams}
+    return planned.keys() == stored.keys() and all(
+        (position.token, position.start) == (planned[key].token, planned[key].start)
+        for key, position in stored.items()
     )
 
 
 def not_continued(shards: Iterable[AdoptedShard], family: Family, positions: Positions) -> list[ShardKey]:
-    """Shards of an adopted stream whose rows don't continue the table's position. Rows that are ahead of the table do: KCL's
-    workers have read on, and those ranges become foreign ranges."""
-    by_key = {each.key: each for each in shards}
+    """Shards of an adopted stream whose rows don't continue the table's position. Rows that are ahead of the
+    table do: KCL's workers have read on, and those ranges become foreign ranges."""
+    by_key = {shard.key: shard for shard in shards}
     passed = family.passed(positions)
     moved = [
         key
-        for key, at in positions.shards.items()
-        if key.stream == family.stream and not _continues(by_key.get(key), at)
+        for key, position in positions.shards.items()
+        if key.stream == family.stream and not _continues(by_key.get(key), position)
     ]
     # Rows of shards that count as ended because a descendant has a position. No run would read such a shard.
     revived = [
         key
-        for key, each in by_key.items()
-        if each.row is not None
-        and not each.row.has_ended
+        for key, shard in by_key.items()
+        if shard.row is not None
+        and not shard.row.has_ended
         and key not in positions.shards
         and key.shard_id in passed
     ]
     return sorted([*moved, *revived])
 
 
-def _continues(shard: AdoptedShard | None, at: Position) -> bool:
-    """Whether the row of a shard, as read now, continues the table's position `at`."""
+def _continues(shard: AdoptedShard | None, position: Position) -> bool:
+    """Whether the row of a shard, as read now, continues the table's position."""
     if shard is None or (shard.row is None and shard.position is None):
         # KCL deletes a row once its shard has ended and its children have begun.
-        return at.ended
+        return position.ended
     if shard.row is not None and shard.row.run_claim is not None:
         # A run of Headrace is reading the shard, and writes the row after its commit: the row may be behind the table.
         return True
@@ -175,21 +178,21 @@ def _continues(shard: AdoptedShard | None, at: Position) -> bool:
     if to.ended:
         return True
     if to.sequence is None:
-        return (at.token, at.start or TRIM) == (to.token, to.start)
-    return is_forward(at, to)
+        return (position.token, position.start or TRIM) == (to.token, to.start)
+    return is_forward(position, to)
 
 
-def is_unproven(each: AdoptedShard) -> bool:
+def is_unproven(shard: AdoptedShard) -> bool:
     """Whether the last checkpointed record can't be read any more."""
-    return each.position is not None and each.position.arrival == _UNKNOWN_ARRIVAL
+    return shard.position is not None and shard.position.arrival == _UNKNOWN_ARRIVAL
 
 
 def adopt_ranges(shards: Iterable[AdoptedShard], run: str) -> tuple[Range, ...]:
     """The ledger's ranges for the shards that get a position."""
     return tuple(
-        Range(Kind.ADOPT, each.key, after=None, upto=each.position, run=run, claim=run, why=each.why)
-        for each in shards
-        if each.position is not None
+        Author(run).range(Kind.ADOPT, shard.key, None, shard.position, why=shard.why)
+        for shard in shards
+        if shard.position is not None
     )
 
 
@@ -207,15 +210,16 @@ def stamp(row: Lease, epoch: int) -> Change:
 def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> list[Change]:
     """The writes that give the leases back: each row gets the lake table's position, and no owner or claim.
 
-    If no record of a shard has landed, the table has no sequence number for its row. LATEST would then mean the moment at
-    which KCL starts, so a row at LATEST gets AT_TIMESTAMP: KCL starts at the timestamp in its configuration.
+    If no record of a shard has landed, the table has no sequence number for its row. LATEST would then mean
+    the moment at which KCL starts, so a row at LATEST gets AT_TIMESTAMP: KCL starts at the timestamp in its
+    configuration.
 
     A claim that is still in a row was left behind: its worker no longer holds the row, or the shard has ended.
     """
     changes = []
     for row in rows:
-        at = positions.of(ShardKey(stream, row.shard_id))
-        stands = at.checkpoint if at is not None else None
+        position = positions.of(ShardKey(stream, row.shard_id))
+        stands = position.checkpoint if position is not None else None
         put: dict[str, object] = {}
         if stands is not None and stands != row.checkpoint:
             # `landed` as well: if Headrace reads on later, it must know this checkpoint for its own.
@@ -240,13 +244,17 @@ def plan_give_back(stream: StreamId, rows: Iterable[Lease], positions: Positions
 
 
 def start_for_kcl(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> datetime | None:
-    """The timestamp for KCL's configuration: the earliest start of all rows that are, or will be, at AT_TIMESTAMP. None if
-    there is no such row."""
+    """The timestamp for KCL's configuration: the earliest start of all rows that are, or will be, at
+    AT_TIMESTAMP. None if there is no such row."""
     origin = positions.origins.get(stream)
     starts = []
     for row in rows:
-        at = positions.of(ShardKey(stream, row.shard_id))
-        if row.checkpoint in {LATEST, AT_TIMESTAMP} and (at is None or at.checkpoint is None):
-            start = at.start if at is not None and at.start is not None else origin and origin.start
+        position = positions.of(ShardKey(stream, row.shard_id))
+        if row.checkpoint in {LATEST, AT_TIMESTAMP} and (position is None or position.checkpoint is None):
+            start = (
+                position.start
+                if position is not None and position.start is not None
+                else origin and origin.start
+            )
             starts.append(start.at if start else None)
-    return min((each for each in starts if each is not None), default=None)
+    return min((moment for moment in starts if moment is not None), default=None)

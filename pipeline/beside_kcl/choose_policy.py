@@ -10,7 +10,8 @@
 Runs keep claims from wave to wave only with the first of these four, and then with `kcl.heartbeat: worker` and without
 `kcl.allow_foreign_checkpoints`.
 
-Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them at each tick.
+Where `kcl.failover` isn't set, KCL workers can still be started at any time, so `KclNotJoined` looks for them
+at each tick.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ def policy_of(settings: Settings, ports: PolicyPorts) -> Policy:
         policy = replace(policy, rows=KclRows(), own_leases=work)
     # After the parts of a joined fleet, whose `own_leases` this mode replaces.
     if helps_itself:
-        here = frozenset(worker.id for worker in settings.workers)
+        own_workers = frozenset(worker.id for worker in settings.workers)
         policy = replace(
             policy,
-            election=ElectedByShuffle(here=here, leases=ports.leases, clock=ports.clock),
+            election=ElectedByShuffle(own_workers=own_workers, leases=ports.leases, clock=ports.clock),
             strategy=AssignsNothing(),
             own_leases=TakesLeases(
                 leases=ports.leases,
@@ -92,7 +93,8 @@ def _life(settings: Settings) -> SignsOfLife:
 
 
 def _keeping(settings: Settings, ports: PolicyPorts) -> Keeping:
-    """With settings that are meant for tables with KCL workers, runs keep no claim, also while no KCL worker is there."""
+    """Whether runs keep claims. With settings that are meant for tables with KCL workers they keep none, also
+    while no KCL worker is there."""
     kcl = settings.kcl
     expects_kcl = settings.is_shared or kcl.allow_foreign_checkpoints or kcl.mode is Mode.KCL_2
     if expects_kcl or kcl.heartbeat is Heartbeat.LEASE:
@@ -108,6 +110,6 @@ def _company(settings: Settings, ports: PolicyPorts) -> OtherWorkers:
         return JoinedFleet(settings=settings, tables=ports.tables, workers=ports.workers, adopted=adopted)
     return KclNotJoined(
         times=settings.times,
-        here=frozenset(worker.id for worker in settings.workers),
+        own_workers=frozenset(worker.id for worker in settings.workers),
         worker_rows=ports.workers if settings.kcl.mode is Mode.KCL_2 else None,
     )

@@ -1,4 +1,5 @@
-"""Parts of the policy for tables that running KCL 3.x workers share: KCL's own shard sync, and a watch over KCL's leader."""
+"""Parts of the policy for tables that running KCL 3.x workers share: KCL's own shard sync, and a watch over
+KCL's leader."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class KclRows:
     """Lease rows are made by KCL's rules of shard sync."""
 
     def scope(self, origin: Start, listing: Listing) -> Start | None:
-        """As in KCL, the listing of shards starts at the origin only while the lease table is empty."""
+        """Where the listing of shards begins: as in KCL, at the origin only while the lease table is empty."""
         return None if listing.leases else origin
 
     def plan(

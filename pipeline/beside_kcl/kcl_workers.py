@@ -1,4 +1,5 @@
-"""How a deployment treats KCL workers in its tables: as part of its fleet, or, if the settings don't join them, as a reason to stop."""
+"""How a deployment treats KCL workers in its tables: as part of its fleet, or, if the settings don't join
+them, as a reason to stop."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def silence_allowed(worker: Worker, times: TimeSettings) -> timedelta:
 
 
 def silent_kcl_workers(view: AssignmentView) -> frozenset[str]:
-    """KCL workers with a lease that stood still for the lease duration. They are dead, even if their rows are recent enough."""
+    """KCL workers with a lease that stood still for the lease duration. They are dead, even if their rows are
+    recent enough."""
     holders = {row.holder for row in view.rows if row.key in view.lost and row.holder is not None}
     return frozenset(holders) - view.fleet.ours
 
@@ -40,7 +42,7 @@ class KclNotJoined:
     """The settings join no KCL workers. While KCL workers renew leases all the same, no lease is assigned or taken."""
 
     times: TimeSettings
-    here: frozenset[str]
+    own_workers: frozenset[str]
     """The workers of this deployment."""
     worker_rows: WorkerStore | None = None
     """Set in mode 2.x, where no assignment pass watches the leases: then the rows of lease holders are looked up."""
@@ -57,22 +59,24 @@ class KclNotJoined:
         return MayAssign(view.fleet.ready, silent_kcl_workers(view))
 
     def others_read(self, strangers: frozenset[str], listing: Listing) -> bool:
-        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions then wait."""
+        """A holder without a row of Headrace may be a KCL worker, also if its row isn't understood. Deletions
+        then wait."""
         if self.worker_rows is None:
             return bool(strangers)
         holders = {row.holder for row in listing.leases if row.holder is not None and not row.has_ended}
-        asked = sorted(holders - self.here)
-        known = self.worker_rows.get_many(asked).workers if asked else ()
-        return bool(not_ours(asked, known))
+        outsiders = sorted(holders - self.own_workers)
+        rows = self.worker_rows.get_many(outsiders).workers if outsiders else ()
+        return bool(not_ours(outsiders, rows))
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops assigning leases to it,
-        and leases that it assigned before expire and go to other workers."""
+        """This worker doesn't beat while a KCL worker leads. Without a beat the KCL leader soon stops
+        assigning leases to it, and leases that it assigned before expire and go to other workers."""
         if not watch.is_led_by_another(within=KCL_SILENT):
             return Presence()
         return Presence(
-            f"worker {me} does nothing, because a KCL worker leads this application and kcl.failover isn't set. Stop KCL's "
-            "workers and adopt their application (`headrace adopt`), or set kcl.failover to work beside them"
+            f"worker {me} does nothing, because a KCL worker leads this application and kcl.failover isn't "
+            "set. Stop KCL's workers and adopt their application (`headrace adopt`), "
+            "or set kcl.failover to work beside them"
         )
 
     def why_not_hold(self, row: Lease) -> str | None:
@@ -84,10 +88,10 @@ class KclNotJoined:
         if fleet.misread_rows:
             # A worker row isn't understood. It may be a Headrace worker's, so no worker counts as unknown.
             return frozenset()
-        known = {row.worker_id for row in fleet.rows}
+        known_ids = {row.worker_id for row in fleet.rows}
         # A Headrace worker makes its row again within a tick.
-        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known
-        kcls = (known - fleet.ours) | without_row
+        without_row = expired(fleet.seen, 2 * self.times.worker_tick) - known_ids
+        kcls = (known_ids - fleet.ours) | without_row
         moving = living(view.counters, self.times.lease_duration)
         return frozenset(
             row.holder
@@ -100,9 +104,9 @@ def why_kcl_not_joined(strangers: Collection[str]) -> str:
     if not strangers:
         return ""
     return (
-        f"KCL workers ({', '.join(sorted(strangers))}) renew leases of this application and kcl.failover isn't set, so no lease "
-        "is assigned or taken. Stop KCL's workers and adopt their application (`headrace adopt`), or set kcl.failover to work "
-        "beside them"
+        f"KCL workers ({', '.join(sorted(strangers))}) renew leases of this application and kcl.failover "
+        "isn't set, so no lease is assigned or taken. Stop KCL's workers and adopt their application "
+        "(`headrace adopt`), or set kcl.failover to work beside them"
     )
 
 
@@ -132,33 +136,38 @@ class JoinedFleet:
         return False
 
     def presence(self, me: str, watch: LeaderWatchMemory, memory: PartMemory, now: datetime) -> Presence:
-        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must have no such
-        row, or no worker would read the shards that it is assigned."""
-        why, known = self.adopted.look(AdoptionMemory.of(memory), now)
+        """KCL's leader assigns leases to each worker with a recent row. A worker that may not read yet must
+        have no such row, or no worker would read the shards that it is assigned."""
+        why, memory_after = self.adopted.look(AdoptionMemory.of(memory), now)
         why_not = f"worker {me} may not read yet, and so asks for no leases: {why}" if why else None
-        return Presence(why_not, known)
+        return Presence(why_not, memory_after)
 
     def why_not_hold(self, row: Lease) -> str | None:
-        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't show whether the
-        worker is reading."""
+        """A command must not touch a lease of a KCL worker. KCL workers write no claim, so the row doesn't
+        show whether the worker is reading."""
         if row.holder is None:
             return None
-        found = self.workers.get(row.holder)
-        if found is not None and found.is_ours:
+        holder = self.workers.get(row.holder)
+        if holder is not None and holder.is_ours:
             return None
-        return f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace worker holds the lease"
+        return (
+            f"the KCL worker {row.holder} holds {row.key}: stop that worker, or wait until a Headrace "
+            "worker holds the lease"
+        )
 
 
 def why_mode_differs(settings: Settings, tables: Tables) -> str | None:
-    """Why this worker must not assign or take leases: the row Migration3.0 says that KCL's workers share leases in the other
-    mode. In modes 2.x and 3.x at once, leaders would assign leases while workers steal them."""
+    """Why this worker must not assign or take leases: the row Migration3.0 says that KCL's workers share
+    leases in the other mode. In modes 2.x and 3.x at once, leaders would assign leases while workers steal
+    them."""
     version = tables.client_version()
     if version is None or (version in ACTS_AS_2X) is (settings.kcl.mode is Mode.KCL_2):
         return None
     mode = Mode.KCL_2 if version in ACTS_AS_2X else Mode.OWN
     return (
-        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, but kcl.mode is {settings.kcl.mode}. Until "
-        "that is changed, Headrace neither assigns nor takes leases; it goes on reading those that it has"
+        f"KCL's workers are at CLIENT_VERSION_{version}, which needs kcl.mode: {mode}, "
+        f"but kcl.mode is {settings.kcl.mode}. Until that is changed, Headrace neither assigns nor takes "
+        "leases; it goes on reading those that it has"
     )
 
 
@@ -172,14 +181,15 @@ def why_not_rekey(settings: Settings) -> str | None:
     if not settings.is_shared:
         return None
     return (
-        "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read all shards anew where these change. Nothing was "
-        "changed. Stop KCL's workers, take the block `kcl` out of the settings, and run the command again"
+        "kcl.failover is set: KCL's workers go by the keys of the lease rows, and read all shards anew "
+        "where these change. Nothing was changed. Stop KCL's workers, take the block `kcl` out of the "
+        "settings, and run the command again"
     )
 
 
 def kcl_workers_among(names: Iterable[str], workers: WorkerStore) -> frozenset[str]:
-    """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be a Headrace
-    worker, which must not keep the others from working."""
-    asked = sorted(names)
-    found = workers.get_many(asked)
-    return not_ours(asked, found.workers) - {row.key for row in found.skipped}
+    """The workers of these names that are KCL's. A worker whose row isn't understood isn't counted: it may be
+    a Headrace worker, which must not keep the others from working."""
+    sorted_names = sorted(names)
+    listing = workers.get_many(sorted_names)
+    return not_ours(sorted_names, listing.workers) - {row.key for row in listing.skipped}

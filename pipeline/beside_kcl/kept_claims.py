@@ -22,15 +22,16 @@ class KeepsNothing:
 class KeepsUntilKclIsSeen:
     """The settings expect no KCL workers, but a person can start some at any time.
 
-    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker shows itself to a run by taking one of its leases.
+    A KCL 3.x worker that leads holds the leader's lock. A KCL 2.x worker shows itself to a run by taking one
+    of its leases.
     """
 
     lock: LeaderLock
     workers: WorkerStore
 
     def may_keep(self, lost_to: frozenset[str]) -> bool:
-        found = self.lock.read()
-        leader = () if found is None or found.released else (found.owner,)
-        asked = sorted(lost_to | set(leader))
+        lock_row = self.lock.read()
+        leader = () if lock_row is None or lock_row.released else (lock_row.owner,)
+        suspects = sorted(lost_to | set(leader))
         # A worker whose row isn't there or isn't understood counts as KCL's: the wave then writes more than it has to.
-        return not asked or not not_ours(asked, self.workers.get_many(asked).workers)
+        return not suspects or not not_ours(suspects, self.workers.get_many(suspects).workers)

@@ -21,8 +21,9 @@ from headrace.pipeline.duties.policy.policy import ClaimedShards
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.leases import LeaseStore
 
+# The most generations of parents that are looked up. A stream isn't expected to be resharded more often
+# between two waves.
 _GENERATIONS = 20
-"""The most generations of parents that are looked up. A stream isn't expected to be resharded more often between two waves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +50,27 @@ class TakeInForeign:
         return committed.state, _sentences([*taken, *committed.landing.page.ranges])
 
     def _ended_parents(self, shards: ClaimedShards) -> list[tuple[Range, ...]]:
-        """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors come first, because
-        a shard may not land before its parents have ended (I3)."""
+        """The ENDs of parents that KCL has read to their ends, as one commit for each generation. Ancestors
+        come first, because a shard may not land before its parents have ended (I3)."""
         stream, positions = shards.stream, shards.state.positions
-        found: list[tuple[Range, ...]] = []
+        generations: list[tuple[Range, ...]] = []
         rows: tuple[Lease, ...] = tuple(shards.rows.values())
         for _ in range(_GENERATIONS):
-            asked = unfinished_parents(stream, rows, positions)
-            if not asked:
+            parents = unfinished_parents(stream, rows, positions)
+            if not parents:
                 break
             # Each round goes one generation up: the parents found now are asked for their own parents next.
-            rows = self.leases.get_many(sorted(asked)).leases
-            ranges = plan_ends(stream, asked, rows, positions, run=shards.run, claim=shards.claim)
+            rows = self.leases.get_many(sorted(parents)).leases
+            ranges = plan_ends(stream, parents, rows, positions, run=shards.run, claim=shards.claim)
             if not ranges:
                 break
-            found.insert(0, ranges)
-        return found
+            generations.insert(0, ranges)
+        return generations
 
 
 def _sentences(taken: Iterable[Range]) -> list[str]:
     return [
-        f"{each.key}: KCL read this shard from {each.after or 'its start'} to {each.upto}. These records aren't in the lake "
-        "table, and Headrace reads on after them"
-        for each in taken
+        f"{foreign.key}: KCL read this shard from {foreign.after or 'its start'} to {foreign.upto}. "
+        "These records aren't in the lake table, and Headrace reads on after them"
+        for foreign in taken
     ]

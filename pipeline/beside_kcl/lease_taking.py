@@ -1,11 +1,13 @@
-"""How a worker takes leases in `kcl.mode: 2.x`. No leader assigns leases: each worker takes them for itself, as in KCL 2.x.
+"""How a worker takes leases in `kcl.mode: 2.x`. No leader assigns leases: each worker takes them for itself,
+as in KCL 2.x.
 
     at each tick                    the worker's tick counts up its own leases (`heartbeat: lease`)
     every two lease durations       the worker scans all leases. It takes leases whose counters stood still, or
                                     else steals from the worker with the most leases
 
-The lease duration takes the place of KCL's failoverTimeMillis. KCL renews every third of it, and a tick is shorter than that.
-KCL takes leases every two of it, as here. As in KCL, a counter is compared between two scans.
+The lease duration takes the place of KCL's failoverTimeMillis. KCL renews every third of it, and a tick is
+shorter than that. KCL takes leases every two of it, as here. As in KCL, a counter is compared between two
+scans.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.pipeline.beside_kcl.kcl_workers import kcl_workers_among, why_kcl_not_joined, why_mode_differs
-from headrace.pipeline.core.leases.change import applied, require_some
+from headrace.pipeline.core.leases.change import require_some, rows_written
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.sighting import (
     Sighting,
     Sightings,
+    after_look,
     expired,
     from_cursor,
-    look,
     suspects_to_cursor,
     time_from_cursor,
     time_to_cursor,
@@ -37,16 +39,17 @@ from headrace.pipeline.ports.base import Clock, Ids
 from headrace.pipeline.ports.leases import LeaseStore, Tables, WorkerStore
 from headrace.pipeline.settings.model import Settings
 
+# Lease durations between two scans. KCL's workers look for leases to take at the same interval.
 _DURATIONS = 2
-"""Lease durations between two scans. KCL's workers look for leases to take at the same interval."""
+# The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0
+# is very old.
 _SCAN_AT_NS = 2**62
-"""The scan's place on the taker's time line, in nanoseconds. So far from 0 that a counter that changed at 0 is very old."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakingMemory:
-    """What a tick remembers for the next one. If it is lost, the counters of all owned leases count as just changed, and
-    leases are taken later."""
+    """What a tick remembers for the next one. If it is lost, the counters of all owned leases count as just
+    changed, and leases are taken later."""
 
     last: datetime | None = None
     last_mono: float = 0.0
@@ -55,11 +58,11 @@ class TakingMemory:
     headrace_workers: frozenset[str] = frozenset()
     """Lease holders that aren't KCL workers."""
     why_not: str = ""
-    """Why no lease was taken."""
+    """Why no lease was taken; empty where one was, or where there was nothing to take."""
 
     def as_json(self, *, whole: bool) -> Any:
-        """The part that fits into a cursor: the leases that stood still for the longest time. The others start anew, which
-        only delays taking them."""
+        """The part that fits into a cursor: the leases that stood still for the longest time. The others
+        start anew, which only delays taking them."""
         if self.last is None or not whole:
             # Not whole: the cursor has no room for the keys of the leases that this worker holds. A process that starts
             # without this memory scans at its first tick, and finds them.
@@ -100,48 +103,50 @@ class LeaseTaking:
     workers: WorkerStore
 
     def tick(self, memory: TakingMemory) -> TakingReport:
-        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases, and not while the
-        worker is stopping."""
+        """Takes leases, if a scan is due. The worker's tick calls it after it has counted up its own leases,
+        and not while the worker is stopping."""
         now, mono = self.clock.now(), self.clock.monotonic()
         if not is_time(memory.last, now, every=self._period):
             return TakingReport(memory, memory.why_not)
         rows = {row.key: row for row in self._scan()}
-        seen = look(
+        sightings = after_look(
             memory.leases,
             {key: str(row.counter) for key, row in rows.items()},
             since=_since_last_scan(memory, now, mono),
             tick=self._period,
         )
-        known = self._headrace_workers(memory.headrace_workers, rows.values())
-        if why := self._why_not(rows.values(), seen, known):
+        headrace_workers = self._headrace_workers(memory.headrace_workers, rows.values())
+        if why := self._why_not(rows.values(), sightings, headrace_workers):
             held = self._held(rows.values())
-            return TakingReport(TakingMemory(now, mono, seen, known, why), why, held=held)
-        observed = {key: Observed(row, _moved_ns(row, seen[key])) for key, row in rows.items()}
+            return TakingReport(TakingMemory(now, mono, sightings, headrace_workers, why), why, held=held)
+        observed = {key: Observed(row, _moved_ns(row, sightings[key])) for key, row in rows.items()}
         pick = plan_take(observed, self.me, at_ns=_SCAN_AT_NS, rules=self._rules)
         taken = self._take([rows[key] for key in pick.keys(self.ids.dice)], pick)
-        seen |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
+        sightings |= {row.key: Sighting(str(row.counter), moved=True) for row in taken}
         held = self._held([*rows.values(), *taken])
-        return TakingReport(TakingMemory(now, mono, seen, known), _sentence(taken, pick), taken, held)
+        return TakingReport(
+            TakingMemory(now, mono, sightings, headrace_workers), _sentence(taken, pick), taken, held
+        )
 
     def _held(self, rows: Iterable[Lease]) -> frozenset[str]:
         return frozenset(row.key for row in rows if row.holder == self.me)
 
-    def _headrace_workers(self, known: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
-        """The other lease holders that aren't KCL workers. `known`: those that an earlier scan found."""
+    def _headrace_workers(self, earlier: frozenset[str], rows: Iterable[Lease]) -> frozenset[str]:
+        """The other lease holders that aren't KCL workers. `earlier`: those that an earlier scan found."""
         owners = {row.holder for row in rows if row.holder is not None} - {self.me}
-        if self.settings.is_shared or owners <= known:
-            return known & owners
-        return frozenset(owners) - kcl_workers_among(owners - known, self.workers)
+        if self.settings.is_shared or owners <= earlier:
+            return earlier & owners
+        return frozenset(owners) - kcl_workers_among(owners - earlier, self.workers)
 
-    def _why_not(self, rows: Iterable[Lease], seen: Sightings, headrace_workers: frozenset[str]) -> str:
-        """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be running though the
-        settings join none."""
+    def _why_not(self, rows: Iterable[Lease], sightings: Sightings, headrace_workers: frozenset[str]) -> str:
+        """Why no lease may be taken: KCL's workers share leases in the other mode, or KCL workers may be
+        running though the settings join none."""
         if self.settings.is_shared:
             return why_mode_differs(self.settings, self.tables) or ""
-        still = expired(seen, self.settings.times.lease_duration)
+        still = expired(sightings, self.settings.times.lease_duration)
         # A holder counts as running as long as one of its leases hasn't stood still for the lease duration.
-        others = {row.holder for row in rows if row.holder is not None and row.key not in still}
-        return why_kcl_not_joined(others - {self.me, *headrace_workers})
+        running = {row.holder for row in rows if row.holder is not None and row.key not in still}
+        return why_kcl_not_joined(running - {self.me, *headrace_workers})
 
     @property
     def _period(self) -> timedelta:
@@ -165,25 +170,25 @@ class LeaseTaking:
         if pick.steals and rows:
             # The owners of these leases are alive and renew them, so the counters of the scan may be outdated by now.
             owners = {row.key: row.owner for row in rows}
-            found = self.leases.get_many(list(owners)).leases
-            rows = [now for now in found if now.owner == owners[now.key] and not now.has_ended]
+            listed_now = self.leases.get_many(list(owners)).leases
+            rows = [row for row in listed_now if row.owner == owners[row.key] and not row.has_ended]
         why = f"-> {self.me}: {pick.why}"
         takes = [take(row, self.me, f"{row.owner or 'unowned'} {why}") for row in rows]
-        return applied(require_some(self.leases.apply_all(takes)))
+        return rows_written(require_some(self.leases.apply_all(takes)))
 
 
 def _since_last_scan(memory: TakingMemory, now: datetime, mono: float) -> timedelta | None:
-    """The time since the last scan, the smaller one of two clocks: the wall clock may have been set, and the monotonic clock
-    starts again with each host."""
+    """The time since the last scan, the smaller one of two clocks: the wall clock may have been set, and the
+    monotonic clock starts again with each host."""
     if memory.last is None:
         return None
     return min(now - memory.last, timedelta(seconds=mono - memory.last_mono))
 
 
-def _moved_ns(row: Lease, seen: Sighting) -> int:
+def _moved_ns(row: Lease, sighting: Sighting) -> int:
     """When the counter last changed, for the taker. 0 for a lease that had no owner when it was first seen, and whose
     counter hasn't changed since."""
-    return 0 if row.owner is None and not seen.moved else _SCAN_AT_NS - _ns(seen.credit)
+    return 0 if row.owner is None and not sighting.moved else _SCAN_AT_NS - _ns(sighting.credit)
 
 
 def _ns(span: timedelta) -> int:

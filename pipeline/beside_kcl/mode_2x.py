@@ -1,4 +1,5 @@
-"""Parts of the policy for `kcl.mode: 2.x`: each worker takes leases for itself, and a shuffle elects who syncs the shards."""
+"""Parts of the policy for `kcl.mode: 2.x`: each worker takes leases for itself, and a shuffle elects who
+syncs the shards."""
 
 from __future__ import annotations
 
@@ -28,20 +29,20 @@ from headrace.pipeline.settings.model import Settings
 class ElectedByShuffle:
     """The leader is the first worker in KCL 2.x's shuffle of the lease owners. The leader's lock isn't used."""
 
-    here: frozenset[str]
+    own_workers: frozenset[str]
     """The workers of this deployment."""
     leases: LeaseStore
     clock: Clock
 
-    def look(self, electing: Electing, seen: Sighting | None, since: timedelta | None) -> LockState:
+    def look(self, electing: Electing, sighting: Sighting | None, since: timedelta | None) -> LockState:
         return LockState(Move.WAIT)
 
     def leads(
         self, electing: Electing, lock: LockState, memory: PartMemory, *, check_can_lead: Callable[[], None]
     ) -> Elected:
-        shuffle = Shuffle(ours=self.here, leases=self.leases, clock=self.clock)
-        seen, leads = shuffle.tick(ShuffleMemory.of(memory))
-        return Elected(leads, seen.leader or "everybody", seen)
+        shuffle = Shuffle(ours=self.own_workers, leases=self.leases, clock=self.clock)
+        memory_after, leads = shuffle.tick(ShuffleMemory.of(memory))
+        return Elected(leads, memory_after.leader or "everybody", memory_after)
 
 
 class AssignsNothing:
@@ -70,10 +71,11 @@ class TakesLeases:
         return LeaderLook(seen, memory)
 
     def own_rows(self, me: str, held: frozenset[str], known: Mapping[str, Lease]) -> tuple[Lease, ...]:
-        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked, so all rows are read."""
+        """The rows of `held` and of their children. KCL 2.x makes no owner index that could be asked, so all
+        rows are read."""
         own = held_of(self.leases, me, held)
-        # At a shard's end this worker's run makes the children's rows. They must be counted up from the next tick on: the
-        # next scan comes after two lease durations, when they would have expired.
+        # At a shard's end this worker's run makes the children's rows. They must be counted up from the next
+        # tick on: the next scan comes after two lease durations, when they would have expired.
         children = {key for row in own for key in row.child_keys} - held
         return (*own, *held_of(self.leases, me, children))
 
@@ -87,5 +89,5 @@ class TakesLeases:
             tables=self.tables,
             workers=self.workers,
         )
-        found = taking.tick(TakingMemory.of(memory))
-        return TakenLeases(found.memory, found.taken, found.held, str(found))
+        report = taking.tick(TakingMemory.of(memory))
+        return TakenLeases(report.memory, report.taken, report.held, str(report))

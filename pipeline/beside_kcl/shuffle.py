@@ -1,5 +1,5 @@
-"""Elects who syncs the shards in `kcl.mode: 2.x`, as KCL 2.x does: all workers shuffle the lease owners with the same seed, and
-the first owner in that order is the leader.
+"""Elects who syncs the shards in `kcl.mode: 2.x`, as KCL 2.x does: all workers shuffle the lease owners with
+the same seed, and the first owner in that order is the leader.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ShuffleMemory:
     first: datetime | None = None
     last: datetime | None = None
     leader: str | None = None
-    """None: no lease had an owner. Then, as in KCL, each worker leads."""
+    """The worker that leads. None where no lease had an owner: then, as in KCL, each worker leads."""
 
     def as_json(self, *, whole: bool) -> Any:
         return (
@@ -56,8 +56,8 @@ class Shuffle:
         """What to remember, and whether this deployment leads."""
         now = self.clock.now()
         if _is_due(memory, now):
-            # Only owners of open leases are shuffled. The row of an ended shard keeps its last owner until the leader deletes the
-            # row: if that worker were gone and came first, no worker would lead.
+            # Only owners of open leases are shuffled. The row of an ended shard keeps its last owner until
+            # the leader deletes the row: if that worker were gone and came first, no worker would lead.
             rows = self.leases.scan().leases
             order = leader.order_of_leadership(row.owner for row in rows if not row.has_ended)
             memory = ShuffleMemory(memory.first or now, now, order[0] if order else None)

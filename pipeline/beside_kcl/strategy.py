@@ -36,8 +36,8 @@ class ByKclStrategy:
         return True
 
     def plan_moves(self, scene: AssignmentInput, workers: Iterable[Worker], *, run: int) -> list[Change]:
-        """The changes of one assignment pass. KCL's strategies balance in the first pass of a leader, and then in one of
-        `kcl.balance_every` passes."""
+        """The changes of one assignment pass. KCL's strategies balance in the first pass of a leader, and
+        then in one of `kcl.balance_every` passes."""
         plan = plan_variance if self.settings.assignment.strategy is Strategy.VARIANCE else plan_lease_count
         balance = run % self.settings.kcl.balance_every == 0
         return plan(scene, workers, self.rules, kcl_rules=_kcl_rules(self.settings), balance=balance)

@@ -1,14 +1,15 @@
 """The `headrace` command.
 
-A subcommand is one line in `COMMANDS` and a module in this package. The module has `add(subparsers)`, which describes
-the command's arguments, and `run(args) -> int`, which returns the exit code. Only the module of the command that the user
-typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are imported inside `run` only, so that help texts
-and messages about mistyped arguments appear at once.
+A subcommand is one line in `COMMANDS` and a module in this package. The module has `add(subparsers)`, which
+describes the command's arguments, and `run(args) -> int`, which returns the exit code. Only the module of the
+command that the user typed is imported. Heavy packages (Dagster, boto3, pyspark, pyiceberg) are imported
+inside `run` only, so that help texts and messages about mistyped arguments appear at once.
 
-Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of sysexits.h);
-130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by six commands only: `consume` when
-a shard failed, `demo` when the table doesn't match, `lineage --sequence` when no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status --strict` when
-something needs a person.
+Exit codes: 0 done; 2 a person or a setting has to change something first; 75 try again later (EX_TEMPFAIL of
+sysexits.h); 130 interrupted by Ctrl-C; 141 the process that read the output has ended. 1 is used by six
+commands only: `consume` when a shard failed, `demo` when the table doesn't match, `lineage --sequence` when
+no range has the record, `prove` when something is wrong, `shadow` when both sides differ, `status --strict`
+when something needs a person.
 """
 
 import argparse
@@ -16,7 +17,9 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
+import headrace
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.errors import HeadraceError, Transient, WrongSettings
 
@@ -47,6 +50,11 @@ COMMANDS = {
 }
 """Name of a command -> its line in the help. The module of `give-back` is `headrace.pipeline.cli.give_back`."""
 
+DOCUMENTS = Path(headrace.__file__).parent / "docs"
+"""The folder of the documents, which an installed Headrace has, too."""
+
+# 75 is EX_TEMPFAIL of sysexits.h; 130 and 141 are what a shell tells of a process ended by SIGINT and
+# SIGPIPE.
 DONE, STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 0, 2, 75, 130, 141
 
 
@@ -57,9 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser = _parser(command)
         args = parser.parse_args(arguments)
         if command is None:
+            # On standard error: a script that forgot the command must not take the help for an answer.
             parser.print_help(sys.stderr)
             return STOPPED
         code = int(import_module(f"headrace.pipeline.cli.{_module(command)}").run(args))
+        # Now, and not when Python ends: a reader that has gone is told here as BrokenPipeError.
         sys.stdout.flush()
     except HeadraceError as error:
         return tell_errors(error)
@@ -72,13 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tell_errors(*errors: HeadraceError) -> int:
-    """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help with each of them."""
+    """Print the errors on stderr. Returns the exit code, which is that of trying again only if that can help
+    with each of them."""
     tell_aside(*(f"headrace: {line}" for error in errors for line in _sentences(error)))
-    return TRY_LATER if all(isinstance(each, Transient) for each in errors) else STOPPED
+    # One error that trying again doesn't mend is enough: a supervisor would try for ever.
+    return TRY_LATER if all(isinstance(error, Transient) for error in errors) else STOPPED
 
 
 def _sentences(error: HeadraceError) -> list[str]:
-    """WrongSettings has one mistake on each line. Line breaks in other errors come from quoted libraries and mean nothing."""
+    """WrongSettings has one mistake on each line. Line breaks in other errors come from quoted libraries and
+    mean nothing."""
     text = str(error)
     lines = text.splitlines() if isinstance(error, WrongSettings) else [text]
     return [" ".join(line.split()) for line in lines]
@@ -97,6 +110,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace",
         description="Land Amazon Kinesis streams in Iceberg tables, every record exactly once.",
+        epilog=f"The documents that messages name, such as docs/use/proof.md, are in {DOCUMENTS.parent}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # so that the path stays in one piece
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(metavar="command", dest="command")
@@ -109,7 +124,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Prints the version. argparse's own action wants the text beforehand, and reading package metadata takes a while."""
+    """Prints the version. argparse's own action wants the text beforehand, and reading package metadata takes
+    a while."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import PackageNotFoundError, version

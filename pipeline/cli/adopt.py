@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
     from headrace.pipeline.settings.model import Settings
 
+# A KCL worker renews its leases every third of failoverTimeMillis: every 3.3 s by default.
 _WATCH = timedelta(seconds=30)
-"""A KCL worker renews its leases every third of failoverTimeMillis: every 3.3 s by default."""
 _SHOWN = 10
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "adopt",
-        description="Take over a stopped KCL application: the checkpoints in its lease rows become the positions of the lake table, "
-        "in the table's first commit. Set `application` (and the table names) to those of the KCL application first.",
+        description="Take over a stopped KCL application: the checkpoints in its lease rows become the positions "
+        "of the lake table, in the table's first commit. "
+        "Set `application` (and the table names) to those of the KCL application first.",
     )
     add_config(parser)
     parser.add_argument(
@@ -65,13 +66,14 @@ def adopt(
     adoptions = [
         adopting.survey(name, timestamp=args.timestamp) for name in known_streams(adopting, settings)
     ]
+    # The plan alone: nothing is asked and nothing written.
     if args.json:
-        print(json.dumps([_as_json(each) for each in adoptions], indent=2))
+        print(json.dumps([_as_json(candidate) for candidate in adoptions], indent=2))
         return 0
-    for each in adoptions:
-        if each.is_done:
-            tell(f"{each.facts.stream.name}: nothing to adopt, {_why_passed_over(each)}")
-    adoptions = [each for each in adoptions if not each.is_done]
+    for candidate in adoptions:
+        if candidate.is_done:
+            tell(f"{candidate.facts.stream.name}: nothing to adopt, {_why_passed_over(candidate)}")
+    adoptions = [candidate for candidate in adoptions if not candidate.is_done]
     if not adoptions:
         tell("no stream is left to adopt; nothing was changed")
         return 0
@@ -79,24 +81,29 @@ def adopt(
     # Where KCL's workers stay (kcl.failover is set), whatever they read meanwhile becomes foreign ranges of the table.
     if beating and not settings.is_shared:
         raise BadSetting(
-            f"the KCL workers {', '.join(beating)} still renew their leases: stop that application first; nothing was changed"
+            f"the KCL workers {', '.join(beating)} still renew their leases: stop that application first; "
+            "nothing was changed"
         )
-    for each in adoptions:
-        tell(*_lines(each))
+    for candidate in adoptions:
+        tell(*_lines(candidate))
     agree("adopt these positions", yes=args.yes)
-    for each in adoptions:
+    for candidate in adoptions:
         # Read anew: the rows may have changed while the person decided.
-        adoption = adopting.survey(each.facts.stream.arn, timestamp=args.timestamp)
+        adoption = adopting.survey(candidate.facts.stream.arn, timestamp=args.timestamp)
         landed = adopting.land(adoption, run="headrace adopt")
         tell(
-            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, whose workers then take the leases"
+            f"{adoption.facts.stream.name}: {counted(landed, 'position')} adopted; start Headrace, "
+            "whose workers then take the leases"
         )
     return 0
 
 
 def _why_passed_over(adoption: "Adoption") -> str:
     if adoption.kcl_read_on:
-        return "the lake table adopted this stream before; what KCL's workers have read since then becomes foreign ranges"
+        return (
+            "the lake table adopted this stream before; what KCL's workers have read since then becomes "
+            "foreign ranges"
+        )
     return "the lake table already has the positions of its lease rows"
 
 
@@ -138,8 +145,8 @@ def known_streams(adopting: "Adopting", settings: "Settings") -> Iterable[str]:
 def _lines(adoption: "Adoption") -> Iterable[str]:
     stream = adoption.facts.stream
     yield f"{stream}: {counted(len(adoption.rows), 'lease row')}"
-    for each in adoption.shards[:_SHOWN]:
-        yield f"  {each.key}: {each.why}"
+    for shard in adoption.shards[:_SHOWN]:
+        yield f"  {shard.key}: {shard.why}"
     if len(adoption.shards) > _SHOWN:
         yield f"  ... and {len(adoption.shards) - _SHOWN} more (--json shows all)"
     if adoption.unproven:
@@ -150,8 +157,9 @@ def _lines(adoption: "Adoption") -> Iterable[str]:
         )
     if adoption.inside_aggregates:
         yield (
-            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key}, ...) stopped "
-            "inside an aggregate: the runs go on with the next user record, if `landing.aggregates` lets them take aggregates apart"
+            f"  {counted(len(adoption.inside_aggregates), 'shard')} ({adoption.inside_aggregates[0].key}, "
+            "...) stopped inside an aggregate: the runs go on with the next user record, "
+            "if `landing.aggregates` lets them take aggregates apart"
         )
 
 
@@ -160,14 +168,14 @@ def _as_json(adoption: "Adoption") -> dict[str, object]:
         "stream": adoption.facts.stream.arn,
         "epoch": adoption.facts.stream.epoch,
         "stands": adoption.is_done,
-        "unproven": [each.key.shard_id for each in adoption.unproven],
+        "unproven": [shard.key.shard_id for shard in adoption.unproven],
         "shards": [
             {
-                "shard": each.key.shard_id,
-                "position": str(each.position) if each.position else None,
-                "why": each.why,
+                "shard": shard.key.shard_id,
+                "position": str(shard.position) if shard.position else None,
+                "why": shard.why,
             }
-            for each in adoption.shards
+            for shard in adoption.shards
         ],
     }
 

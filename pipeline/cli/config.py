@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "config",
-        description="Print the value of each setting, and whether it comes from the file (with its line), the environment or the "
-        "defaults.",
+        description="Print the value of each setting, and whether it comes from the file (with its line), "
+        "the environment or the defaults.",
     )
     add_config(parser)
     form = parser.add_mutually_exclusive_group()
@@ -40,14 +40,15 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     _check_schemas(loaded)
     if args.json:
-        print(json.dumps(as_json(loaded), indent=2))
+        print(json.dumps(settings_json(loaded), indent=2))
     else:
         tell(*as_lines(loaded))
     return 0
 
 
 def _check_schemas(loaded: "Loaded") -> None:
-    """Of formats whose schema needs a library of its own. Raises BadSetting. One in DDL was judged when the settings were read."""
+    """Check the schemas of formats that need a library of their own. Raises BadSetting. A schema in DDL was judged
+    when the settings were read."""
     from headrace.pipeline.settings.schema_rules import DDL_FORMATS
 
     targets = [target for target in loaded.settings.parse if target.format not in DDL_FORMATS]
@@ -63,10 +64,11 @@ def as_lines(loaded: "Loaded") -> Iterator[str]:
     rows = [(key, " ".join(text.split()), str(loaded.origins[key])) for key, _, text in _shown(loaded)]
     width, room = max(len(key) for key, *_ in rows), max(len(text) for _, text, _ in rows)
     for key, text, source in rows:
+        # A single long value must not push the places of all others to the right.
         yield f"{key:{width}}  {text:{min(room, 40)}}  {source}"
 
 
-def as_json(loaded: "Loaded") -> dict[str, Any]:
+def settings_json(loaded: "Loaded") -> dict[str, Any]:
     """Values are written as in the settings file; null means that the setting isn't set."""
     settings = {
         key: {"value": None if value is None else text, "source": str(loaded.origins[key])}
@@ -91,6 +93,7 @@ def _document(target: str) -> None:
         return
     file = Path(target)
     try:
+        # Only between its marks: the page around the tables is written by people.
         file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(

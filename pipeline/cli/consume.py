@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "consume",
-        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, the command waits for "
-        "the end of that run's wave.",
+        description="Read shards up to their newest record, without Dagster. Where a run is reading a shard, "
+        "the command waits for the end of that run's wave.",
     )
     add_config(parser)
     parser.add_argument(
@@ -36,7 +36,8 @@ def add(subparsers: "Subparsers") -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, or their whole names in Dagster, or lease keys",
+        help="shards such as `shardId-000000000000`; with streams_mode: multi such as `orders/0`, "
+        "or their whole names in Dagster, or lease keys",
     )
     parser.add_argument(
         "--worker",
@@ -59,10 +60,12 @@ def run(args: argparse.Namespace) -> int:
     wiring = wire(_as_worker(loaded.settings, args.worker))
     output = _Output()
     try:
+        # Before anything is read: a mistyped name is told at once.
         keys = wiring.readers().meant(args.shard)
         ending = _read(wiring, args.worker, keys, output)
     finally:
         wiring.ports.close()
+        # Also after an error: what has landed until then is there.
         tell_dagster(
             Path(loaded.name),
             loaded.settings,
@@ -71,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if ending.error is not None:
         raise ending.error
     output.print_outcome(keys, ending.failed)
+    # The other shards were read: this isn't the code of a command that did nothing.
     return 1 if ending.failed else 0
 
 
@@ -106,7 +110,8 @@ def _require_owner(worker_id: str, keys: tuple[str, ...], leases: "LeaseStore") 
         row = leases.get(key)
         if row is not None and row.holder not in {None, worker_id}:
             raise Unknown(
-                f"{partition_of(key)} is read by worker {row.holder}, not by {worker_id}: leave --worker out; nothing was read"
+                f"{partition_of(key)} is read by worker {row.holder}, not by {worker_id}: "
+                "leave --worker out; nothing was read"
             )
 
 
@@ -115,7 +120,7 @@ class _Output:
     """Prints one line for each wave, and one line for each shard at the end."""
 
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Kinesis records and rows of each shard."""
+    """The numbers of Kinesis records and of rows of each shard, by lease key."""
     last: dict[str, "Landed"] = field(default_factory=dict)
 
     def show(self, report: "WaveReport") -> None:

@@ -1,4 +1,5 @@
-"""The steps that `skip`, `reposition` and `repair` share: show the plan, ask the person, claim the shard, carry it out."""
+"""The steps that `skip`, `reposition` and `repair` share: show the plan, ask the person, claim the shard,
+carry it out."""
 
 import argparse
 import json
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.repair.decide import Recovery
     from headrace.pipeline.repair.decision_plan import Decision
 
+# Seconds between two tries for a shard that a run is reading.
 _TRY_AGAIN_EVERY = 2.0
-"""Seconds between two tries for a shard that a run is reading."""
 
 
 def add_deciding(parser: argparse.ArgumentParser) -> None:
@@ -69,18 +70,22 @@ def decide(
     keys: Iterable[str],
     plan: "Callable[[Lease], Decision | Stop]",
 ) -> int:
-    """Show the plan of all shards, then carry it out shard by shard, each while this command holds the shard's claim."""
-    found = [recovery.find(key) for key in keys]
-    shown = {key: _planned(recovery, key, plan) for key in found}
+    """Show the plan of all shards, then carry it out shard by shard, each while this command holds the
+    shard's claim."""
+    shards = [recovery.find(key) for key in keys]
+    shown = {key: _planned(recovery, key, plan) for key in shards}
     sentences = [line for decision in shown.values() for line in decision.sentences]
-    if not is_wanted(args, sentences, shards=found):
+    if not is_wanted(args, sentences, shards=shards):
+        # With --json the plan was what was asked for; without, a person said no.
         return 0 if args.json else 2
     done: list[str] = []
-    for key in found:
-        with _naming_done(done, key), held(recovery, key) as row:
+    for key in shards:
+        with _naming_done(done, key), claim_held(recovery, key) as row:
+            # Planned anew under the claim: a run may have landed records since the plan was shown.
             decision = _plan(row, plan)
             _require_same(key, shown[key], decision)
             decision = _as_shown(shown[key], decision)
+            # With --json only the plan goes to standard output, which a script reads.
             tell(recovery.carry_out(row, decision), file=sys.stderr if args.json else sys.stdout)
             done.append(key)
     return 0
@@ -96,12 +101,12 @@ def _naming_done(done: "Sequence[str]", key: str) -> "Iterator[None]":
     except HeadraceError as error:
         if not done:
             raise
-        then = f"while the claim on {key} was released" if key in done else f"then, for {key}"
-        raise type(error)(f"{', '.join(done)}: done, and not undone. But {then}: {error}") from error
+        context = f"while the claim on {key} was released" if key in done else f"then, for {key}"
+        raise type(error)(f"{', '.join(done)}: done, and not undone. But {context}: {error}") from error
 
 
 @contextmanager
-def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
+def claim_held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
     """Claim the shard for this command. Waits until the run that reads the shard releases it, or counts as dead."""
     from headrace.pipeline.errors import Transient
     from headrace.pipeline.repair.decide import Busy
@@ -114,7 +119,8 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
         while isinstance(answer := recovery.hold(key), Busy):
             if recovery.clock.monotonic() > until:
                 raise Transient(
-                    f"{answer.why}, and didn't release the shard within {patience}; nothing was changed. Stop the worker of that run, or try again"
+                    f"{answer.why}, and didn't release the shard within {patience}; nothing was changed. "
+                    "Stop the worker of that run, or try again"
                 )
             if answer.why != last_why:
                 tell_aside(f"{answer.why}: waiting for the end of that run's wave")
@@ -122,6 +128,7 @@ def held(recovery: "Recovery", key: str) -> "Iterator[Lease]":
             time.sleep(_TRY_AGAIN_EVERY)
         yield answer.row
     finally:
+        # Also after an error, and where the claim was never got: then this changes nothing.
         recovery.release(key)
 
 
@@ -149,19 +156,19 @@ def _plan(row: "Lease", plan: "Callable[[Lease], Decision | Stop]") -> "Decision
     return decision
 
 
-def _as_shown(shown: "Decision", now: "Decision") -> "Decision":
+def _as_shown(shown: "Decision", fresh: "Decision") -> "Decision":
     """The new decision, with the end that the person saw: the stream may have got newer records since then."""
-    if shown.range is None or now.range is None:
-        return now
-    return replace(now, range=replace(now.range, upto=shown.range.upto), sentences=shown.sentences)
+    if shown.range is None or fresh.range is None:
+        return fresh
+    return replace(fresh, range=replace(fresh.range, upto=shown.range.upto), sentences=shown.sentences)
 
 
-def _require_same(key: str, shown: "Decision", now: "Decision") -> None:
+def _require_same(key: str, shown: "Decision", fresh: "Decision") -> None:
     from headrace.pipeline.errors import PositionsDisagree
 
-    was, is_ = (d.range.after if d.range else None for d in (shown, now))
-    if was != is_ or shown.row != now.row:
+    planned_after, fresh_after = (d.range.after if d.range else None for d in (shown, fresh))
+    if planned_after != fresh_after or shown.row != fresh.row:
         raise PositionsDisagree(
-            f"{key} moved between the plan and now ({was or 'nothing'}, then {is_ or 'nothing'}); nothing was changed. Run "
-            "the command again to see the plan as it is now"
+            f"{key} moved between the plan and now ({planned_after or 'nothing'}, then {fresh_after or 'nothing'}); "
+            "nothing was changed. Run the command again to see the plan as it is now"
         )

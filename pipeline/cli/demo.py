@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "demo",
-        description="Make a stream on this machine, land its records while the stream is resharded, check every record of the "
-        "table, parse some of them again into the typed table, and let `headrace prove` prove all tables. The exit code is 0 only if everything matched. The demo then keeps Dagster's UI open until Ctrl-C, and exits at "
-        "once with DEMO_EXIT=1 in the environment or without a terminal.",
+        description="Make a stream on this machine, land its records while the stream is resharded, "
+        "check every record of the table, parse some of them again into the typed table, "
+        "and let `headrace prove` prove all tables. The exit code is 0 only if everything matched. "
+        "The demo then keeps Dagster's UI open until Ctrl-C, and exits at once with DEMO_EXIT=1 in the "
+        "environment or without a terminal.",
     )
     parser.add_argument("--records", type=_count, default=50_000, help="number of records (default: 50000)")
     parser.add_argument(
@@ -51,31 +53,32 @@ def add(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.demo.home import as_it_was_left
 
-    return judge(as_it_was_left(Path(args.home))) if args.check else _show(args)
+    return judge_demo(as_it_was_left(Path(args.home))) if args.check else _show(args)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.holding import Holder, held, require_free
+    from headrace.pipeline.cli.holding import Holder, home_held, require_free
     from headrace.pipeline.cli.other_dagster import require_no_process
     from headrace.pipeline.cli.own_spark import spark_of_its_own
-    from headrace.pipeline.cli.services import HOST, is_free, stopped_by_signals
+    from headrace.pipeline.cli.services import HOST, is_port_free, stopped_by_signals
     from headrace.pipeline.cli.show import Show, say
     from headrace.pipeline.cli.watching import until_a_process_dies
     from headrace.pipeline.demo.home import Home, emptied
     from headrace.pipeline.lake.files.private_files import umask
 
-    port = next(port for port in range(args.port, 65536) if is_free(port))
+    # The user's own `headrace dev` may have the port.
+    port = next(port for port in range(args.port, 65536) if is_port_free(port))
     ui = f"http://{HOST}:{port}"
-    before = Home(
-        Path(args.home).resolve()
-    ).dagster  # a `headrace dev` or another Dagster may run on the demo's settings
+    # A `headrace dev` or another Dagster may run on the demo's settings.
+    before = Home(Path(args.home).resolve()).dagster
+    # Before the folder is emptied, with the files of whoever is at work in it.
     require_free(before)
     require_no_process(before)
     with (
         umask(private=True),
         stopped_by_signals(),
         emptied(Path(args.home)) as home,
-        held(home.dagster, Holder(command="headrace demo", ui=ui)),
+        home_held(home.dagster, Holder(command="headrace demo", ui=ui)),
         spark_of_its_own(home.dagster, home.settings, name="headrace demo"),
         ExitStack() as started,
     ):
@@ -83,7 +86,8 @@ def _show(args: argparse.Namespace) -> int:
         trouble = show.run(port)
         if trouble:
             say(f"{trouble}; sensors and runs: {ui}/overview, logs: {home.folder}/*.log")
-        code = max(show.parse(), show.replay(), judge(home), show.prove(), 1 if trouble else 0)
+        # All of them run, also after a failure: each says something else about the table.
+        code = max(show.parse(), show.replay(), judge_demo(home), show.prove(), 1 if trouble else 0)
         if os.environ.get("DEMO_EXIT") != "1" and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"Dagster's UI at {ui} - press Ctrl-C to stop")
             with suppress(KeyboardInterrupt):
@@ -93,7 +97,7 @@ def _show(args: argparse.Namespace) -> int:
         return code
 
 
-def judge(home: "Home") -> int:
+def judge_demo(home: "Home") -> int:
     """Print the summary, and return the exit code: 0 only if everything matches."""
     from headrace.pipeline.demo.reading import read_evidence, read_puts, read_shards, read_typed, the_table
     from headrace.pipeline.demo.summary import summary

@@ -28,9 +28,9 @@ _LOOK_EVERY = 0.5
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "dev",
-        description="Run Dagster's UI and daemon on this machine with these settings, until Ctrl-C or SIGTERM (exit code 0). "
-        "When one of Dagster's processes dies, the command stops the others and exits with 75, so that a supervisor can start it "
-        "again.",
+        description="Run Dagster's UI and daemon on this machine with these settings, until Ctrl-C or SIGTERM "
+        "(exit code 0). When one of Dagster's processes dies, the command stops the others and exits "
+        "with 75, so that a supervisor can start it again.",
     )
     add_config(parser)
     parser.add_argument(
@@ -39,14 +39,14 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from headrace.pipeline.cli.holding import Holder, held
+    from headrace.pipeline.cli.holding import Holder, home_held
     from headrace.pipeline.cli.services import HOST, dagster_home, stopped_by_signals
     from headrace.pipeline.lake.files.private_files import umask
 
     loaded = load(args)
     home, private = dagster_home(Path(loaded.name)), loaded.settings.private_files
     holder = Holder(command="headrace dev", ui=f"http://{HOST}:{args.port}")
-    with umask(private=private), stopped_by_signals(), held(home, holder, private=private) as hold:
+    with umask(private=private), stopped_by_signals(), home_held(home, holder, private=private) as hold:
         return _dev(loaded, hold, home, port=args.port)
 
 
@@ -56,19 +56,22 @@ def _dev(loaded: "Loaded", hold: "Hold", home: Path, *, port: int) -> int:
     from headrace.pipeline.cli.own_spark import spark_of_its_own, warmed
     from headrace.pipeline.errors import BadSetting
 
+    # Before the look for others: a Dagster that a killed `headrace dev` left isn't somebody else's.
     _stop_former(hold, home)
     require_alone(home, say=_say)
-    if not services.is_free(port):
+    if not services.is_port_free(port):
         raise BadSetting(f"port {port} is taken: name a free port with --port; nothing was started")
     config = Path(loaded.name)
     workspace = services.prepare_dagster_home(home)
     _say(_sentence(loaded, home))
     _start_workers(loaded.settings)
     try:
+        # Around Dagster, so that the Spark server outlives the runs that use it.
         with spark_of_its_own(home, config):
             env = services.environment(os.environ, config, home)
             warmed(env)
             dagster = services.Group(services.dagster_command(workspace, port), env=env)
+            # At once: if this process is killed, the next command finds Dagster by this number.
             hold.has_dagster(dagster.pid)
             _supervise(dagster, loaded.settings, home, port=port)
     except KeyboardInterrupt:
@@ -85,7 +88,8 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
     try:
         for _ in services.wait_for_ui(dagster, port):
             continue
-        is_up = True  # before the line is printed: whoever reads the line may press Ctrl-C at once
+        # Before the line is printed: whoever reads the line may press Ctrl-C at once.
+        is_up = True
         _say(f"Dagster's UI at http://{services.HOST}:{port} - press Ctrl-C to stop")
         until_a_process_dies(dagster)
     except KeyboardInterrupt:
@@ -96,6 +100,7 @@ def _supervise(dagster: "Group", settings: "Settings", home: Path, *, port: int)
         with services.undisturbed():
             _say("stopping Dagster, its runs and the local Spark")
             try:
+                # Before Dagster is stopped, which would mark them as failed.
                 _cancel_runs(home)
             finally:
                 dagster.stop()
@@ -111,7 +116,8 @@ def _stop_former(hold: "Hold", home: Path) -> None:
     if former and former.dagster and stop_orphans(former.dagster, home):
         forget_beats(home)
         _say(
-            f"an earlier `{former.command}` (process {former.pid}) was killed; the Dagster that it left running was stopped"
+            f"an earlier `{former.command}` (process {former.pid}) was killed; "
+            "the Dagster that it left running was stopped"
         )
 
 
@@ -123,7 +129,8 @@ def _start_workers(settings: "Settings") -> None:
     try:
         again = start_workers(settings)
     except TablesMissing:
-        return  # the leader's first tick makes the tables
+        # The leader's first tick makes the tables.
+        return
     except HeadraceError as error:
         _say(f"can't read whether `headrace stop` stopped the workers: {error}")
         return
@@ -152,7 +159,8 @@ def _stop_workers(settings: "Settings", home: Path) -> None:
 
 
 def _let_runs_end(home: Path, until: float) -> None:
-    """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events to Dagster."""
+    """Wait for runs that hold no lease: a run that has just begun, or one that still writes its last events
+    to Dagster."""
     from headrace.resources.runs import all_runs_in
 
     with all_runs_in(home) as runs:
@@ -161,14 +169,16 @@ def _let_runs_end(home: Path, until: float) -> None:
 
 
 def _cancel_runs(home: Path) -> None:
-    """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as their failure."""
+    """Mark the runs that are still at work as canceled, else Dagster shows the interrupt that follows as
+    their failure."""
     from headrace.resources.runs import all_runs_in
 
     with all_runs_in(home) as runs:
         canceled = runs.cancel_all("headrace dev is stopping")
     if canceled:
         _say(
-            f"{counted(len(canceled), 'run')} still at work: canceled; records that hadn't landed are read again after the next start"
+            f"{counted(len(canceled), 'run')} still at work: canceled; "
+            "records that hadn't landed are read again after the next start"
         )
 
 

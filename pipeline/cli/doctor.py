@@ -1,4 +1,5 @@
-"""`headrace doctor`: whether this host, this project and its settings are as Headrace needs them, and what to do where they aren't."""
+"""`headrace doctor`: whether this host, this project and its settings are as Headrace needs them, and what to
+do where they aren't."""
 
 import argparse
 import os
@@ -18,8 +19,9 @@ _DONE, _NEEDS_A_PERSON = 0, 2
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "doctor",
-        description="Check whether the settings can be read, whether Java is found, and which local Spark servers run on this host. Each line "
-        "says what to do. The command changes nothing, and asks AWS nothing. The exit code is 2 if a person has to change something first.",
+        description="Check whether the settings can be read, whether Java is found, and which local Spark servers "
+        "run on this host. Each line says what to do. The command changes nothing, "
+        "and asks AWS nothing. The exit code is 2 if a person has to change something first.",
     )
     add_config(parser)
     add_json(parser)

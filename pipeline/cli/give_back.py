@@ -1,4 +1,5 @@
-"""`headrace give-back`: write the lake table's positions into the lease rows, so that KCL's workers go on from there."""
+"""`headrace give-back`: write the lake table's positions into the lease rows, so that KCL's workers go on
+from there."""
 
 import argparse
 import json
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from headrace.pipeline.ports.leases import WorkerStore
     from headrace.pipeline.settings.model import Settings
 
+# The default lease duration (20 s) and two ticks of a worker (5 s each).
 _WATCH = timedelta(seconds=30)
-"""The default lease duration (20 s) and two ticks of a worker (5 s each)."""
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "give-back",
-        description="Hand the application to KCL's workers: each lease row gets the position of the lake table, and no owner. Stop "
-        "Headrace's workers first (`headrace stop`).",
+        description="Hand the application to KCL's workers: each lease row gets the position of the lake table, "
+        "and no owner. Stop Headrace's workers first (`headrace stop`).",
     )
     add_config(parser)
     parser.add_argument(
@@ -36,8 +37,8 @@ def add(subparsers: "Subparsers") -> None:
         metavar="TIME",
         type=duration,
         default=_WATCH,
-        help="where workers still hold leases: how long to watch whether they beat (default: 30s); the leases of a worker that "
-        "doesn't beat are given back, too",
+        help="where workers still hold leases: how long to watch whether they beat (default: 30s); "
+        "the leases of a worker that doesn't beat are given back, too",
     )
     parser.add_argument(
         "--json", action="store_true", help="print what would be written, as JSON, and change nothing"
@@ -72,18 +73,21 @@ def give_back(
         return 0
     for name, (changes, start) in plans.items():
         tell(
-            f"{name}: {counted(len(changes), 'lease row gets', 'lease rows get')} the lake table's position and no owner"
+            f"{name}: {counted(len(changes), 'lease row gets', 'lease rows get')} the lake table's position "
+            "and no owner"
         )
         if start is not None:
             tell(
-                f"  shards without a landed record start at AT_TIMESTAMP: set KCL's initial position to {start.isoformat()}"
+                "  shards without a landed record start at AT_TIMESTAMP: "
+                f"set KCL's initial position to {start.isoformat()}"
             )
     agree("give these leases back", yes=args.yes)
     missed = [key for changes, _ in plans.values() for key in adopting.apply(changes)]
     if missed:
+        # The code for trying again: the rows that were written stay right, and are passed over then.
         raise Unreachable(
-            f"another process changed {counted(len(missed), 'lease row')} meanwhile ({missed[0]}, ...), which this command left as they are: "
-            "run it again"
+            f"another process changed {counted(len(missed), 'lease row')} meanwhile ({missed[0]}, ...), "
+            "which this command left as they are: run it again"
         )
     tell("given back: KCL's workers may start")
     return 0
@@ -103,6 +107,7 @@ def _gone(
     tell_aside(
         f"{names} still hold leases: watching for {watch.total_seconds():.0f} s whether any of these workers beats"
     )
+    # Both are looked at: our workers beat in their own rows, KCL's in the leases.
     beats = _beats(workers, holders)
     pause(watch.total_seconds())
     alive = {name for name, beat in _beats(workers, holders).items() if beat != beats.get(name)}
@@ -115,7 +120,8 @@ def _gone(
 
 
 def _beats(workers: "WorkerStore", names: Sequence[str]) -> Mapping[str, object]:
-    """The beats in the worker rows. Without a worker table none of our workers ever worked; KCL's workers beat in the leases."""
+    """The beats in the worker rows. Without a worker table none of our workers ever worked; KCL's workers
+    beat in the leases."""
     try:
         return beats_of(workers, names)
     except TablesMissing:
@@ -126,6 +132,6 @@ def _require_positions(adopting: "Adopting", settings: "Settings") -> None:
     """Refuse a lake table without positions: the lease rows would keep whatever checkpoint they happen to have."""
     if not adopting.table.load().positions.origins:
         raise BadSetting(
-            f"the lake table {settings.landing.table} holds no positions: does landing.table name the table into which these shards "
-            "were landed? Nothing was changed"
+            f"the lake table {settings.landing.table} holds no positions: "
+            "does landing.table name the table into which these shards were landed? Nothing was changed"
         )

@@ -1,9 +1,9 @@
 """One `headrace dev` or `headrace demo` at a time on each DAGSTER_HOME.
 
-Two Dagster daemons on one DAGSTER_HOME run each sensor twice, and the command that stops first cancels the runs of the
-other. The lock is the operating system's (flock) on a file: when the process that holds the lock ends, even by SIGKILL,
-the lock is free. The file's text describes that process. The refusal of a second command quotes it, and the next command
-finds by it a Dagster that outlived its killed `headrace dev`.
+Two Dagster daemons on one DAGSTER_HOME run each sensor twice, and the command that stops first cancels the
+runs of the other. The lock is the operating system's (flock) on a file: when the process that holds the lock
+ends, even by SIGKILL, the lock is free. The file's text describes that process. The refusal of a second
+command quotes it, and the next command finds by it a Dagster that outlived its killed `headrace dev`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Hold:
     file: TextIO
     holder: Holder
     former: Holder | None
-    """The process that held the lock before and was killed, so that it couldn't empty the file; None after a clean end."""
+    """The process that held the lock before and was killed, so that it couldn't empty the file; None after a
+    clean end."""
 
     def has_dagster(self, pid: int) -> None:
         self.holder = replace(self.holder, dagster=pid)
@@ -52,7 +53,7 @@ class Hold:
 
 
 @contextmanager
-def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
+def home_held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
     """Hold DAGSTER_HOME, or refuse with a sentence that says who holds it."""
     make_named_folder(home, private=private, name="DAGSTER_HOME")
     with _opened(home / LOCK) as file:
@@ -60,14 +61,14 @@ def held(home: Path, holder: Holder, *, private: bool = True) -> Iterator[Hold]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadSetting(_refusal_of(_read(file), home)) from None
+        # Read before it is overwritten: text that is left shows that the process before was killed.
         hold = Hold(file, holder, _read(file))
         _write(file, json.dumps(asdict(holder)))
         try:
             yield hold
         finally:
-            _write(
-                file, ""
-            )  # everything that this process started was stopped; after a SIGKILL the text stays
+            # Everything that this process started was stopped; after a SIGKILL the text stays.
+            _write(file, "")
 
 
 def require_free(home: Path) -> None:
@@ -82,24 +83,26 @@ def require_free(home: Path) -> None:
 
 def _opened(lock: Path) -> TextIO:
     try:
+        # Not "w", which would empty the file before the lock is held.
         return lock.open("a+", encoding="utf-8")
     except OSError as error:
         raise BadSetting(
-            f"DAGSTER_HOME: {lock} can't be written ({error.strerror}); allowed: a folder in which this user may write. Nothing was started"
+            f"DAGSTER_HOME: {lock} can't be written ({error.strerror}); allowed: "
+            "a folder in which this user may write. Nothing was started"
         ) from error
 
 
-def refusal(who: str, home: Path, to_do: str) -> str:
+def home_in_use(who: str, home: Path, to_do: str) -> str:
     """Why no second Dagster starts on this DAGSTER_HOME, in a sentence. `who` is at work there; `to_do` ends that."""
     return (
-        f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's runs. Nothing was started or changed; "
-        f"{to_do}, or set another DAGSTER_HOME"
+        f"{who} is running on DAGSTER_HOME {home}, and two Dagsters on one DAGSTER_HOME fail each other's "
+        f"runs. Nothing was started or changed; {to_do}, or set another DAGSTER_HOME"
     )
 
 
 def _refusal_of(holder: Holder | None, home: Path) -> str:
     who = str(holder) if holder else "another headrace command"
-    return refusal(who, home, "stop that command first (Ctrl-C or `kill`)")
+    return home_in_use(who, home, "stop that command first (Ctrl-C or `kill`)")
 
 
 def _read(file: TextIO) -> Holder | None:
@@ -107,7 +110,8 @@ def _read(file: TextIO) -> Holder | None:
     try:
         return Holder(**json.loads(file.read()))
     except (ValueError, TypeError):
-        return None  # empty, half written, or of another version
+        # Empty, half written, or of another version.
+        return None
 
 
 def _write(file: TextIO, text: str) -> None:

@@ -1,7 +1,8 @@
 """Answers as JSON, for scripts: each is one object with the number of its format.
 
-Names are never changed or removed, only added. A number that may have more digits than a script's numbers hold, such as a sequence number or
-the id of a snapshot, is text; a time is in ISO 8601; null says that something isn't known or isn't there.
+Names are never changed or removed, only added. A number that may have more digits than a script's numbers
+hold, such as a sequence number or the id of a snapshot, is text; a time is in ISO 8601; null says that
+something isn't known or isn't there.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ def print_json(answer: Mapping[str, Any]) -> None:
     print(json.dumps({"format": FORMAT, **answer}, indent=2), flush=True)
 
 
-def time_json(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="milliseconds")
+def time_json(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat(timespec="milliseconds")
 
 
 def id_json(number: int | None) -> str | None:
+    # As text: ids of snapshots have 19 digits, and JavaScript's numbers are exact to 15.
     return None if number is None else str(number)

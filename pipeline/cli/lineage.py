@@ -27,26 +27,29 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "lineage",
-        description="Show which records of which shard went into which snapshot, from the lineage table and the lake table's newest snapshots.",
+        description="Show which records of which shard went into which snapshot, from the lineage table and the "
+        "lake table's newest snapshots.",
     )
     add_config(parser)
     parser.add_argument(
         "--shard",
         metavar="NAME",
-        help="only this shard, such as shardId-000000000000; of one of several streams orders/0, or its whole name in Dagster",
+        help="only this shard, such as shardId-000000000000; of one of several streams orders/0, "
+        "or its whole name in Dagster",
     )
     add_window(parser)
     add_limit(parser, "print only the newest N ranges")
     parser.add_argument(
         "--window",
         metavar="ID",
-        help="show the ledgers of this window (`headrace window`) instead of the lake table's: of its own table, or of the typed table in which "
-        "it replaced rows",
+        help="show the ledgers of this window (`headrace window`) instead of the lake table's: "
+        "of its own table, or of the typed table in which it replaced rows",
     )
     parser.add_argument(
         "--target",
         metavar="NAME",
-        help="show the ledgers of this target of `parse`: what became of the rows of each range, and which code and schema decided it",
+        help="show the ledgers of this target of `parse`: what became of the rows of each range, "
+        "and which code and schema decided it",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="print all columns, as CSV")
@@ -56,8 +59,9 @@ def add(subparsers: "Subparsers") -> None:
         "--sequence",
         type=sequence_number,
         metavar="N",
-        help="show the range that has the record with this sequence number: which run brought it, which file and snapshot have the record now, and "
-        "what became of it in the typed tables or their quarantine tables. The exit code is 1 if no range has the number",
+        help="show the range that has the record with this sequence number: which run brought it, "
+        "which file and snapshot have the record now, and what became of it in the typed tables or "
+        "their quarantine tables. The exit code is 1 if no range has the number",
     )
     views.add_argument("--gaps", action="store_true", help="show what isn't in the table, and why")
     views.add_argument(
@@ -68,7 +72,8 @@ def add(subparsers: "Subparsers") -> None:
     views.add_argument(
         "--rebuild",
         action="store_true",
-        help="write the lineage table anew from all that still tells of the lake table's history, and show nothing else",
+        help="write the lineage table anew from all that still tells of the lake table's history, "
+        "and show nothing else",
     )
 
 
@@ -101,7 +106,8 @@ def _refuse_unused(args: argparse.Namespace) -> None:
         raise BadSetting("--target and --window are two tables' ledgers: give one of them; nothing was read")
     if (args.window is not None or args.target is not None) and (is_view or args.sequence is not None):
         raise BadSetting(
-            f"{'--target' if args.window is None else '--window'} goes with --shard, --from, --to, --limit, --csv and --json only; nothing was read"
+            f"{'--target' if args.window is None else '--window'} goes with --shard, --from, --to, --limit, "
+            "--csv and --json only; nothing was read"
         )
     if args.sequence is not None and (args.csv or by_time or args.limit is not None):
         raise BadSetting(
@@ -109,8 +115,8 @@ def _refuse_unused(args: argparse.Namespace) -> None:
         )
     if is_view and (args.csv or args.json or by_time or args.limit is not None or args.shard is not None):
         raise BadSetting(
-            "--gaps, --family and --rebuild are about all shards, as text: --shard, --from, --to, --limit, --csv and --json can't go with them; "
-            "nothing was read"
+            "--gaps, --family and --rebuild are about all shards, as text: --shard, --from, --to, --limit, "
+            "--csv and --json can't go with them; nothing was read"
         )
 
 
@@ -120,8 +126,8 @@ def _view(args: argparse.Namespace, adapters: "Adapters", cut: "Cut") -> int:
     from headrace.pipeline.core.ledger.story import story_of
     from headrace.pipeline.proof.chains import KINDS_WITHOUT_ROWS
 
-    wanted = RangeFilter(kinds=KINDS_WITHOUT_ROWS) if args.gaps else cut.filter()
-    story = story_of(adapters.lineage("lineage").entries(wanted))
+    range_filter = RangeFilter(kinds=KINDS_WITHOUT_ROWS) if args.gaps else cut.filter()
+    story = story_of(adapters.lineage("lineage").entries(range_filter))
     return show_gaps(story) if args.gaps else show_family(story)
 
 
@@ -131,12 +137,13 @@ def _rebuild(adapters: "Adapters") -> int:
     from headrace.pipeline.lineage.rebuild import rebuild
 
     lineage = adapters.lineage("headrace lineage --rebuild")
-    now = rebuild(lineage)
+    content = rebuild(lineage)
     tell(
-        f"{lineage.identifier} has {counted(now.ranges, 'range')} of {counted(now.snapshots, 'snapshot')}, up to snapshot "
-        f"{now.snapshot or 'none'}"
+        f"{lineage.identifier} has {counted(content.ranges, 'range')} of {counted(content.snapshots, 'snapshot')}, "
+        f"up to snapshot {content.snapshot or 'none'}"
     )
-    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if now.gaps else ():
+    # A filter without kinds takes no range: lost parts are left.
+    for lost in lineage.entries(RangeFilter(kinds=frozenset())) if content.gaps else ():
         if isinstance(lost, Lost):
             tell(f"{lost.why}; ranges derived from rows instead: {len(lost.ranges)}")
     return 0

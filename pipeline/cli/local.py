@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: "Subparsers") -> None:
-    _stand_in().add_arguments(
+    _stand_in().add_local_arguments(
         subparsers.add_parser(
             "local",
             description="Run a stand-in for Kinesis, DynamoDB and S3 on this machine, for development and tests.",

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- argparse has no public name for it
 
 
+# The most digits of a sequence number, by Kinesis's API.
 _MOST_DIGITS = 129
-"""Of a sequence number, by Kinesis's API."""
 
 
 _LARGEST_PORT = 65_535
@@ -45,11 +45,12 @@ def duration(text: str) -> timedelta:
     return period
 
 
-def moment(text: str) -> datetime:
+def moment_argument(text: str) -> datetime:
     """An argument such as 2026-01-31 or 2026-01-31T12:00. Without a time zone it is in UTC."""
     try:
-        at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        when = datetime.fromisoformat(text)
+        # Not the host's own zone: the same command has to mean the same times on each host.
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} isn't a time such as 2026-01-31 or 2026-01-31T12:00"
@@ -88,21 +89,23 @@ def add_window(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="since",
-        type=moment,
+        type=moment_argument,
         metavar="TIME",
-        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
+        help="only ranges with records that arrived at this time or later (such as 2026-01-31 or "
+        "2026-01-31T12:00; UTC)",
     )
     parser.add_argument(
         "--to",
         dest="until",
-        type=moment,
+        type=moment_argument,
         metavar="TIME",
         help="only ranges with records that arrived before this time",
     )
 
 
 def window_of(args: argparse.Namespace, *, nothing: str = "nothing was read") -> "Window":
-    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what hasn't been done then."""
+    """The times of `--from` and `--to`. Raises BadSetting where no time lies between them. `nothing`: what
+    hasn't been done then."""
     from headrace.pipeline.core.ledger.arrivals import Window
     from headrace.pipeline.errors import BadSetting
 

@@ -1,11 +1,12 @@
 """A Dagster that somebody else has started on this DAGSTER_HOME, such as by `dagster dev` or `dagster-daemon run`.
 
-Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.holding` knows only Headrace's own
-commands. So two things are looked at:
+Two daemons run each sensor twice, and each fails the runs of the other. The lock of `headrace.pipeline.cli.holding`
+knows only Headrace's own commands. So two things are looked at:
 
     the processes of this host (Linux)    a daemon whose environment names this DAGSTER_HOME: refused at once
-    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon that has just ended: only a second,
-                                          newer one is of a living daemon, on another host or in another container
+    the heartbeats in Dagster's storage   a daemon writes one every 30 s. A fresh one may be that of a daemon that has
+                                          just ended: only a second, newer one is of a living daemon, on another host
+                                          or in another container
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.pipeline.cli.holding import refusal
+from headrace.pipeline.cli.holding import home_in_use
 from headrace.pipeline.errors import BadSetting
 
+# Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone.
 _DAEMONS = ("dagster._daemon run", "dagster-daemon run")
-"""Pieces of the command lines of Dagster's daemon, under `dagster dev` and alone."""
 _DEV = "dagster dev"
+# Seconds from one heartbeat of a daemon to its next.
 _BEAT = 30.0
-"""Seconds from one heartbeat of a daemon to its next."""
+# Seconds by which a heartbeat of a busy machine may come late.
 _LATE = 3.0
-"""Seconds by which a heartbeat of a busy machine may come late."""
 _LOOK_EVERY = 1.0
 _PROCESSES = Path("/proc")
 
@@ -51,9 +52,9 @@ def require_alone(home: Path, *, say: Callable[[str], None]) -> None:
 
 
 def require_no_process(home: Path) -> None:
-    other = next(processes_on(home), None)
-    if other is not None:
-        raise BadSetting(refusal(str(other), home, "stop that one first (Ctrl-C or `kill`)"))
+    daemon = next(processes_on(home), None)
+    if daemon is not None:
+        raise BadSetting(home_in_use(str(daemon), home, "stop that one first (Ctrl-C or `kill`)"))
 
 
 def require_no_beat(
@@ -71,14 +72,14 @@ def require_no_beat(
     if until <= now():
         return
     say(
-        f"a Dagster daemon was at work on DAGSTER_HOME {home} {max(0, now() - newest):.0f} s ago: waiting for {until - now():.0f} s at most to see "
-        "whether it still is"
+        f"a Dagster daemon was at work on DAGSTER_HOME {home} {max(0, now() - newest):.0f} s ago: "
+        f"waiting for {until - now():.0f} s at most to see whether it still is"
     )
     while now() < until:
         pause(_LOOK_EVERY)
-        if any(at > before.get(daemon, newest) for daemon, at in beats().items()):
+        if any(beat > before.get(daemon, newest) for daemon, beat in beats().items()):
             raise BadSetting(
-                refusal(
+                home_in_use(
                     "a Dagster daemon that isn't a process of this host", home, "stop it where it runs first"
                 )
             )
@@ -86,12 +87,12 @@ def require_no_beat(
 
 def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDagster]:
     """Dagster's daemons on this DAGSTER_HOME; of a `dagster dev` that has started one, that command."""
-    wanted = home.resolve()
+    resolved = home.resolve()
     for folder in processes.glob("[0-9]*"):
         # A process may end while it is looked at, and one of another user can't be looked at.
         with suppress(OSError):
             command = _command(folder)
-            if any(mark in command for mark in _DAEMONS) and _home_of(folder) == wanted:
+            if any(mark in command for mark in _DAEMONS) and _home_of(folder) == resolved:
                 parent = processes / _parent(folder)
                 starter = _command(parent) if parent.exists() else ""
                 yield (
@@ -102,6 +103,7 @@ def processes_on(home: Path, processes: Path = _PROCESSES) -> Iterator[OtherDags
 
 
 def _command(process: Path) -> str:
+    # The kernel separates the arguments by zero bytes.
     return os.fsdecode((process / "cmdline").read_bytes()).replace("\0", " ").strip()
 
 
@@ -109,6 +111,7 @@ def _home_of(process: Path) -> Path | None:
     for variable in (process / "environ").read_bytes().split(b"\0"):
         name, _, value = variable.partition(b"=")
         if name == b"DAGSTER_HOME" and value:
+            # Two names of one folder, such as a link and its target, are the same home.
             return Path(os.fsdecode(value)).resolve()
     return None
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "parse",
-        description="Parse what the lake table has and the typed tables of the settings (`parse`) lack, wave after wave. Dagster's runs do the "
-        "same; both may work at the same time.",
+        description="Parse what the lake table has and the typed tables of the settings (`parse`) lack, "
+        "wave after wave. Dagster's runs do the same; both may work at the same time.",
     )
     add_config(parser)
     parser.add_argument("target", nargs="?", help="only this target (its name in the settings)")
@@ -35,22 +35,25 @@ def add(subparsers: "Subparsers") -> None:
     how.add_argument(
         "--check",
         action="store_true",
-        help="look whether the schema, the filter's file and the function of each target can be used, without Spark, and read and write nothing else",
+        help="look whether the schema, the filter's file and the function of each target can be used, "
+        "without Spark, and read and write nothing else",
     )
     how.add_argument(
         "--infer",
         action="store_true",
-        help="print the columns that the oldest JSON payloads of the lake table would make, as `schema` in the settings has them, and write nothing",
+        help="print the columns that the oldest JSON payloads of the lake table would make, "
+        "as `schema` in the settings has them, and write nothing",
     )
     parser.add_argument(
         "--accept-difference",
         action="store_true",
-        help="parse the rows that are there, where the lake table has fewer rows than its ledgers state because they were removed on purpose, or "
-        "more because another engine has inserted them",
+        help="parse the rows that are there, where the lake table has fewer rows than its ledgers state "
+        "because they were removed on purpose, or more because another engine has inserted them",
     )
     add_limit(
         parser,
-        "at most N waves of each target (a wave is at most `wave.records` records, the oldest first); the next call or run goes on",
+        "at most N waves of each target (a wave is at most `wave.records` records, the oldest first); "
+        "the next call or run goes on",
     )
     add_json(parser)
 
@@ -69,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args)
     targets = targets_of(loaded.settings, args.target)
     if args.check:
+        # Without Spark, which takes seconds to start and isn't needed.
         _check(targets)
         return 0
     join_spark(Path(loaded.name))
@@ -95,6 +99,7 @@ def _check(targets: "tuple[ParseSettings, ...]") -> None:
             check_target(target)
             tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
         except BadSetting as error:
+            # The other targets are checked all the same: one look tells all mistakes.
             wrong.append(str(error))
     if wrong:
         raise BadSetting("\n".join(wrong))
@@ -104,6 +109,7 @@ def _infer(args: argparse.Namespace, target: "ParseSettings", wiring: "Wiring") 
     inferred = wiring.targets.inferring(target).infer()
     tell_aside(f"{target.name}: {counted(inferred.records, 'record')} looked at, and nothing was written")
     if not args.json:
+        # Alone on standard output, so that it can go into a file.
         tell(inferred.ddl)
     return {"target": target.name, "records": inferred.records, "schema": inferred.ddl}
 
@@ -127,8 +133,8 @@ def _parse(
         tell_dagster(Path(loaded.name), settings, lambda changes: changes.by_parsing(settings, target, waves))
     if any(wave.quarantined for wave in waves):
         tell_aside(
-            f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; correct the schema or the code, and "
-            f"`headrace redrive --target {target.name}` parses it again"
+            f"{target.name}: what was set aside is in {target.quarantine}, whose column `reason` tells why; "
+            f"correct the schema or the code, and `headrace redrive --target {target.name}` parses it again"
         )
     return _target_json(target, waves)
 

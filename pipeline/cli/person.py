@@ -7,6 +7,7 @@ import socket
 def person() -> str:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
+    # A container may run under a number that has no name.
+    except (KeyError, OSError):
         user = "somebody"
     return f"{user} on {socket.gethostname()}"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.duties.fleet.preview import Preview
     from headrace.pipeline.settings.model import Settings
 
+# Kind of a change -> the printed word. An assigned lease that a dead worker still holds is printed as
+# moved.
 _WORDS = {
     "create": "create",
     "retire": "delete",
@@ -31,15 +33,14 @@ _WORDS = {
     "call off": "call off",
     "complete": "end handover",
 }
-"""Kind of a change -> the printed word. An assigned lease that a dead worker still holds is printed as moved."""
 
 
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "plan",
-        description="Print what the leader would change now (leases created, deleted, assigned, moved), each with its reason. The "
-        "command writes nothing. It reads the tables several times, because a worker counts as alive only once it was seen to "
-        "beat.",
+        description="Print what the leader would change now (leases created, deleted, assigned, moved), "
+        "each with its reason. The command writes nothing. It reads the tables several times, "
+        "because a worker counts as alive only once it was seen to beat.",
     )
     add_config(parser)
     parser.add_argument(
@@ -47,8 +48,8 @@ def add(subparsers: "Subparsers") -> None:
         dest="period",
         metavar="TIME",
         type=duration,
-        help="how long to watch the workers first (default: two worker ticks and one leader tick; a time longer than the lease "
-        "duration also shows where the leases of dead workers would go)",
+        help="how long to watch the workers first (default: two worker ticks and one leader tick; "
+        "a time longer than the lease duration also shows where the leases of dead workers would go)",
     )
     add_json(parser)
 
@@ -58,59 +59,67 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args).settings
     period = args.period or default_period(settings)
-    seen = watch(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
+    shown_plan = watch_plan(wire(settings).leader("plan"), period, every=settings.times.leader_tick)
     if args.json:
-        print_json(document(seen.changes) | _start(seen))
+        print_json(plan_document(shown_plan.changes) | _start(shown_plan))
     else:
-        tell(*before(seen, settings.application), *lines(seen.changes))
+        tell(*lines_before(shown_plan, settings.application), *lines(shown_plan.changes))
     return 0
 
 
 def default_period(settings: "Settings") -> timedelta:
-    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row at each tick."""
+    """Long enough to tell a KCL 2.x worker, which has no worker row, from one of ours, which writes its row
+    at each tick."""
     return 2 * settings.times.worker_tick + settings.times.leader_tick
 
 
-def watch(
+def watch_plan(
     duty: "LeaderDuty", period: timedelta, *, every: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> "Preview":
     """Look again and again for a while, and return the plan of the last look."""
     from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
     from headrace.pipeline.duties.fleet.preview import preview
 
-    seen = preview(duty, LeaderMemory())
-    left = period
-    while left > timedelta(0) and (seen.has_started or seen.memory.workers) and seen.why_not is None:
-        tell_aside(f"watching the workers for {left.total_seconds():.0f} s")
-        pause(min(every, left).total_seconds())
-        left -= every
-        seen = preview(duty, seen.memory)
-    return seen
+    latest = preview(duty, LeaderMemory())
+    remaining = period
+    # Only what moves between two looks shows that a worker is alive.
+    while (
+        remaining > timedelta(0) and (latest.has_started or latest.memory.workers) and latest.why_not is None
+    ):
+        tell_aside(f"watching the workers for {remaining.total_seconds():.0f} s")
+        pause(min(every, remaining).total_seconds())
+        remaining -= every
+        latest = preview(duty, latest.memory)
+    return latest
 
 
-def before(seen: "Preview", application: str) -> list[str]:
+def lines_before(shown_plan: "Preview", application: str) -> list[str]:
     """Lines to print before the changes: why there can be none, or what a first start does before any change."""
-    why_not = [] if seen.why_not is None else [seen.why_not]
-    if not seen.first_steps:
+    why_not = [] if shown_plan.why_not is None else [shown_plan.why_not]
+    if not shown_plan.first_steps:
         return why_not
-    head = "" if seen.has_started else f"application {application} hasn't started yet: "
+    head = "" if shown_plan.has_started else f"application {application} hasn't started yet: "
     return [
         *why_not,
         f"{head}the leader would first",
-        *(f"  {each}" for each in seen.first_steps),
+        *(f"  {step}" for step in shown_plan.first_steps),
         "and then",
     ]
 
 
-def _start(seen: "Preview") -> dict[str, Any]:
-    return {"started": seen.has_started, "first": list(seen.first_steps), "why_not": seen.why_not}
+def _start(shown_plan: "Preview") -> dict[str, Any]:
+    return {
+        "started": shown_plan.has_started,
+        "first": list(shown_plan.first_steps),
+        "why_not": shown_plan.why_not,
+    }
 
 
 def lines(changes: Sequence["Change"]) -> list[str]:
     if not changes:
         return ["the leader would change nothing now"]
     cells = [
-        (kind_of(change), cell(partition_of(change.key)), cell(_between(change)), change.why)
+        (change_word(change), cell(partition_of(change.key)), cell(_between(change)), change.why)
         for change in changes
     ]
     widths = [max(len(row[n]) for row in cells) for n in range(3)]
@@ -121,11 +130,11 @@ def lines(changes: Sequence["Change"]) -> list[str]:
     return [*rows, _sum(changes)]
 
 
-def document(changes: Sequence["Change"]) -> dict[str, Any]:
+def plan_document(changes: Sequence["Change"]) -> dict[str, Any]:
     return {
         "changes": [
             {
-                "kind": kind_of(change),
+                "kind": change_word(change),
                 "lease": change.key,
                 "name": partition_of(change.key),
                 "from": _from(change),
@@ -134,11 +143,11 @@ def document(changes: Sequence["Change"]) -> dict[str, Any]:
             }
             for change in changes
         ],
-        "counts": dict(Counter(map(kind_of, changes))),
+        "counts": dict(Counter(map(change_word, changes))),
     }
 
 
-def kind_of(change: "Change") -> str:
+def change_word(change: "Change") -> str:
     """The printed word for a change."""
     word = _WORDS.get(change.kind, "change")
     return "move" if word == "assign" and _from(change) else word
@@ -150,9 +159,9 @@ def _from(change: "Change") -> str | None:
 
 
 def _to(change: "Change") -> str | None:
-    if kind_of(change) == "end handover":
-        found = change.requires.get("owner")
-        return None if found is None else str(found)
+    if change_word(change) == "end handover":
+        owner = change.requires.get("owner")
+        return None if owner is None else str(owner)
     return change.put.get("owner")
 
 
@@ -164,6 +173,6 @@ def _between(change: "Change") -> str:
 
 
 def _sum(changes: Sequence["Change"]) -> str:
-    counts = Counter(map(kind_of, changes))
+    counts = Counter(map(change_word, changes))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     return f"the leader would make {len(changes):,} {'change' if len(changes) == 1 else 'changes'}: {kinds}"

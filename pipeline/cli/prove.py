@@ -1,4 +1,5 @@
-"""`headrace prove`: the proof that the lake table holds each record of its ledgers once, or the names of what is wrong."""
+"""`headrace prove`: the proof that the lake table holds each record of its ledgers once, or the names of what
+is wrong."""
 
 import argparse
 from pathlib import Path
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "prove",
-        description="Prove that the lake table holds what its ledgers state: each range's records once, in one chain for each shard, "
-        "children after parents, each hash key read by one shard. Typed tables, their quarantine tables and the tables of windows are proved with it. Rows that an earlier proof has read aren't read again while their files "
-        "are the same. The exit code is 0 if nothing is wrong, and 1 if something is. What can't be proved is named in both cases.",
+        description="Prove that the lake table holds what its ledgers state: each range's records once, "
+        "in one chain for each shard, children after parents, each hash key read by one shard. "
+        "Typed tables, their quarantine tables and the tables of windows are proved with it. "
+        "Rows that an earlier proof has read aren't read again while their files are the same. "
+        "The exit code is 0 if nothing is wrong, and 1 if something is. "
+        "What can't be proved is named in both cases.",
     )
     add_config(parser)
     parser.add_argument(
@@ -29,7 +33,8 @@ def add(subparsers: "Subparsers") -> None:
         "--accept-foreign",
         type=int,
         metavar="SNAPSHOT",
-        help="note that the rows which another engine has inserted by this snapshot may stay, though no ledger claims them, and prove nothing. "
+        help="note that the rows which another engine has inserted by this snapshot may stay, "
+        "though no ledger claims them, and prove nothing. "
         "From then on a proof names them as not proved. Needs --why",
     )
     parser.add_argument("--why", metavar="TEXT", help="with --accept-foreign: the reason, which is kept")
@@ -53,7 +58,7 @@ def _require_alone(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.app.wiring import wire
     from headrace.pipeline.cli.services import join_spark
-    from headrace.pipeline.cli.views.proof_json import document
+    from headrace.pipeline.cli.views.proof_json import proof_document
 
     window = window_of(args)
     if (args.accept_foreign is None) != (args.why is None):
@@ -73,12 +78,13 @@ def run(args: argparse.Namespace) -> int:
     finally:
         wiring.ports.close()
     if args.json:
-        print_json(document(proof))
+        print_json(proof_document(proof))
     else:
         tell(*proof.lines())
     if proof.holds:
         return 0
     tell_aside(
-        "headrace: the proof has changed nothing, and landing goes on; docs/proof.md, `When something is wrong`, tells what to do for each check"
+        "headrace: the proof has changed nothing, and landing goes on; docs/use/proof.md, "
+        "`When something is wrong`, tells what to do for each check"
     )
     return 1

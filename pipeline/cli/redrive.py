@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "redrive",
-        description="Parse the records in quarantine tables again, with the present settings and code. Records that can be parsed now move to "
-        "the typed table, each once; the others stay, with the new reason. New records may be parsed at the same time.",
+        description="Parse the records in quarantine tables again, with the present settings and code. "
+        "Records that can be parsed now move to the typed table, each once; the others stay, "
+        "with the new reason. New records may be parsed at the same time.",
     )
     add_config(parser)
     parser.add_argument("--target", help="only this target (its name in the settings; default: every target)")
@@ -36,7 +37,8 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--reason",
         metavar="TEXT",
-        help="only records with this reason in the quarantine table; a part of its text is enough where no other reason has it",
+        help="only records with this reason in the quarantine table; "
+        "a part of its text is enough where no other reason has it",
     )
     add_limit(
         parser,
@@ -45,7 +47,8 @@ def add(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="parse, tell what would move, and commit nothing. Columns that are new in the schema are added to the typed table all the same",
+        help="parse, tell what would move, and commit nothing. "
+        "Columns that are new in the schema are added to the typed table all the same",
     )
     add_json(parser)
 
@@ -73,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
                     done[target.name].append(portion)
                     say(f"{target.name}: {portion}")
             finally:
+                # Also after an error or Ctrl-C: the portions that were committed stay.
                 _tell_dagster(loaded, target, done[target.name])
             if not done[target.name]:
                 say(f"{target.name}: {_nothing(args, target.quarantine)}")
@@ -82,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
             print_json(
                 {
                     "dry_run": args.dry_run,
-                    "targets": [_target_json(each, done[each.name]) for each in targets],
+                    "targets": [
+                        _target_json(asked_target, done[asked_target.name]) for asked_target in targets
+                    ],
                 }
             )
     return 0
@@ -112,6 +118,9 @@ def _target_json(target: "ParseSettings", done: "Sequence[Redriven]") -> "dict[s
 
 def _nothing(args: argparse.Namespace, quarantine: str) -> str:
     if args.reason is not None:
-        return f"no record in {quarantine} has this reason and can be parsed again; the table's column `reason` has the reasons"
+        return (
+            f"no record in {quarantine} has this reason and can be parsed again; "
+            "the table's column `reason` has the reasons"
+        )
     of = "" if args.shard is None else f" of {args.shard}"
     return f"no record{of} in {quarantine} can be parsed again"

@@ -1,4 +1,5 @@
-"""`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of the other form."""
+"""`headrace rekey`: give the lease rows the form of the `streams_mode` in the settings, and remove rows of
+the other form."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.options import add_config, load
-from headrace.pipeline.cli.plan import kind_of
+from headrace.pipeline.cli.plan import change_word
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.core.words.words import cell
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "rekey",
-        description="After a change of streams_mode: give the lease rows the form that the settings ask for, and remove those that are left over "
-        "in the other form. The lake table isn't changed, and its positions stay. Without --yes the command shows what it would write. Stop "
-        "the workers first (`headrace stop`). A command that was killed goes on when it is run again; with the former streams_mode "
-        "in the settings it goes back, until records of a second stream have landed.",
+        description="After a change of streams_mode: give the lease rows the form that the settings ask for, "
+        "and remove those that are left over in the other form. The lake table isn't changed, "
+        "and its positions stay. Without --yes the command shows what it would write. "
+        "Stop the workers first (`headrace stop`). A command that was killed goes on when it is run "
+        "again; with the former streams_mode in the settings it goes back, until records of a second "
+        "stream have landed.",
     )
     add_config(parser)
     parser.add_argument(
@@ -54,6 +57,7 @@ def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[fl
     if not args.yes:
         tell_aside("nothing was changed: add --yes to write it")
         return 0
+    # Before the rows are read again: a worker that is alive would go on by the old keys.
     rekeying.require_alone(tell_aside, pause)
     # Read anew: the plan above may be older than the last write of a worker that has stopped since.
     done = rekeying.carry_out(rekeying.plan(args.stream))
@@ -62,9 +66,9 @@ def rekey(rekeying: "Rekeying", args: argparse.Namespace, *, pause: Callable[[fl
 
 
 def _document(changes: "Sequence[Change]") -> list[dict[str, str]]:
-    return [{"kind": kind_of(change), "lease": change.key, "why": change.why} for change in changes]
+    return [{"kind": change_word(change), "lease": change.key, "why": change.why} for change in changes]
 
 
 def _lines(changes: "Sequence[Change]") -> list[str]:
     width = max((len(cell(change.key)) for change in changes), default=0)
-    return [f"  {kind_of(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]
+    return [f"  {change_word(change)}  {cell(change.key).ljust(width)}  {change.why}" for change in changes]

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "repair",
-        description="Rebuild the positions of a lake table after another tool has cut its history (expired snapshots, say). The "
-        "positions come from the table's rows and from every Headrace snapshot that can still be found, so the command reads the "
-        "sequence numbers of all rows. It shows which records would be read again, and asks before it writes.",
+        description="Rebuild the positions of a lake table after another tool has cut its history (expired "
+        "snapshots, say). The positions come from the table's rows and from every Headrace snapshot "
+        "that can still be found, so the command reads the sequence numbers of all rows. "
+        "It shows which records would be read again, and asks before it writes.",
     )
     add_config(parser)
     parser.add_argument(
         "--origin",
         metavar="START",
-        help="the start of the stream's first read, in case no snapshot says it any more: TRIM_HORIZON, or the moment that "
-        "LATEST or AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
+        help="the start of the stream's first read, in case no snapshot says it any more: TRIM_HORIZON, "
+        "or the moment that LATEST or AT_TIMESTAMP stood for (2026-01-31T00:00:00Z)",
     )
     add_deciding(parser)
 
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if not isinstance(plan, Repair):
         raise ChainBroken(plan.why)
     if not is_wanted(args, plan.sentences, snapshot=plan.on):
+        # With --json the plan was what was asked for; without, a person said no.
         return 0 if args.json else 2
     tell(repairing.carry_out(plan), file=sys.stderr if args.json else sys.stdout)
     return 0
@@ -58,9 +60,10 @@ def _start(text: str) -> "Start":
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
+    # An origin is kept for good, so that no zone is guessed here.
     if moment is None or moment.tzinfo is None:
         raise BadSetting(
-            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, such as 2026-01-31T00:00:00Z; nothing "
-            "was changed"
+            f"--origin is {text!r}; allowed: TRIM_HORIZON, or a moment with its time zone, "
+            "such as 2026-01-31T00:00:00Z; nothing was changed"
         )
     return Start(moment)

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "reposition",
-        description="Decide where to go on with a shard whose lease row is ahead of the lake table (after a rollback, a restored "
-        "table, or another reader). Headrace doesn't read such a shard until a person decides. --to table: the lease row goes back, "
-        "and the records between the two positions are read and landed. --to lease: the table's position goes forward, and the "
-        "records between the two positions are never landed in this table.",
+        description="Decide where to go on with a shard whose lease row is ahead of the lake table (after a "
+        "rollback, a restored table, or another reader). "
+        "Headrace doesn't read such a shard until a person decides. --to table: "
+        "the lease row goes back, and the records between the two positions are read and landed. "
+        "--to lease: the table's position goes forward, and the records between the two positions are "
+        "never landed in this table.",
     )
     add_config(parser)
     parser.add_argument(

@@ -1,4 +1,5 @@
-"""The processes that `headrace dev` and `headrace demo` start. Each is stopped together with its own child processes."""
+"""The processes that `headrace dev` and `headrace demo` start. Each is stopped together with its own child
+processes."""
 
 from __future__ import annotations
 
@@ -20,16 +21,17 @@ import headrace
 from headrace.pipeline.errors import BadSetting, HeadraceError, Unreachable
 from headrace.pipeline.lake.files.private_files import make_folder
 
-HOST = "127.0.0.1"  # never a public address: a person who reaches Dagster's UI can run code
+# Never a public address: a person who reaches Dagster's UI can run code.
+HOST = "127.0.0.1"
 ROOT = Path(headrace.__file__).parents[1]
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few.
 _CLEAN_STOP = 60.0
-"""Seconds for runs to release their shards and for Dagster to end. An idle machine needs a few."""
+# Seconds that a process has to end after SIGTERM or SIGKILL.
 _AFTER_SIGNAL = 5.0
-"""Seconds that a process has to end after SIGTERM or SIGKILL."""
 _LOOK_EVERY = 0.1
+# Seconds. An idle machine needs ten.
 _UI_STARTS_WITHIN = 120.0
-"""Seconds. An idle machine needs ten."""
 
 _WORKSPACE = """\
 # Written by headrace at each start.
@@ -44,7 +46,8 @@ load_from:
 class Group:
     """A child process in a process group of its own.
 
-    A Ctrl-C at the terminal reaches the foreground group only, which is this process; it then stops its groups in order.
+    A Ctrl-C at the terminal reaches the foreground group only, which is this process; it then stops its
+    groups in order.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Group:
         self.log = log
         with (log or Path(os.devnull)).open("ab") as out:
             streams: dict[str, Any] = {} if log is None else {"stdout": out, "stderr": subprocess.STDOUT}
+            # A session of its own, and so a group of its own. Its standard input ends with this process,
+            # even by SIGKILL.
             with _child_accepts_sigint():
                 self._process = subprocess.Popen(
                     command, env=dict(env), cwd=cwd, stdin=subprocess.PIPE, start_new_session=True, **streams
@@ -82,6 +87,7 @@ class Group:
             self._signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLEAN_STOP)
+            # The leader of the group may have ended and left children, which get the same two signals.
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if not self._signal(number) or self._is_gone(_AFTER_SIGNAL):
                     break
@@ -91,8 +97,10 @@ class Group:
     def _is_gone(self, within: float) -> bool:
         until = time.monotonic() + within
         while self._signal(0) and time.monotonic() < until:
-            self._process.poll()  # a child that ended stays in its group until its parent has asked for its exit code
+            # A child that ended stays in its group until its parent has asked for its exit code.
+            self._process.poll()
             time.sleep(_LOOK_EVERY)
+        # Signal 0 only asks whether a process of the group exists.
         return not self._signal(0)
 
     def _signal(self, number: int) -> bool:
@@ -105,8 +113,10 @@ class Group:
 
 def stop_orphans(group: int, of: Path) -> bool:
     """Stop a Dagster of this DAGSTER_HOME that outlived the process which started it. Returns whether there was one."""
+    # Dagster's command line has the path of workspace.yaml, which lies in DAGSTER_HOME.
     if not any(str(of) in command for command in commands_of(group)):
-        return False  # the system may have given the number to another process since
+        # The system may have given the number to another process since.
+        return False
     for number, within in ((signal.SIGINT, _CLEAN_STOP), (signal.SIGKILL, _AFTER_SIGNAL)):
         with suppress(ProcessLookupError):
             os.killpg(group, number)
@@ -117,8 +127,11 @@ def stop_orphans(group: int, of: Path) -> bool:
 
 
 def commands_of(group: int) -> list[str]:
-    """Command lines of the living processes of a process group, without zombies (which ended and wait for their parent)."""
+    """Command lines of the living processes of a process group, without zombies (which ended and wait for
+    their parent)."""
     shown = subprocess.run(
+        # `ps` rather than /proc, so that it works on macOS too; -ww, because it cuts long lines at the
+        # terminal's width.
         ["ps", "-A", "-ww", "-o", "pgid=", "-o", "stat=", "-o", "command="],
         capture_output=True,
         text=True,
@@ -136,7 +149,8 @@ def commands_of(group: int) -> list[str]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt as Ctrl-C does, so that the block's `finally`s run."""
+    """SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt as Ctrl-C does, so that the block's
+    `finally`s run."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -186,13 +200,16 @@ def environment(base: Mapping[str, str], config: Path, dagster_home: Path) -> di
     env = dict(base)
     env["DAGSTER_HOME"] = str(dagster_home)
     env["HEADRACE_CONFIG"] = str(config.resolve())
+    # Dagster would send facts about its use to its makers.
     env["DAGSTER_DISABLE_TELEMETRY"] = "yes"
-    # The code server imports our packages also where they aren't installed, and nothing from the folder it is started in.
+    # The code server imports our packages also where they aren't installed, and nothing from the folder it is
+    # started in.
     env["PYTHONSAFEPATH"] = "1"
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
-    found = Path(sys.prefix, "java_home")  # `make setup` writes it
-    if "JAVA_HOME" not in env and found.exists():
-        env["JAVA_HOME"] = found.read_text(encoding="utf-8").strip()
+    # `make setup` writes it.
+    java_home = Path(sys.prefix, "java_home")
+    if "JAVA_HOME" not in env and java_home.exists():
+        env["JAVA_HOME"] = java_home.read_text(encoding="utf-8").strip()
     return env
 
 
@@ -212,7 +229,8 @@ def prepare_dagster_home(home: Path, *, private: bool = True) -> Path:
         )
         if shipped is None:
             raise BadSetting(
-                f"{instance} is missing and this installation has no dagster.yaml to copy: put Headrace's dagster.yaml there"
+                f"{instance} is missing and this installation has no dagster.yaml to copy: "
+                "put Headrace's dagster.yaml there"
             )
         shutil.copyfile(shipped, instance)
     workspace = home / "workspace.yaml"
@@ -238,8 +256,9 @@ def wait_for_ui(dagster: Group, port: int) -> Iterator[float]:
         time.sleep(1)
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     with socket.socket() as probe:
+        # As servers do: else a port counts as taken for a minute after its last connection was closed.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -260,8 +279,10 @@ def _answers(port: int) -> bool:
 
 
 def join_spark(config: Path) -> None:
-    """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster dev` and other commands."""
+    """Use the local Spark server of the project with these settings: the one of its `headrace dev`, `dagster
+    dev` and other commands."""
     from headrace.pipeline.lake.spark.server.process import ADDRESS
     from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
 
+    # Where the variable is set already, as by `headrace demo`, its server is the one to join.
     os.environ.setdefault(DISCOVERY, str(own_folder(settings=config) / ADDRESS))

@@ -1,4 +1,4 @@
-"""The reference tables in docs/settings.md, generated from the dataclasses in `headrace.pipeline.settings.model`."""
+"""The reference tables in docs/reference/settings.md, generated from the dataclasses in `headrace.pipeline.settings.model`."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ reloaded (\"Reload definitions\" in Dagster's UI), runs and commands when they s
 - **reload**: once the code server has been started again or reloaded.
 - **later only**: for what is made from then on."""
 
-BEGIN = "<!-- knobs: made by `headrace config --doc docs/settings.md` -->"
+BEGIN = "<!-- knobs: made by `headrace config --doc docs/reference/settings.md` -->"
 END = "<!-- end of knobs -->"
 
 
@@ -37,8 +37,8 @@ def renewed(text: str) -> str:
 def knob_tables() -> str:
     by_section = groupby(knobs(Settings, index="N"), key=lambda knob: knob[0].rpartition(".")[0])
     sections: dict[str, list[str]] = {}
-    for section, found in by_section:
-        sections.setdefault(section, []).extend(_row(*knob) for knob in found)
+    for section, section_knobs in by_section:
+        sections.setdefault(section, []).extend(_row(*knob) for knob in section_knobs)
     return "\n\n".join("\n".join((*_head(section), *rows)) for section, rows in sections.items())
 
 

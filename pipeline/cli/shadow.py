@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "shadow",
-        description="Compare the lake table with what another consumer made of the same stream, such as a KCL application: files of JSON lines, CSV "
-        "or Parquet, or an Iceberg table, with a row for each record. Records that are only on one side, twice, or have other payloads are named. "
-        "Nothing is changed. The exit code is 0 if both sides are equal, and 1 if they differ or have nothing in common.",
+        description="Compare the lake table with what another consumer made of the same stream, "
+        "such as a KCL application: files of JSON lines, CSV or Parquet, or an Iceberg table, "
+        "with a row for each record. Records that are only on one side, twice, or have other payloads "
+        "are named. Nothing is changed. The exit code is 0 if both sides are equal, "
+        "and 1 if they differ or have nothing in common.",
     )
     add_config(parser)
     side = parser.add_mutually_exclusive_group(required=True)
@@ -57,8 +59,8 @@ def add(subparsers: "Subparsers") -> None:
         "--data-is",
         choices=("binary", "base64", "hex", "sha256"),
         default="binary",
-        help="what the payload's column has: the bytes or the text itself (binary), its base64, its hexadecimal digits, or those of its SHA-256 "
-        "(default: %(default)s)",
+        help="what the payload's column has: the bytes or the text itself (binary), its base64, "
+        "its hexadecimal digits, or those of its SHA-256 (default: %(default)s)",
     )
     add_window(parser)
 

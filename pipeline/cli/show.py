@@ -35,13 +35,14 @@ from headrace.pipeline.demo.home import (
 from headrace.pipeline.demo.producers import ONE_TRY, PRODUCERS, Producers
 from headrace.pipeline.demo.progress import DemoProgress, Stillness, progress
 from headrace.pipeline.demo.reading import read_puts, the_table, write_puts, write_shards
-from headrace.pipeline.demo.reshards import Reshards, is_active
+from headrace.pipeline.demo.reshards import Reshards, is_stream_active
 from headrace.pipeline.errors import HeadraceError, ProcessDied
 from headrace.pipeline.local.endpoint import READY, LocalAws
 
 _SHARDS = 4
+# Records a second: slow enough that producers still put records while others land, so that reshards happen
+# in between.
 _PACE = 625.0
-"""Records a second: slow enough that producers still put records while others land, so that reshards happen in between."""
 _LEAST_SECONDS = 20.0
 _TELL_EVERY = 2.0
 _LOOK_EVERY = 1.0
@@ -72,7 +73,8 @@ class Show:
         Writes the list of put records and of shards into the home folder, from which the summary is made.
         """
         say(
-            f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; all files are in {self._home.folder}"
+            f"putting {counted(self._records, 'record')} into a stream of {_SHARDS} shards; "
+            f"all files are in {self._home.folder}"
         )
         aws = self._aws = self._stand_in()
         self._dagster(aws, port)
@@ -86,6 +88,7 @@ class Show:
         say(f"Dagster's UI is at {ui}, the shards at {ui}/assets/{APPLICATION}/records?view=partitions")
         seconds = max(_LEAST_SECONDS, self._records / _PACE)
         producers = Producers(client, STREAM, records=self._records, seconds=seconds)
+        # The stack calls in the reverse order: the sentence first, then the producers, then the processes.
         self._started.callback(producers.stop)
         self._started.callback(say, "stopping the producers, Dagster, Spark and the stand-in")
         trouble = self._watch(producers, Reshards(client, STREAM))
@@ -96,8 +99,8 @@ class Show:
         return trouble
 
     def parse(self) -> int:
-        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every 30 s. Where Dagster's run has
-        just committed the same records, the command is to be tried again.
+        """Run `headrace parse`, so that the typed table has all records. Dagster's sensor for it ticks every
+        30 s. Where Dagster's run has just committed the same records, the command is to be tried again.
         """
         code, said = self._insist("parse")
         for line in said:
@@ -105,15 +108,17 @@ class Show:
         return code
 
     def replay(self) -> int:
-        """Give the typed table's schema one more column, and parse the records of one shard again, so that their rows have it: the work of
-        `headrace window create` and `headrace window run`. Returns an exit code.
+        """Give the typed table's schema one more column, and parse the records of one shard again, so that
+        their rows have it: the work of `headrace window create` and `headrace window run`. Returns an exit
+        code.
         """
         shard = replayed_shard(read_puts(self._home.puts))
         if shard is None:
             return 1
         self._home.write_settings(self._aws.endpoint, SECOND)
         say(
-            f"the schema of {TYPED} gets the column {NEW_COLUMN}; a window of the records of {shard} is parsed again, so that their rows have it"
+            f"the schema of {TYPED} gets the column {NEW_COLUMN}; "
+            f"a window of the records of {shard} is parsed again, so that their rows have it"
         )
         code, said = self._insist("window", "create", "--shard", shard, "--replace", TARGET)
         if code == 0:
@@ -146,7 +151,8 @@ class Show:
         return code, said
 
     def _command(self, name: str, *more: str) -> tuple[int, list[str]]:
-        """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its exit code and its lines."""
+        """Run a command of `headrace` as a user would, on the Spark that the demo has started. Returns its
+        exit code and its lines."""
         env = environment(surroundings(self._aws.endpoint), self._home.settings, self._home.dagster)
         with self._home.log(name).open("ab") as log:
             done = subprocess.run(
@@ -192,7 +198,7 @@ class Show:
     def _a_stream(self, aws: LocalAws) -> Any:
         client = aws.client("kinesis", config=ONE_TRY)
         client.create_stream(StreamName=STREAM, ShardCount=_SHARDS)
-        while not is_active(client, STREAM):
+        while not is_stream_active(client, STREAM):
             time.sleep(0.1)
         return client
 
@@ -204,25 +210,24 @@ class Show:
         patience = Stillness(self._patience)
         watch = Watch()
         said_at, was_all = 0.0, False
-        for now, seen in self._looks(producers, reshards):
-            milestone = reshards.look(seen.put / self._records)
+        for now, latest in self._looks(producers, reshards):
+            milestone = reshards.look(latest.put / self._records)
             if milestone is not None:
-                say(f"{milestone}, while {seen.put:,} of {self._records:,} were put")
+                say(f"{milestone}, while {latest.put:,} of {self._records:,} were put")
             if now - said_at >= _TELL_EVERY:
-                say(seen)
+                say(latest)
                 said_at = now
-            is_all = producers.are_done and reshards.are_done and _is_all(seen, reshards)
-            if (
-                is_all and was_all
-            ):  # seen twice, so that a record which lands a second time a moment later isn't missed
-                say(seen)
+            is_all = producers.are_done and reshards.are_done and _is_all(latest, reshards)
+            # Seen twice, so that a record which lands a second time a moment later isn't missed.
+            if is_all and was_all:
+                say(latest)
                 return None
             was_all = is_all
             try:
                 require_alive(self.dagster, watch)
             except ProcessDied as died:
                 return str(died)
-            if patience.is_out(now, seen):
+            if patience.is_out(now, latest):
                 return f"no record was put or landed for {self._patience:.0f} s"
         raise AssertionError("unreachable")
 
@@ -234,5 +239,5 @@ class Show:
             time.sleep(_LOOK_EVERY)
 
 
-def _is_all(seen: DemoProgress, reshards: Reshards) -> bool:
-    return seen.landed >= seen.put and seen.ended >= reshards.closed
+def _is_all(latest: DemoProgress, reshards: Reshards) -> bool:
+    return latest.landed >= latest.put and latest.ended >= reshards.closed

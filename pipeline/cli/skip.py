@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "skip",
-        description="Give up records of a shard, and record the gap in the lake table. Without --to, --to-tip and --end, only the "
-        "records that have left the stream are given up: the next wave goes on with the oldest record that the stream still holds.",
+        description="Give up records of a shard, and record the gap in the lake table. Without --to, "
+        "--to-tip and --end, only the records that have left the stream are given up: "
+        "the next wave goes on with the oldest record that the stream still holds.",
     )
     add_config(parser)
     parser.add_argument(
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     person = Person(recovery.claim.partition("/")[0], recovery.claim, args.why)
 
     def plan(row: "Lease") -> "Decision | Stop":
+        # Looked at anew for each plan: the second one is made under the claim.
         scene = recovery.situation(row)
         return plan_skip(scene, _target(args, scene, recovery, pages), person)
 
@@ -74,10 +76,12 @@ def _require_readable(key: "ShardKey", sequence: str, recovery: "Recovery", page
 
     try:
         recovery.require_readable(key, int(sequence), pages)
+    # Both say by themselves what is wrong; other refusals of Kinesis don't speak of --to.
     except (BadSetting, DataLoss):
         raise
     except Terminal as error:
         raise BadSetting(
-            f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. Name the whole sequence number of "
-            f"one of its records (`headrace lineage` shows some), or use --to-tip. {error}"
+            f"--to is {sequence}, and reading {key} can't go on after it; nothing was changed. "
+            "Name the whole sequence number of one of its records (`headrace lineage` shows some), "
+            f"or use --to-tip. {error}"
         ) from error

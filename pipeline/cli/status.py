@@ -1,4 +1,5 @@
-"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL application."""
+"""`headrace status`: `headrace.pipeline.inspect` on the tables that the settings name, or on those of any KCL
+application."""
 
 import argparse
 from dataclasses import replace
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.options import add_config, load
-from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "status",
-        description="Show which worker reads which shard, from the coordination tables: those of the application in the settings or, "
-        "with --table, those of any KCL application (2.x to 3.5), for which no settings are needed. The command writes nothing.",
+        description="Show which worker reads which shard, from the coordination tables: "
+        "those of the application in the settings or, with --table, those of any KCL application (2.x "
+        "to 3.5), for which no settings are needed. The command writes nothing.",
     )
     add_config(parser)
-    add_arguments(parser, table_is_required=False)
+    add_inspect_arguments(parser, table_is_required=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from headrace.pipeline.settings.model import AwsSettings
 
     if args.table is not None:
-        return answer(args, names_of(args), AwsSettings(**place_of(args)))
+        return answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
     loaded = load(args)
     settings, servers = loaded.settings, _spark_servers(loaded)
     names = TableNames(
@@ -46,30 +48,31 @@ def run(args: argparse.Namespace) -> int:
     return answer(
         args,
         names,
-        replace(settings.aws, **place_of(args)),
+        replace(settings.aws, **place_arguments(args)),
         judge=partial(_forms, settings),
         lines=[f"local Spark server: {server}" for server in servers],
         facts={"spark_servers": [server.as_json() for server in servers]},
     )
 
 
-def _forms(settings: "Settings", seen: "Observation") -> "Iterator[Finding]":
+def _forms(settings: "Settings", observation: "Observation") -> "Iterator[Finding]":
     """Lease rows whose keys don't have the form of `streams_mode`."""
     from headrace.pipeline.core.leases.lease_form import COMMAND, of_other_form, why_other_mode
     from headrace.pipeline.core.words.words import counted
     from headrace.pipeline.inspect.finding import Finding
 
-    others = of_other_form(seen.last.leases, multi=settings.multi)
-    if not others:
+    rows_of_other_form = of_other_form(observation.last.leases, multi=settings.multi)
+    if not rows_of_other_form:
         return
-    names = tuple(row.key for row in others)
-    if (why := why_other_mode(seen.last.leases, multi=settings.multi)) is not None:
+    names = tuple(row.key for row in rows_of_other_form)
+    if (why := why_other_mode(observation.last.leases, multi=settings.multi)) is not None:
         yield Finding("other-mode", why, needs_person=True, names=names)
         return
     yield Finding(
         "rows-left-over",
-        f"{counted(len(others), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form of another streams_mode than "
-        f"{settings.streams_mode}: nobody reads by them, and `{COMMAND}` removes them",
+        f"{counted(len(rows_of_other_form), 'lease row')} ({names[0]}{', ...' if len(names) > 1 else ''}) in the form "
+        f"of another streams_mode than {settings.streams_mode}: nobody reads by them, "
+        f"and `{COMMAND}` removes them",
         needs_person=True,
         names=names,
     )

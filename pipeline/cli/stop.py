@@ -30,20 +30,24 @@ _TRY_LATER = 75
 @dataclass(frozen=True, slots=True)
 class Stopped:
     workers: tuple[str, ...]
-    left: Mapping[str, int]
-    """Open leases that each still holds; empty when all are given up."""
+    still_held: Mapping[str, int]
+    """The number of open leases that each worker still holds; empty when all are given up."""
     silent: tuple[str, ...]
-    """The workers in `left` that didn't beat while this command waited."""
+    """The workers in `still_held` that didn't beat while this command waited."""
     after: timedelta
 
     def __str__(self) -> str:
         names, seconds = ", ".join(self.workers), f"{self.after.total_seconds():.0f} s"
-        if not self.left:
-            return f"stopped: {names} held no open lease any more after {seconds}; `headrace stop --cancel` lets these workers work again"
-        held = ", ".join(f"{name} {count}" for name, count in self.left.items())
-        leases = counted(sum(self.left.values()), "open lease is", "open leases are")
+        if not self.still_held:
+            return (
+                f"stopped: {names} held no open lease any more after {seconds}; "
+                "`headrace stop --cancel` lets these workers work again"
+            )
+        held = ", ".join(f"{name} {count}" for name, count in self.still_held.items())
+        leases = counted(sum(self.still_held.values()), "open lease is", "open leases are")
         why = (
-            f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: other workers take its leases once they expire"
+            f"; {', '.join(self.silent)} didn't beat, so no sensor runs for it: "
+            "other workers take its leases once they expire"
             if self.silent
             else "; the runs of these workers may still be in a wave, and release each lease at the end of that wave"
         )
@@ -53,8 +57,9 @@ class Stopped:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "stop",
-        description="Stop workers cleanly: their runs end after the wave that they are in, the workers give up their leases, and a "
-        "worker that is the leader gives up the leader's lock. The workers stay stopped until --cancel or the next `headrace dev`.",
+        description="Stop workers cleanly: their runs end after the wave that they are in, the workers give up "
+        "their leases, and a worker that is the leader gives up the leader's lock. "
+        "The workers stay stopped until --cancel or the next `headrace dev`.",
     )
     add_config(parser)
     parser.add_argument(
@@ -84,15 +89,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.yes:
         _ask(names)
-    stopped = stop(leases, workers, names, wait=args.wait, progress=_progress)
+    stopped = stop_and_wait(leases, workers, names, wait=args.wait, progress=_progress)
     tell(stopped)
-    return _TRY_LATER if stopped.left else 0
+    # The same command, run again later, goes on where this one stopped waiting.
+    return _TRY_LATER if stopped.still_held else 0
 
 
 def stop_workers(settings: "Settings", *, wait: timedelta, progress: Callable[[str], None]) -> Stopped:
     """Stop all workers in these settings, for a command that is about to end their Dagster."""
     leases, workers = _stores(settings)
-    return stop(leases, workers, [w.id for w in settings.workers], wait=wait, progress=progress)
+    return stop_and_wait(leases, workers, [w.id for w in settings.workers], wait=wait, progress=progress)
 
 
 def start_workers(settings: "Settings") -> tuple[str, ...]:
@@ -110,7 +116,7 @@ def cancel(workers: "WorkerStore", names: Collection[str]) -> tuple[str, ...]:
     return stopped
 
 
-def stop(
+def stop_and_wait(
     leases: "LeaseStore",
     workers: "WorkerStore",
     names: Sequence[str],
@@ -121,34 +127,37 @@ def stop(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Stopped:
     """Mark the workers' rows and wait: each worker gives up its leases by itself, at its next ticks."""
+    # Before the rows are marked: a worker that beats later is alive, and only slow to give up its leases.
     before = beats_of(workers, names)
     for name in names:
         workers.set_stopping(name, stopping=True)
     began = monotonic()
     said_at = -_TELL_EVERY
     while True:
-        left = _left(leases, names)
+        still_held = _left(leases, names)
         passed = monotonic() - began
-        if not left or passed >= wait.total_seconds():
+        if not still_held or passed >= wait.total_seconds():
             break
         if passed - said_at >= _TELL_EVERY:
             progress(
-                f"{counted(sum(left.values()), 'open lease')} still held ({', '.join(left)}), waited {passed:.0f} s"
+                f"{counted(sum(still_held.values()), 'open lease')} still held ({', '.join(still_held)}), "
+                f"waited {passed:.0f} s"
             )
             said_at = passed
         pause(min(_LOOK, wait.total_seconds() - passed))
-    after = beats_of(workers, left)
-    silent = tuple(name for name in left if after[name] == before[name])
-    return Stopped(tuple(names), left, silent, timedelta(seconds=passed))
+    after = beats_of(workers, still_held)
+    silent = tuple(name for name in still_held if after[name] == before[name])
+    return Stopped(tuple(names), still_held, silent, timedelta(seconds=passed))
 
 
 def _left(leases: "LeaseStore", names: Collection[str]) -> dict[str, int]:
-    found = {name: _held(leases.held_by(name).leases, name) for name in names}
-    if not any(found.values()):
-        # The owner index lags behind the table and shows no worker that is only the old holder in a handover: a scan decides.
+    counts = {name: _held(leases.held_by(name).leases, name) for name in names}
+    if not any(counts.values()):
+        # The owner index lags behind the table and shows no worker that is only the old holder in a handover:
+        # a scan decides.
         every = leases.scan().leases
-        found = {name: _held(every, name) for name in names}
-    return {name: count for name, count in found.items() if count}
+        counts = {name: _held(every, name) for name in names}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _held(leases: "Collection[Lease]", name: str) -> int:
@@ -168,16 +177,16 @@ def _stores(settings: "Settings") -> tuple["LeaseStore", "WorkerStore"]:
     return ports.leases(), ports.workers()
 
 
-def _chosen(asked: Sequence[str] | None, settings: "Settings", workers: "WorkerStore") -> tuple[str, ...]:
+def _chosen(names: Sequence[str] | None, settings: "Settings", workers: "WorkerStore") -> tuple[str, ...]:
     own = tuple(worker.id for worker in settings.workers)
-    if not asked:
+    if not names:
         return own
-    known = sorted({*own, *(row.worker_id for row in workers.listing().workers)})
-    for name in asked:
-        if name not in known:
-            near = ", ".join(get_close_matches(name, known) or known[:5])
+    known_names = sorted({*own, *(row.worker_id for row in workers.listing().workers)})
+    for name in names:
+        if name not in known_names:
+            near = ", ".join(get_close_matches(name, known_names) or known_names[:5])
             raise Unknown(f"there is no worker {name!r}; nothing was stopped. Known workers: {near}")
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(names))
 
 
 def _ask(names: Sequence[str]) -> None:

@@ -51,8 +51,8 @@ def _create(settings: "Settings", _: argparse.Namespace) -> None:
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.aws.leases.tables import DynamoTables
 
-    made = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
-    tell("the tables were created" if made else "the tables exist already: nothing was created")
+    is_new = DynamoTables(dynamodb_client(settings.aws), settings, progress=_progress).create()
+    tell("the tables were created" if is_new else "the tables exist already: nothing was created")
 
 
 def _describe(settings: "Settings", args: argparse.Namespace) -> None:
@@ -60,14 +60,14 @@ def _describe(settings: "Settings", args: argparse.Namespace) -> None:
     from headrace.pipeline.aws.leases.tables import DynamoTables
 
     tables = DynamoTables(dynamodb_client(settings.aws), settings)
-    found = tables.describe()
+    tables_found = tables.describe()
     if args.json:
-        print(json.dumps([asdict(table) for table in found], indent=2))
+        print(json.dumps([asdict(table) for table in tables_found], indent=2))
         return
-    tell(*map(_line, found))
+    tell(*map(_line, tables_found))
     arranged = tables.arrangement()
     kinds = {"M": "three tables", "S": "one table"}
-    exists = any(table.status for table in found)
+    exists = any(table.status for table in tables_found)
     state = f"table migration {arranged.status}" if exists else "as they would be created"
     tell(f"layout {arranged.layout}, {kinds[arranged.layout]} ({state})")
 
@@ -81,13 +81,14 @@ def _delete(settings: "Settings", args: argparse.Namespace) -> None:
     if not names:
         tell("there are no tables: nothing was deleted")
         return
+    # The name, typed or given, because a "yes" is typed too easily in the wrong folder.
     _require_name(settings.application, args.application, names)
     if not args.even_if_in_use:
         deletion.refuse_if_in_use()
     tell(f"deleted: {', '.join(deletion.delete())}")
     tell(
-        "the lake table and its positions are as they were: the next start creates the coordination tables again and goes on "
-        "at these positions"
+        "the lake table and its positions are as they were: "
+        "the next start creates the coordination tables again and goes on at these positions"
     )
 
 
@@ -100,13 +101,16 @@ def _require_name(application: str, given: str | None, names: tuple[str, ...]) -
         )
         try:
             given = input().strip()
+        # Standard input has ended, as in a job without a terminal.
         except EOFError:
             raise BadSetting(
-                "there is no terminal to type the application's name on. Nothing was deleted; give the name with --application"
+                "there is no terminal to type the application's name on. Nothing was deleted; "
+                "give the name with --application"
             ) from None
     if given != application:
         raise BadSetting(
-            f"the application is {application!r}, not {given!r}. Nothing was deleted; give the name as it stands in the settings"
+            f"the application is {application!r}, not {given!r}. Nothing was deleted; "
+            "give the name as it stands in the settings"
         )
 
 

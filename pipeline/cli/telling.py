@@ -1,6 +1,7 @@
 """Text for people, printed line by line.
 
-`headrace.pipeline.core.words.words.clean` takes control characters out: names that come from tables could otherwise steer the terminal.
+`headrace.pipeline.core.words.words.clean` takes control characters out: names that come from tables could otherwise
+steer the terminal.
 """
 
 import sys
@@ -14,6 +15,7 @@ def tell(*lines: object, file: TextIO | None = None) -> None:
     if not lines:
         return
     out = sys.stdout if file is None else file
+    # Flushed, so that lines on both outputs come in the order in which they were told.
     print(*(clean(str(line)) for line in lines), sep="\n", file=out, flush=True)
 
 

@@ -1,7 +1,9 @@
-"""A command that has changed a table tells it to the Dagster at hand: the table's asset shows it, and what depends on the asset is started.
+"""A command that has changed a table tells it to the Dagster at hand: the table's asset shows it, and what
+depends on the asset is started.
 
-The Dagster at hand is that of DAGSTER_HOME, else the one that `headrace dev` keeps beside the settings file. Without one nothing happens. What
-the command did is done by then, so that a Dagster which can't be told is a note and no failure.
+The Dagster at hand is that of DAGSTER_HOME, else the one that `headrace dev` keeps beside the settings file.
+Without one nothing happens. What the command did is done by then, so that a Dagster which can't be told is a
+note and no failure.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType], Iterable[Event]]) -> None:
-    """Leave events, each on its asset. `events` makes them by `headrace.assets.changes`, which is imported only where there is a Dagster to
-    tell: importing Dagster takes a second."""
+    """Leave events, each on its asset. `events` makes them by `headrace.assets.changes`, which is imported
+    only where there is a Dagster to tell: importing Dagster takes a second."""
     from headrace.pipeline.cli.services import dagster_home
 
     home = dagster_home(config)
@@ -29,13 +31,15 @@ def tell_dagster(config: Path, settings: Settings, events: Callable[[ModuleType]
         return
     from headrace.assets import changes
 
-    made = tuple(events(changes))
-    if not made:
+    asset_events = tuple(events(changes))
+    if not asset_events:
         return
     try:
-        changes.leave(home, settings, made)
-    except Exception as error:  # noqa: BLE001 - Dagster's storages have errors of their own, and the command has done its work
+        changes.leave_events(home, settings, asset_events)
+    except Exception as error:  # noqa: BLE001 -- see below
+        # Dagster's storages have errors of their own, and the command has done its work.
         tell_aside(
-            f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). The tables are as the command says; materialize "
-            "the asset in Dagster, or let the next run do so, to start what depends on it"
+            f"Dagster in {home} wasn't told of this change ({type(error).__name__}: {error}). "
+            "The tables are as the command says; materialize the asset in Dagster, or let the next run do "
+            "so, to start what depends on it"
         )

@@ -1,4 +1,5 @@
-"""`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that nothing names any more."""
+"""`headrace upkeep`: compact the lake table's data files, expire old snapshots, and delete the files that
+nothing names any more."""
 
 import argparse
 from pathlib import Path
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "upkeep",
-        description="Drop the days before upkeep.retention from the lake table, compact its data files, expire old snapshots, and delete the "
-        "files that nothing has named for longer than upkeep.orphans_after. Dagster's job does the same by its schedule.",
+        description="Drop the days before upkeep.retention from the lake table, compact its data files, "
+        "expire old snapshots, and delete the files that nothing has named for longer than "
+        "upkeep.orphans_after. Dagster's job does the same by its schedule.",
     )
     add_config(parser)
     parser.add_argument(
@@ -41,5 +43,6 @@ def run(args: argparse.Namespace) -> int:
     tell_dagster(
         Path(loaded.name), loaded.settings, lambda changes: changes.by_upkeep(loaded.settings, report)
     )
-    tell(*report.notes, *(each.path for each in report.due), str(report))
+    tell(*report.notes, *(due_file.path for due_file in report.due), str(report))
+    # The steps that could be done were done, so that the report comes first.
     return tell_errors(*report.troubles) if report.troubles else DONE

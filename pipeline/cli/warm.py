@@ -6,17 +6,18 @@ does nothing.
 
 import logging
 import os
-from collections.abc import Callable
 
 from headrace.pipeline.cli.telling import tell_aside
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.lake.spark.session import is_local, spark_session
 from headrace.pipeline.lake.spark.spark_job import run_tasks
+from headrace.pipeline.ports.tasks import Now, Work
 from headrace.pipeline.settings.file import read_settings
 
 
 def main() -> int:
-    logging.basicConfig(format="headrace: %(message)s")  # shows the progress of a slow start
+    # Shows the progress of a slow start.
+    logging.basicConfig(format="headrace: %(message)s")
     settings = read_settings(None, os.environ).settings
     local = next((worker for worker in settings.workers if is_local(worker.spark)), None)
     if local is None:
@@ -32,11 +33,11 @@ def main() -> int:
     return 0
 
 
-def _nothing() -> Callable[[int], bytes]:
-    def task(_number: int) -> bytes:
+def _nothing() -> Work:
+    def work(_number: int, _now: Now) -> bytes:
         return b""
 
-    return task
+    return work
 
 
 if __name__ == "__main__":

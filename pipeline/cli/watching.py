@@ -25,17 +25,18 @@ from typing import NoReturn
 from headrace.pipeline.cli.services import Group, commands_of
 from headrace.pipeline.errors import ProcessDied
 
+# Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death.
 _LOOK_EVERY = 1.0
-"""Seconds; a look is one `ps` of 10 ms. `dagster dev` takes longer than that to end after a death."""
+# Seconds: 5 for `dagster dev` to notice, 5 to start on an idle machine, and patience with a busy one.
 _CODE_SERVER_IS_BACK_WITHIN = 30.0
-"""Seconds: 5 for `dagster dev` to notice, 5 to start on an idle machine, and patience with a busy one."""
 
+# Name of a process -> a piece of its command line, and the seconds in which Dagster may start it again by
+# itself.
 _PARTS = {
     "webserver (`dagster-webserver`)": ("dagster_webserver", 0.0),
     "daemon (`dagster-daemon`)": ("dagster._daemon run", 0.0),
     "code server (`dagster api grpc`)": ("dagster api grpc", _CODE_SERVER_IS_BACK_WITHIN),
 }
-"""Name of a process -> a piece of its command line, and the seconds in which Dagster may start it again by itself."""
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ class Watch:
     def dead(self, commands: Collection[str]) -> str | None:
         """The process that died; None while all live, or while Dagster may still start it again."""
         now = self.monotonic()
-        for part, (mark, patience) in _PARTS.items():
+        for role, (mark, patience) in _PARTS.items():
             if any(mark in command for command in commands):
-                self._missed_since.pop(part, None)
-            elif now - self._missed_since.setdefault(part, now) >= patience:
-                return part
+                self._missed_since.pop(role, None)
+            elif now - self._missed_since.setdefault(role, now) >= patience:
+                return role
         return None
 
 
@@ -65,11 +66,12 @@ def until_a_process_dies(dagster: Group) -> NoReturn:
 
 
 def require_alive(dagster: Group, watch: Watch) -> None:
-    part = watch.dead(commands_of(dagster.pid))
-    if dagster.code is not None and part is None:
-        part = f"own process (`dagster dev`, exit code {dagster.code})"
-    if part is not None:
+    role = watch.dead(commands_of(dagster.pid))
+    if dagster.code is not None and role is None:
+        # `dagster dev` ends with code 0 also after a death, so that any end counts.
+        role = f"own process (`dagster dev`, exit code {dagster.code})"
+    if role is not None:
         raise ProcessDied(
-            f"Dagster's {part} died. The other processes are stopped; no landed record is touched, and records that hadn't landed "
-            "are read again after the next start"
+            f"Dagster's {role} died. The other processes are stopped; no landed record is touched, "
+            "and records that hadn't landed are read again after the next start"
         )

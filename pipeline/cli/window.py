@@ -1,5 +1,6 @@
-"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of their own, parse them again, or take
-their aggregates apart. What the lake table lacks can be read from the stream."""
+"""`headrace window`: choose records that have landed. Then copy them from the lake table into a table of
+their own, parse them again, or take their aggregates apart. What the lake table lacks can be read from the
+stream."""
 
 import argparse
 import json
@@ -7,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import add_json
-from headrace.pipeline.cli.options import add_config, load, moment, window_of
+from headrace.pipeline.cli.options import add_config, load, moment_argument, window_of
 from headrace.pipeline.cli.person import person
 from headrace.pipeline.cli.telling import tell, tell_aside
 from headrace.pipeline.cli.told_dagster import tell_dagster
-from headrace.pipeline.cli.views.window_views import as_json, costs, done_of, listed, shown
+from headrace.pipeline.cli.views.window_views import costs, listed, rows_done, shown, window_json
 
 if TYPE_CHECKING:
     from headrace.pipeline.cli.options import Subparsers
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 def add(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "window",
-        description="Choose records that have landed, as a window: a range of each shard that never changes. Then copy them from the lake table "
-        "into a table of their own, or parse them again into a typed table in the place of their older rows, or take their aggregates apart in the "
-        "lake table; exactly once, beside everything else that is at work. Only --unpack changes the lake table.",
+        description="Choose records that have landed, as a window: a range of each shard that never changes. "
+        "Then copy them from the lake table into a table of their own, or parse them again into a "
+        "typed table in the place of their older rows, or take their aggregates apart in the lake "
+        "table; exactly once, beside everything else that is at work. "
+        "Only --unpack changes the lake table.",
     )
     actions = parser.add_subparsers(metavar="create|list|show|run|cancel", dest="action", required=True)
     _add_create(actions)
@@ -46,16 +49,18 @@ def add(subparsers: "Subparsers") -> None:
             "Let no further wave of the window be committed. What was committed before stays.",
         ),
     ):
-        one = actions.add_parser(name, help=short, description=what)
-        add_config(one)
-        one.add_argument("id", help="the id of the window")
+        action = actions.add_parser(name, help=short, description=what)
+        add_config(action)
+        action.add_argument("id", help="the id of the window")
         if name == "show":
-            add_json(one)
+            add_json(action)
     copy = actions.add_parser(
         "run",
         help="copy a window, or replace its rows, or take its aggregates apart",
-        description="Copy the window into its own table, wave after wave; or replace its rows in the table for which it was made, or take its "
-        "aggregates apart in the lake table. A run that was killed is gone on with, and a window that was done as a whole gives nothing more.",
+        description="Copy the window into its own table, wave after wave; "
+        "or replace its rows in the table for which it was made, or take its aggregates apart in the "
+        "lake table. A run that was killed is gone on with, and a window that was done as a whole "
+        "gives nothing more.",
     )
     add_config(copy)
     copy.add_argument("id", help="the id of the window")
@@ -66,22 +71,22 @@ def _add_create(actions: "Subparsers") -> None:
     create = actions.add_parser(
         "create",
         help="make a window, and tell what it costs",
-        description="Make a window, and tell what it costs and what is out of reach. By one of: --from and --to, --snapshot, --run, --shard. Nothing is "
-        "copied or replaced before `headrace window run`.",
+        description="Make a window, and tell what it costs and what is out of reach. By one of: --from and --to, "
+        "--snapshot, --run, --shard. Nothing is copied or replaced before `headrace window run`.",
     )
     add_config(create)
     create.add_argument(
         "--from",
         dest="since",
         metavar="TIME",
-        type=moment,
+        type=moment_argument,
         help="ranges with records that arrived at this time or later (such as 2026-01-31 or 2026-01-31T12:00; UTC)",
     )
     create.add_argument(
         "--to",
         dest="until",
         metavar="TIME",
-        type=moment,
+        type=moment_argument,
         help="ranges with records that arrived before this time",
     )
     create.add_argument(
@@ -99,20 +104,22 @@ def _add_create(actions: "Subparsers") -> None:
     create.add_argument(
         "--from-stream",
         action="store_true",
-        help="read from the stream what the lake table lacks (skipped and foreign ranges, days that the retention may have removed), as far as "
-        "Kinesis still has it; all else is copied from the lake table",
+        help="read from the stream what the lake table lacks (skipped and foreign ranges, "
+        "days that the retention may have removed), as far as Kinesis still has it; "
+        "all else is copied from the lake table",
     )
     create.add_argument(
         "--replace",
         metavar="TARGET",
-        help="make the window for this target (its name under `parse` in the settings): `headrace window run` then parses these records again, by "
-        "the settings and the code of that time, and replaces their rows in the target's typed table and quarantine table",
+        help="make the window for this target (its name under `parse` in the settings): "
+        "`headrace window run` then parses these records again, by the settings and the code of that "
+        "time, and replaces their rows in the target's typed table and quarantine table",
     )
     create.add_argument(
         "--unpack",
         action="store_true",
-        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the Kinesis Producer Library apart that "
-        "landed as one row each, into a row for each user record",
+        help="make the window for the lake table itself: `headrace window run` then takes aggregates of the "
+        "Kinesis Producer Library apart that landed as one row each, into a row for each user record",
     )
     add_json(create)
 
@@ -122,12 +129,12 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load(args)
     # Before anything is opened: a wrong combination of options is told at once.
-    asked = _asked(args) if args.action == "create" else None
+    choice = _asked(args) if args.action == "create" else None
     wiring = wire(loaded.settings)
     windows = wiring.windows
     try:
-        if asked is not None:
-            _create(args, windows, *asked)
+        if choice is not None:
+            _create(args, windows, *choice)
         elif args.action == "list":
             _list(args, windows)
         elif args.action == "show":
@@ -141,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", how: str) -> None:
+def _create(args: argparse.Namespace, windows: "WindowWiring", choice: "Asked", how: str) -> None:
     from headrace.pipeline.errors import BadSetting
     from headrace.pipeline.settings.targets import targets_of
     from headrace.pipeline.windows.replace import check_replaceable
@@ -150,24 +157,26 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
     stream = args.stream
     if args.from_stream and (args.unpack or args.replace is not None):
         raise BadSetting(
-            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, and --from-stream reads what the lake table lacks; nothing "
-            "was made. Choose one"
+            f"{'--unpack' if args.unpack else '--replace'} goes by records of the lake table, "
+            "and --from-stream reads what the lake table lacks; nothing was made. Choose one"
         )
     if args.unpack and args.replace is not None:
         raise BadSetting(
-            "a window is either for the lake table (--unpack) or for a typed table (--replace); nothing was made. Take the aggregates apart first, "
-            "then replace the rows of the typed table by a second window of the same records"
+            "a window is either for the lake table (--unpack) or for a typed table (--replace); "
+            "nothing was made. Take the aggregates apart first, then replace the rows of the typed table "
+            "by a second window of the same records"
         )
     if args.replace is not None:
         (target,) = targets_of(windows.settings, args.replace, nothing="Nothing was made")
         check_replaceable(target)
         if target.stream and stream not in (None, target.stream):
             raise BadSetting(
-                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; nothing was made"
+                f"--stream is {stream}, and the target {target.name} takes records of {target.stream} only; "
+                "nothing was made"
             )
         stream = stream or target.stream
     window = windows.windowing(person()).create(
-        asked,
+        choice,
         how=how,
         stream=stream,
         target=args.replace or "",
@@ -175,7 +184,7 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
         from_stream=args.from_stream,
     )
     if args.json:
-        print(json.dumps(as_json(KeptWindow(window), windows), indent=2))
+        print(json.dumps(window_json(KeptWindow(window), windows), indent=2))
     else:
         _tell_created(window, windows, from_stream=args.from_stream)
 
@@ -183,56 +192,61 @@ def _create(args: argparse.Namespace, windows: "WindowWiring", asked: "Asked", h
 def _tell_created(window: "ReplayWindow", windows: "WindowWiring", *, from_stream: bool) -> None:
     table = windows.table_of(window)
     tell(f"window {window.id}: {window.how}", *costs(window, windows))
-    if from_stream and not any(each.stretches for each in window.ranges):
+    if from_stream and not any(planned.stretches for planned in window.ranges):
         tell(
-            "nothing of this window is read from the stream: the lake table lacks none of its records that Kinesis may still have"
+            "nothing of this window is read from the stream: "
+            "the lake table lacks none of its records that Kinesis may still have"
         )
     if window.unpack:
         tell(
-            f"`headrace window run {window.id}` takes aggregates of these records apart in {table}; rows that are no whole aggregate stay as they are"
+            f"`headrace window run {window.id}` takes aggregates of these records apart in {table}; "
+            "rows that are no whole aggregate stay as they are"
         )
     elif window.target:
         tell(
-            f"`headrace window run {window.id}` parses these records again, and replaces their rows in {table} and {table}_quarantine"
+            f"`headrace window run {window.id}` parses these records again, and replaces their rows in "
+            f"{table} and {table}_quarantine"
         )
     else:
         tell(f"`headrace window run {window.id}` copies it into {table}")
 
 
 def _list(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    kept = windows.windowing(person()).windows.all()
+    windows_kept = windows.windowing(person()).windows.all()
     if args.json:
-        print(json.dumps([as_json(each, windows) for each in kept], indent=2))
+        print(json.dumps([window_json(window_kept, windows) for window_kept in windows_kept], indent=2))
     else:
-        tell(*listed(kept, windows))
+        tell(*listed(windows_kept, windows))
 
 
 def _show(args: argparse.Namespace, windows: "WindowWiring") -> None:
-    found = windows.windowing(person()).find(args.id)
+    window = windows.windowing(person()).find(args.id)
     if args.json:
-        print(json.dumps({**as_json(found, windows), "done": done_of(found.window, windows)}, indent=2))
+        print(
+            json.dumps({**window_json(window, windows), "done": rows_done(window.window, windows)}, indent=2)
+        )
     else:
-        tell(*shown(found, windows))
+        tell(*shown(window, windows))
 
 
 def _cancel(window: str, windows: "WindowWiring") -> None:
     from headrace.pipeline.windows.window import Word
 
     windowing = windows.windowing(person())
-    found = windowing.find(window)
+    cancelled = windowing.find(window)
     windowing.say(window, Word.CANCELLED)
-    if not found.is_done:
+    if not cancelled.is_done:
         tell(f"window {window} is cancelled; `headrace window run {window} --resume` goes on")
         return
-    table = windows.table_of(found.window)
+    table = windows.table_of(cancelled.window)
     again = (
         f"looks for rows of the window that {table} lacks, as after that table was dropped"
-        if not (found.window.unpack or found.window.target)
+        if not (cancelled.window.unpack or cancelled.window.target)
         else "finds nothing left to do, unless that table was rolled back or dropped since"
     )
     tell(
-        f"window {window} was done before, and is cancelled: what it has brought into {table} stays there. `headrace window run {window} --resume` "
-        f"takes the cancelling back, and {again}"
+        f"window {window} was done before, and is cancelled: what it has brought into {table} stays there. "
+        f"`headrace window run {window} --resume` takes the cancelling back, and {again}"
     )
 
 
@@ -277,8 +291,8 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         )
     if args.shard is None and (args.first is not None or args.last is not None):
         raise BadSetting("--first and --last need --shard; nothing was made")
-    numbers = [each for each in (args.first, args.last) if each is not None]
-    if any(each < 0 for each in numbers) or numbers != sorted(numbers):
+    numbers = [bound for bound in (args.first, args.last) if bound is not None]
+    if any(bound < 0 for bound in numbers) or numbers != sorted(numbers):
         given = [
             f"{name} is {n}" for name, n in (("--first", args.first), ("--last", args.last)) if n is not None
         ]
@@ -295,5 +309,7 @@ def _asked(args: argparse.Namespace) -> "tuple[Asked, str]":
         last = "its last record" if args.last is None else args.last
         return Numbers(args.shard, args.first, args.last), f"shard {args.shard}{of} from {first} to {last}"
     arrivals = window_of(args, nothing="nothing was made")
-    bounds = [f"{word} {at.isoformat()}" for word, at in (("from", args.since), ("to", args.until)) if at]
+    bounds = [
+        f"{word} {when.isoformat()}" for word, when in (("from", args.since), ("to", args.until)) if when
+    ]
     return arrivals, f"ranges{of} with records that arrived {' '.join(bounds)}"

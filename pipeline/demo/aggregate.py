@@ -10,8 +10,8 @@ _KEYS, _USER_RECORDS = 1, 3
 """Fields of an aggregate: the table of partition keys, and the user records."""
 _KEY_INDEX, _DATA = 1, 3
 """Fields of a user record."""
+# The wire type of protocol buffers for a field with a length.
 _BYTES = 2
-"""The wire type of protocol buffers for a field with a length."""
 
 
 def aggregated(key: str, payloads: Iterable[bytes]) -> bytes:

@@ -1,4 +1,5 @@
-"""The evidence for the demo's verdict: Kinesis's acknowledgements to producers, its list of shards, and the table's content."""
+"""The evidence for the demo's verdict: Kinesis's acknowledgements to producers, its list of shards, and the
+table's content."""
 
 from __future__ import annotations
 
@@ -64,14 +65,15 @@ class Typed:
     """What has become of the records in the typed table."""
 
     parsed: tuple[str, ...]
-    """The ids of its rows."""
+    """The ids of the rows of the typed table."""
     set_aside: tuple[tuple[str | None, str], ...]
     """The id and the reason of each row of its quarantine table."""
     again: tuple[str | None, ...]
     """The id of each row, in both tables, that the second version of the schema has made."""
 
 
-@dataclass(frozen=True)  # no slots: cached_property keeps its values in the instance's dictionary
+# No slots: cached_property keeps its values in the instance's dictionary.
+@dataclass(frozen=True)
 class DemoEvidence:
     puts: Mapping[str, Put]
     """Id of a record -> its acknowledgement."""
@@ -79,19 +81,19 @@ class DemoEvidence:
     """Kinesis's list of shards after the last record."""
     files: tuple[File, ...]
     pages: tuple[SnapshotLedger, ...]
-    """Oldest snapshot first."""
+    """The pages of the ledger, that of the oldest snapshot first."""
     typed: Typed | None = None
-    """None where nothing has been parsed."""
+    """The rows of the typed table and its quarantine table; None where nothing has been parsed."""
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[tuple[int, Range], ...]]:
         """Shard -> (snapshot, range) in the order of the commits."""
-        found: dict[str, list[tuple[int, Range]]] = defaultdict(list)
+        by_shard: dict[str, list[tuple[int, Range]]] = defaultdict(list)
         for page in self.pages:
-            for each in page.ranges:
-                if each.moves:
-                    found[each.key.shard_id].append((page.snapshot, each))
-        return {shard: tuple(ranges) for shard, ranges in sorted(found.items())}
+            for landed in page.ranges:
+                if landed.moves:
+                    by_shard[landed.key.shard_id].append((page.snapshot, landed))
+        return {shard: tuple(ranges) for shard, ranges in sorted(by_shard.items())}
 
     @cached_property
     def age(self) -> Mapping[int, int]:
@@ -125,5 +127,5 @@ def id_in(data: bytes | None) -> str | None:
         payload = json.loads(data or b"null")
     except ValueError:
         return None
-    found = payload.get("id") if isinstance(payload, dict) else None
-    return found if isinstance(found, str) else None
+    record_id = payload.get("id") if isinstance(payload, dict) else None
+    return record_id if isinstance(record_id, str) else None

@@ -60,7 +60,8 @@ class Home:
 
     @property
     def dagster(self) -> Path:
-        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other commands find it."""
+        """DAGSTER_HOME, in the place that `headrace dev` would choose for these settings, so that other
+        commands find it."""
         return self.folder / ".dagster"
 
     @property
@@ -99,8 +100,8 @@ def emptied(folder: Path) -> Iterator[Home]:
     marker = folder / _MARKER
     if folder.exists() and not marker.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadSetting(
-            f"{folder} has files that aren't from the demo, and the demo empties its folder: name another one with --home; "
-            "nothing was touched"
+            f"{folder} has files that aren't from the demo, and the demo empties its folder: "
+            "name another one with --home; nothing was touched"
         )
     make_named_folder(folder, private=True, name="--home")
     with marker.open("a", encoding="utf-8") as held:
@@ -111,10 +112,13 @@ def emptied(folder: Path) -> Iterator[Home]:
                 f"a demo is running in {folder}: stop it, or name another folder with --home"
             ) from None
         for thing in folder.iterdir():
+            # A link may lead out of the folder: it is removed, and what it leads to stays.
             if thing.is_dir() and not thing.is_symlink():
                 shutil.rmtree(thing)
+            # The marker is the file that this process has locked.
             elif thing != marker:
                 thing.unlink()
+        # The default folder lies in a working copy of the user's.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         yield Home(folder)
 
@@ -137,5 +141,6 @@ def surroundings(endpoint: str) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    # Without the user's own variables: they could send the demo to a real account, or change its settings.
     theirs = {k: v for k, v in os.environ.items() if not k.startswith(("HEADRACE__", "AWS_"))}
     return {**theirs, **ours}

@@ -1,7 +1,7 @@
 """Producers that remember what they put: each record has an id, and each acknowledgement of Kinesis is kept.
 
-The last producer puts aggregates, as the Kinesis Producer Library does. One record has a value of a wrong type, which the typed table
-can't take.
+The last producer puts aggregates, as the Kinesis Producer Library does. One record has a value of a wrong
+type, which the typed table can't take.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 PRODUCERS = 4
+# Records of one PutRecords call, by Kinesis's API.
 _MOST = 500
-"""Records of one PutRecords call, by Kinesis's API."""
+# About this many calls of each producer, so that records come evenly instead of in a few large groups.
 _CALLS = 100
-"""About this many calls of each producer, so that records come evenly instead of in a few large groups."""
 ONE_TRY = Config(retries={"total_max_attempts": 1}, read_timeout=60)
-"""For the producers' client: a second try after a lost answer would put a record twice."""
+"""The config of the producers' client: a second try after a lost answer would put a record twice."""
+# Seconds before what Kinesis refused is put again.
 _BACKOFF = 0.2
-"""Seconds before what Kinesis refused is put again."""
+# Primes, so that the partition keys and the shops don't repeat in step.
 _CUSTOMERS = 997
 _SHOPS = 7
+# User records of one aggregate.
 _TOGETHER = 10
-"""User records of one aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KinesisRecord:
     ids: tuple[str, ...]
-    """Of the records in it: more than one in an aggregate."""
+    """The ids of the records in it: more than one in an aggregate."""
     entry: Any
-    """As PutRecords takes it."""
+    """The entry of PutRecords."""
 
 
 class Producers:
@@ -65,6 +66,7 @@ class Producers:
         self._jobs = [self._pool.submit(self._produce, number) for number in range(PRODUCERS)]
 
     def stop(self) -> None:
+        # The threads sleep between their calls, and would else be waited for until their next one.
         self._stop.set()
         self._pool.shutdown()
 
@@ -74,11 +76,13 @@ class Producers:
 
     @property
     def puts(self) -> dict[str, Put]:
+        # A copy, because the producers' threads go on putting.
         return dict(self._puts)
 
     @property
     def are_done(self) -> bool:
-        """Whether all records are put. Raises a producer's error: without its acknowledgements the demo can't judge anything."""
+        """Whether all records are put. Raises a producer's error: without its acknowledgements the demo can't
+        judge anything."""
         for job in self._jobs:
             if job.done():
                 job.result()
@@ -86,6 +90,7 @@ class Producers:
 
     def _produce(self, number: int) -> None:
         mine = range(number, self.records, PRODUCERS)
+        # Rounded up, so that the last calls leave no record over.
         size = max(1, min(_MOST, -(-len(mine) // _CALLS)))
         odd = self.records // 2
         began = time.monotonic()
@@ -96,7 +101,7 @@ class Producers:
                 return
             together = _TOGETHER if number == PRODUCERS - 1 else 1
             due_now = mine[first : first + size]
-            groups = [due_now[at : at + together] for at in range(0, len(due_now), together)]
+            groups = [due_now[offset : offset + together] for offset in range(0, len(due_now), together)]
             self._put([_kinesis_record(number, group, odd) for group in groups])
 
     def _put(self, records: Sequence[_KinesisRecord]) -> None:
@@ -107,7 +112,7 @@ class Producers:
             for record, result in zip(records, answer["Records"], strict=True):
                 if "SequenceNumber" in result:
                     shard, sequence = result["ShardId"], int(result["SequenceNumber"])
-                    self._puts |= {each: Put(each, shard, sequence) for each in record.ids}
+                    self._puts |= {record_id: Put(record_id, shard, sequence) for record_id in record.ids}
                 else:
                     refused.append(record)
             records = refused
@@ -119,13 +124,14 @@ class Producers:
             return self._client.put_records(StreamName=self._stream, Records=entries)
         except (BotoCoreError, ClientError) as error:
             raise Unreachable(
-                f"a producer got no answer from the stand-in ({error}): which records it put isn't known, so landed records "
-                "can't be checked"
+                f"a producer got no answer from the stand-in ({error}): which records it put isn't known, "
+                "so landed records can't be checked"
             ) from error
 
 
 def _kinesis_record(producer: int, numbers: Sequence[int], odd: int) -> _KinesisRecord:
     ids = tuple(f"p{producer}-{number:06d}" for number in numbers)
+    # A large prime spreads neighbouring numbers over the partition keys, and so over the shards.
     customer = f"customer-{numbers[0] * 7919 % _CUSTOMERS}"
     payloads = [
         {

@@ -37,6 +37,7 @@ def progress(table: IcebergTable, *, put: int, of: int, shards: int) -> DemoProg
     return DemoProgress(
         put,
         of,
+        # By the ledger, which costs one read: counting rows would read all files each second.
         landed=sum(r.rows for entry in entries for r in entry.page.ranges),
         ended=frozenset(key.shard_id for key, position in positions.items() if position.ended),
         shards=shards,
@@ -52,7 +53,7 @@ class Stillness:
     _last: DemoProgress | None = None
     _since: float = 0.0
 
-    def is_out(self, now: float, seen: DemoProgress) -> bool:
-        if seen != self._last:
-            self._last, self._since = seen, now
+    def is_out(self, now: float, latest: DemoProgress) -> bool:
+        if latest != self._last:
+            self._last, self._since = latest, now
         return now - self._since > self.seconds

@@ -55,19 +55,20 @@ def read_evidence(
         head = table.load().snapshot
         pages = tuple(SnapshotLedger(entry.snapshot, entry.page.ranges) for entry in read.ledger(table))
         files = _files(table)
+        # A commit in between would show in the files and not in the ledger.
         if table.load().snapshot == head:
             return DemoEvidence(puts, shards, files, pages, typed)
 
 
 def _files(table: IcebergTable) -> tuple[File, ...]:
     io = table.open().io
-    found = []
+    files = []
     for file in read.landed_files(table):
         # File by file instead of one scan, because the order of rows in each file is checked, too.
         with io.new_input(file.path).open() as data:
             rows = _rows(pq.read_table(pa.BufferReader(data.read()), columns=_COLUMNS).to_pydict())
-        found.append(File(file.path.rsplit("/", 1)[-1], file.snapshot, file.rows, rows))
-    return tuple(found)
+        files.append(File(file.path.rsplit("/", 1)[-1], file.snapshot, file.rows, rows))
+    return tuple(files)
 
 
 def _rows(columns: Mapping[str, list[Any]]) -> tuple[Row, ...]:

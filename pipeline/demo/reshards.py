@@ -12,7 +12,8 @@ SPLIT_AT, MERGE_AT = 0.3, 0.5
 
 
 class Reshards:
-    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a finished one."""
+    """The demo calls `look` again and again, which begins the next reshard when it is time, and reports a
+    finished one."""
 
     def __init__(self, client: KinesisClient, stream: str) -> None:
         self._client = client
@@ -26,15 +27,17 @@ class Reshards:
     def are_done(self) -> bool:
         return not self._left and self._under_way is None
 
-    def look(self, part: float) -> str | None:
-        """Begin or end a reshard. `part`: the fraction of records that is put. Returns a sentence when a reshard has finished."""
+    def look(self, fraction: float) -> str | None:
+        """Begin or end a reshard. `fraction`: the fraction of records that is put. Returns a sentence when a
+        reshard has finished."""
         if self._under_way is None:
-            if self._left and part >= self._left[0][0]:
+            if self._left and fraction >= self._left[0][0]:
                 self._under_way = self._left.pop(0)[1]()
             return None
-        if not is_active(self._client, self._stream):
+        if not is_stream_active(self._client, self._stream):
             return None
         (verb, parents), self._under_way = self._under_way, None
+        # Only now: before, the shards can still be written to.
         self.closed |= parents
         children = [s["ShardId"] for s in self.shards() if _parents(s) & parents]
         return f"{verb} {' and '.join(sorted(parents))} -> {', '.join(_short(child) for child in children)}"
@@ -60,11 +63,11 @@ class Reshards:
         return "merged", frozenset({lower, upper})
 
     def _open(self) -> list[Any]:
-        found = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
-        return sorted(found, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
+        open_shards = [s for s in self.shards() if "EndingSequenceNumber" not in s["SequenceNumberRange"]]
+        return sorted(open_shards, key=lambda s: int(s["HashKeyRange"]["StartingHashKey"]))
 
 
-def is_active(client: KinesisClient, stream: str) -> bool:
+def is_stream_active(client: KinesisClient, stream: str) -> bool:
     answer = client.describe_stream_summary(StreamName=stream)
     return answer["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
 

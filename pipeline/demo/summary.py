@@ -8,8 +8,8 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.demo.evidence import DemoEvidence
 from headrace.pipeline.demo.verdict import CheckedPromise, DemoVerdict
 
+# At most so many violations of one promise are shown; their number counts all.
 _SHOWN = 5
-"""At most so many violations of one promise are shown; their number counts all."""
 
 
 def summary(evidence: DemoEvidence, verdict: DemoVerdict) -> Iterator[str]:
@@ -22,7 +22,10 @@ def summary(evidence: DemoEvidence, verdict: DemoVerdict) -> Iterator[str]:
     yield ""
     snapshots = sum(1 for page in evidence.pages if page.ranges)
     runs = len({r.run for page in evidence.pages for r in page.ranges})
-    yield f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} added {counted(len(evidence.files), 'data file')}"
+    yield (
+        f"  {counted(snapshots, 'snapshot')} by {counted(runs, 'run')} added "
+        f"{counted(len(evidence.files), 'data file')}"
+    )
     yield ""
     for finding in verdict.findings:
         yield from _finding(finding)
@@ -36,11 +39,12 @@ def _counts(verdict: DemoVerdict) -> Iterator[tuple[str, int]]:
 
 
 def _shards(evidence: DemoEvidence) -> Iterator[str]:
-    """For each shard: rows, ranges, parents and children."""
+    """A line for each shard, with its rows, ranges, parents and children."""
     yield f"  {'shard':22}{'rows':>9}  {'ranges':>6}  {'parents':8}  up to"
     for shard in sorted(evidence.shards, key=lambda s: s.shard_id):
-        ranges = [each for _, each in evidence.ranges.get(shard.shard_id, ())]
-        rows = sum(each.rows for each in ranges)
+        ranges = [covered for _, covered in evidence.ranges.get(shard.shard_id, ())]
+        rows = sum(covered.rows for covered in ranges)
+        # A shard that was just made has no range yet.
         last = ranges[-1].upto if ranges else None
         if last is None:
             upto = "nothing yet"

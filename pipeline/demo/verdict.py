@@ -6,7 +6,8 @@ chain              each range of a shard begins where the range before it ended,
 ledger             the rows that a commit's ledger states are the rows in the commit's files
 families           no record of a child shard landed before its parents were read to their ends
 typed              each landed record is in the typed table or in its quarantine table, once
-replayed           each record of the window has one row of the second version of the schema, and no other record has one
+replayed           each record of the window has one row of the second version of the schema, and no other record has
+                   one
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class DemoVerdict:
         return next(finding.wrong for finding in self.findings if finding.name == name)
 
     def __str__(self) -> str:
-        both = f"{self.put:,} put, {self.landed:,} landed"
+        totals = f"{self.put:,} put, {self.landed:,} landed"
         if self.matches:
-            return f"everything matches: {both}, 0 missing, 0 duplicates, 0 out of order"
+            return f"everything matches: {totals}, 0 missing, 0 duplicates, 0 out of order"
         counts = ", ".join(f"{len(f.wrong):,} {f.name}" for f in self.findings if f.wrong)
         first = next(f.wrong[0] for f in self.findings if f.wrong)
-        return f"DOES NOT MATCH: {both}, {counts}; first: {first}"
+        return f"DOES NOT MATCH: {totals}, {counts}; first: {first}"
 
 
 def judge(evidence: DemoEvidence) -> DemoVerdict:
@@ -92,7 +93,7 @@ def judge(evidence: DemoEvidence) -> DemoVerdict:
         ),
     )
     findings = tuple(
-        CheckedPromise(name, promise, at, tuple(check(evidence))) for name, promise, at, check in checks
+        CheckedPromise(name, promise, scope, tuple(check(evidence))) for name, promise, scope, check in checks
     )
     return DemoVerdict(len(evidence.puts), landed, findings)
 
@@ -149,19 +150,19 @@ def _disorder(evidence: DemoEvidence) -> Iterator[str]:
                     yield f"{after} comes after {before} in {_place(file)}"
             low, high = min(rows, key=lambda r: r.at), max(rows, key=lambda r: r.at)
             spans[shard].append((evidence.age.get(file.snapshot, -1), low, high, file))
-    for found in spans.values():
+    for shard_spans in spans.values():
         # One commit may bring several files of a shard, one for each day: those follow their own order.
-        found.sort(key=lambda span: (span[0], span[1].at))
-        for (_, _, before, _), (_, after, _, file) in pairwise(found):
+        shard_spans.sort(key=lambda span: (span[0], span[1].at))
+        for (_, _, before, _), (_, after, _, file) in pairwise(shard_spans):
             if after.at <= before.at:
                 yield f"{after} in {_place(file)} comes after {before}, which an earlier file holds"
 
 
 def _by_shard(file: File) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_of_shard: dict[str, list[Row]] = defaultdict(list)
     for row in file.rows:
-        found[row.shard_id].append(row)
-    return found
+        rows_of_shard[row.shard_id].append(row)
+    return rows_of_shard
 
 
 # --- the ledger ---------------------------------------------------------------------------------------------
@@ -169,11 +170,14 @@ def _by_shard(file: File) -> dict[str, list[Row]]:
 
 def _breaks(evidence: DemoEvidence) -> Iterator[str]:
     for name, ranges in evidence.ranges.items():
-        at: Position | None = None
-        for snapshot, each in ranges:
-            if _token(each.after) != _token(at):
-                yield f"{name}: snapshot {snapshot} goes on from {_text(each.after)}, but the range before it ended at {_text(at)}"
-            at = each.upto
+        expected: Position | None = None
+        for snapshot, covered in ranges:
+            if _token(covered.after) != _token(expected):
+                yield (
+                    f"{name}: snapshot {snapshot} goes on from {_text(covered.after)}, but the range before it "
+                    f"ended at {_text(expected)}"
+                )
+            expected = covered.upto
     for shard in evidence.shards:
         last = evidence.ranges.get(shard.shard_id)
         if shard.closed and not (last and last[-1][1].upto.ended):
@@ -187,31 +191,37 @@ def _breaks(evidence: DemoEvidence) -> Iterator[str]:
 
 def _ledger(evidence: DemoEvidence) -> Iterator[str]:
     stated = {(page.snapshot, r.key.shard_id): r for page in evidence.pages for r in page.ranges}
-    found: Counter[tuple[int, str]] = Counter()
+    row_counts: Counter[tuple[int, str]] = Counter()
     records: dict[tuple[int, str], set[int]] = defaultdict(set)
     for file in evidence.files:
         if file.stated != len(file.rows):
             yield f"{_place(file)} has {counted(len(file.rows), 'row')}, the table's metadata says {file.stated:,}"
         for row in file.rows:
-            found[file.snapshot, row.shard_id] += 1
+            row_counts[file.snapshot, row.shard_id] += 1
             records[file.snapshot, row.shard_id].add(row.sequence)
             landed = stated.get((file.snapshot, row.shard_id))
             if landed is None or not holds(landed, row.sequence):
                 yield f"{row} in {_place(file)} is outside of that snapshot's range, {_span(landed)}"
     for (snapshot, shard), landed in stated.items():
-        if landed.rows != (count := found[snapshot, shard]):
-            yield f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, its files have {count:,}"
+        if landed.rows != (count := row_counts[snapshot, shard]):
+            yield (
+                f"{shard}: the ledger of snapshot {snapshot} says {counted(landed.rows, 'row')}, "
+                f"its files have {count:,}"
+            )
         elif landed.records != (count := len(records[snapshot, shard])):
-            whole = counted(landed.records, "Kinesis record")
-            yield f"{shard}: the ledger of snapshot {snapshot} says {whole}, the rows in its files are of {count:,}"
+            records_stated = counted(landed.records, "Kinesis record")
+            yield (
+                f"{shard}: the ledger of snapshot {snapshot} says {records_stated}, the rows in its files "
+                f"are of {count:,}"
+            )
 
 
 def _early_children(evidence: DemoEvidence) -> Iterator[str]:
     ended = {
         name: evidence.age[snapshot]
         for name, ranges in evidence.ranges.items()
-        for snapshot, each in ranges
-        if each.upto.ended
+        for snapshot, covered in ranges
+        if covered.upto.ended
     }
     for shard in evidence.shards:
         ranges = evidence.ranges.get(shard.shard_id, ())
@@ -227,12 +237,15 @@ def _early_children(evidence: DemoEvidence) -> Iterator[str]:
 def _wrongly_parsed(evidence: DemoEvidence) -> Iterator[str]:
     if evidence.typed is None:
         return
-    found = Counter([*evidence.typed.parsed, *(name for name, _ in evidence.typed.set_aside)])
+    outcomes = Counter([*evidence.typed.parsed, *(name for name, _ in evidence.typed.set_aside)])
     landed = Counter(row.id for _, row in evidence.rows)
-    for name in sorted((found | landed).keys(), key=str):
-        if found[name] != landed[name]:
-            times = counted(found[name], "time")
-            yield f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, and is {times} in the typed table and its quarantine"
+    for name in sorted((outcomes | landed).keys(), key=str):
+        if outcomes[name] != landed[name]:
+            times = counted(outcomes[name], "time")
+            yield (
+                f"{name or 'a record without id'} landed {counted(landed[name], 'time')}, "
+                f"and is {times} in the typed table and its quarantine"
+            )
 
 
 def _typed_rows(evidence: DemoEvidence) -> str:
@@ -247,14 +260,15 @@ def _wrongly_replayed(evidence: DemoEvidence) -> Iterator[str]:
     if evidence.typed is None:
         return
     shard = replayed_shard(evidence.puts)
-    wanted = Counter[str | None](put.id for put in evidence.puts.values() if put.shard_id == shard)
-    found = Counter(evidence.typed.again)
-    for name in sorted((found | wanted).keys(), key=str):
-        if found[name] != wanted[name]:
-            place = (
-                f"in the window {counted(wanted[name], 'time')}" if wanted[name] else "outside of the window"
+    due = Counter[str | None](put.id for put in evidence.puts.values() if put.shard_id == shard)
+    new_rows = Counter(evidence.typed.again)
+    for name in sorted((new_rows | due).keys(), key=str):
+        if new_rows[name] != due[name]:
+            place = f"in the window {counted(due[name], 'time')}" if due[name] else "outside of the window"
+            yield (
+                f"{name or 'a record without id'} is {place}, and has {counted(new_rows[name], 'row')} of the "
+                "second version of the schema"
             )
-            yield f"{name or 'a record without id'} is {place}, and has {counted(found[name], 'row')} of the second version of the schema"
 
 
 def _replayed_rows(evidence: DemoEvidence) -> str:

@@ -1,4 +1,5 @@
-"""What `headrace doctor` looks at: whether this host, this project and its settings are as Headrace needs them. It changes nothing.
+"""What `headrace doctor` looks at: whether this host, this project and its settings are as Headrace needs
+them. It changes nothing.
 
 diagnosis      what a check has found, in a sentence, and what to do about it
 case           what the checks look at: the settings, as far as they can be read, and the environment

@@ -28,7 +28,8 @@ class Case:
 
     @property
     def uses_local_spark(self) -> bool:
-        """Whether a worker uses the local Spark server; also where the settings can't be read, since that is the default."""
+        """Whether a worker uses the local Spark server; also where the settings can't be read, since that is
+        the default."""
         from headrace.pipeline.lake.spark.session import is_local
 
         return self.loaded is None or any(is_local(worker.spark) for worker in self.loaded.settings.workers)
@@ -36,6 +37,7 @@ class Case:
     @property
     def starts_java(self) -> bool:
         """Whether Headrace starts a JVM: for the local server, or for a classic master."""
+        # Where the settings can't be read, their defaults count: they start a local server.
         if self.uses_local_spark or self.loaded is None:
             return True
         return any(worker.spark.master for worker in self.loaded.settings.workers)

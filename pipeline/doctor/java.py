@@ -12,9 +12,14 @@ from headrace.pipeline.doctor.diagnosis import Diagnosis, Health
 from headrace.pipeline.errors import BadSetting
 
 _NAME = "java"
+# Spark 4 needs Java 17.
 _LEAST = 17
+# A cold start of Java on a busy machine takes seconds; more shows that something is wrong.
 _SECONDS = 30
-_ADVICE = "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew install openjdk@17), or set JAVA_HOME to one"
+_ADVICE = (
+    "Install Java 17 or 21 (apt install openjdk-17-jre-headless, brew install openjdk@17), "
+    "or set JAVA_HOME to one"
+)
 
 
 def java_is_found(case: Case) -> Iterator[Diagnosis]:
@@ -51,10 +56,12 @@ def _version(program: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
+    # `java -version` writes to standard error.
     return next(iter(shown.stderr.splitlines()), "")
 
 
 def _major(line: str) -> int | None:
     """17 of `openjdk version "17.0.9" ...`; 8 of `"1.8.0_392"`."""
+    # Java 8 and older put a "1." before their number.
     numbers = re.search(r'version "(?:1\.)?(\d+)', line)
     return int(numbers[1]) if numbers else None

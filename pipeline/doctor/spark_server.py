@@ -1,4 +1,5 @@
-"""The local Spark server of the project, and other Spark servers of this user on this host, which are named and left alone."""
+"""The local Spark server of the project, and other Spark servers of this user on this host, which are named
+and left alone."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ def own_server(case: Case) -> Iterator[Diagnosis]:
     server = next((server for server in servers_of_user() if server.is_own(folder)), None)
     if server is None:
         yield Diagnosis(_OWN, Health.WELL, "none runs; the first run or command that needs it starts it")
+    # A process that is there may still hang, or not be up yet.
     elif not is_reachable(folder):
         yield Diagnosis(
             _OWN,
             Health.NOTE,
             f"{server}. It doesn't accept connections: it is starting, or it hangs",
-            f"If that lasts, end it with `kill {server.process.pid}`: the next run or command starts a new one, and no landed record is touched",
+            f"If that lasts, end it with `kill {server.process.pid}`: "
+            "the next run or command starts a new one, and no landed record is touched",
         )
     else:
         yield Diagnosis(_OWN, Health.WELL if server.is_watched else Health.NOTE, str(server))
@@ -35,11 +38,11 @@ def own_server(case: Case) -> Iterator[Diagnosis]:
 
 def other_servers(case: Case) -> Iterator[Diagnosis]:
     folder = server_folder(settings=case.file)
-    others = [server for server in servers_of_user() if not server.is_own(folder)]
-    if not others:
+    foreign = [server for server in servers_of_user() if not server.is_own(folder)]
+    if not foreign:
         yield Diagnosis(_OTHER, Health.WELL, "none of this user on this host")
     own = key_of_server(settings=case.file)
-    for server in others:
+    for server in foreign:
         yield Diagnosis(_OTHER, Health.NOTE, f"{_whose(server, own)}: {server}", _advice(server))
 
 
@@ -48,7 +51,10 @@ def _whose(server: LocalServer, own: ServerKey) -> str:
     if key is None:
         return "a Spark server of no known project"
     if not server.is_of_project(own):
-        return f"of another project ({key.settings or 'no settings file'}, DAGSTER_HOME {key.dagster_home or 'not set'})"
+        return (
+            f"of another project ({key.settings or 'no settings file'}, DAGSTER_HOME "
+            f"{key.dagster_home or 'not set'})"
+        )
     return f"of this project in another environment ({', '.join(own.differences(key)) or 'nothing'} differs)"
 
 

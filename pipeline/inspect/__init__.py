@@ -12,21 +12,22 @@ In Python:
 
     import boto3
     from headrace.pipeline.inspect.findings import findings_of
-    from headrace.pipeline.inspect.looking import look
+    from headrace.pipeline.inspect.looking import look_at_tables
 
     client = boto3.client("dynamodb", region_name="eu-west-1")
-    seen = look(client, "orders-consumer", watch=timedelta(seconds=30))  # without `watch`: one look, at once
-    for finding in findings_of(seen):
+    # Without `watch`, the tables are read once, and the answer comes at once.
+    observation = look_at_tables(client, "orders-consumer", watch=timedelta(seconds=30))
+    for finding in findings_of(observation):
         print(finding.needs_person, finding.sentence)
 
 What a caller needs:
 
-    looking.look            the tables -> an `Observation`, in one call
-    findings.findings_of    sentences about an observation, and which of them need a person to act
-    as_text.text_of         an observation as lines for people, as `headrace status` shows it
-    as_json.document_of     ... as a dictionary for JSON
-    as_csv.write_csv        ... as one CSV line a lease
-    as_frame.observe_frame  the tables -> a pandas data frame, one row a lease
+    looking.look_at_tables      the tables -> an `Observation`, in one call
+    findings.findings_of        sentences about an observation, and which of them need a person to act
+    as_text.observation_text    an observation as lines for people, as `headrace status` shows it
+    as_json.document_of         ... as a dictionary for JSON
+    as_csv.write_csv            ... as one CSV line a lease
+    as_frame.observe_frame      the tables -> a pandas data frame, one row a lease
 
 How it is made:
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.pipeline.core.words.words import clean
 from headrace.pipeline.errors import HeadraceError, Transient
-from headrace.pipeline.inspect.command import add_arguments, answer, names_of, place_of
+from headrace.pipeline.inspect.command import add_inspect_arguments, answer, place_arguments, table_names_in
 from headrace.pipeline.settings.model import AwsSettings
 
 STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
@@ -17,13 +17,13 @@ STOPPED, TRY_LATER, INTERRUPTED, OUTPUT_CLOSED = 2, 75, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m headrace.pipeline.inspect",
-        description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x to 3.5). The command "
-        "writes nothing.",
+        description="Show which worker reads which shard, from the coordination tables of any KCL application (2.x "
+        "to 3.5). The command writes nothing.",
     )
-    add_arguments(parser, table_is_required=True)
+    add_inspect_arguments(parser, table_is_required=True)
     args = parser.parse_args(argv)
     try:
-        code = answer(args, names_of(args), AwsSettings(**place_of(args)))
+        code = answer(args, table_names_in(args), AwsSettings(**place_arguments(args)))
         sys.stdout.flush()
     except HeadraceError as error:
         print(f"inspect: {clean(' '.join(str(error).split()))}", file=sys.stderr)

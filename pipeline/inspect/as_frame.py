@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.inspect.balance import BEFORE_THE_FIRST_DASH
-from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
-from headrace.pipeline.inspect.looking import look
+from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
+from headrace.pipeline.inspect.looking import look_at_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,5 +19,5 @@ def observe_frame(
     """Read the tables once, and return one row for each lease. The function writes nothing."""
     import pandas as pd
 
-    seen = look(client, table, cluster_by=cluster_by)
-    return pd.DataFrame(list(rows_of(seen)), columns=list(COLUMNS)).astype(COLUMNS)
+    observation = look_at_tables(client, table, cluster_by=cluster_by)
+    return pd.DataFrame(list(lease_rows_of(observation)), columns=list(COLUMNS)).astype(COLUMNS)

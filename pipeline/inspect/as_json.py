@@ -7,99 +7,106 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from headrace.pipeline.inspect.balance import Share, cluster_of
+from headrace.pipeline.inspect.balance import Share, cluster_by_rule
 from headrace.pipeline.inspect.findings import conclusion, findings_of
-from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import Observation, WorkerSeen
 
+# Raised only if a name has to change after all.
 FORMAT: Final = 1
 
 
-def document_of(seen: Observation) -> dict[str, Any]:
-    findings = findings_of(seen)
-    open_ones = len(seen.open_ones)
-    shares = {share.name: share for share in (*seen.balance.workers, *seen.balance.leavers)}
+def document_of(observation: Observation) -> dict[str, Any]:
+    findings = findings_of(observation)
+    open_ones = len(observation.open_ones)
+    shares = {share.name: share for share in (*observation.balance.workers, *observation.balance.leavers)}
     return {
         "format": FORMAT,
-        "table": seen.last.tables.lease_table,
-        "at": seen.last.at.isoformat(timespec="milliseconds"),
-        "watched_seconds": _seconds(seen.watched),
+        "table": observation.last.tables.lease_table,
+        "at": observation.last.read_at.isoformat(timespec="milliseconds"),
+        "watched_seconds": _seconds(observation.watched),
         "layout": {
-            "kind": seen.layout.kind.value,
-            "sentence": seen.layout.sentence,
-            "repair": seen.layout.repair,
+            "kind": observation.layout.kind.value,
+            "sentence": observation.layout.sentence,
+            "repair": observation.layout.repair,
         },
         "leases": {
-            "rows": len(seen.last.leases),
+            "rows": len(observation.last.leases),
             "open": open_ones,
-            "ended": len(seen.last.leases) - open_ones,
-            "unowned": len(seen.unowned),
-            "handover": len(seen.pending),
+            "ended": len(observation.last.leases) - open_ones,
+            "unowned": len(observation.unowned),
+            "handover": len(observation.pending),
         },
-        "leader": _leader(seen),
-        "spread": seen.balance.spread,
-        "workers": [_worker(each, shares, seen.cluster_by) for each in seen.workers],
-        "clusters": [_cluster(share) for share in seen.balance.clusters],
+        "leader": _leader(observation),
+        "spread": observation.balance.spread,
+        "workers": [_worker(worker, shares, observation.cluster_by) for worker in observation.workers],
+        "clusters": [_cluster(share) for share in observation.balance.clusters],
         "handovers": [
-            {"lease": each.lease, "from": each.holder, "to": each.to, "all_the_while": each.all_the_while}
-            for each in seen.pending
+            {
+                "lease": handover.lease,
+                "from": handover.holder,
+                "to": handover.to,
+                "all_the_while": handover.all_the_while,
+            }
+            for handover in observation.pending
         ],
         "uncovered": [
-            {"stream": each.stream, "start": str(each.gap.start), "end": str(each.gap.end)}
-            for each in seen.uncovered
+            {"stream": uncovered.stream, "start": str(uncovered.gap.start), "end": str(uncovered.gap.end)}
+            for uncovered in observation.uncovered
         ],
-        "early": [{"child": each.child, "parent": each.parent} for each in seen.early],
-        "unowned": list(seen.unowned),
-        "left": list(seen.left),
-        "still": list(seen.still),
-        "dropped": list(seen.dropped),
+        "early": [{"child": early.child, "parent": early.parent} for early in observation.early],
+        "unowned": list(observation.unowned),
+        "left": list(observation.still_unowned),
+        "still": list(observation.still),
+        "dropped": list(observation.dropped),
         "failing": [
             {
-                "lease": each.lease,
-                "worker": each.worker,
-                "since": each.since.isoformat(timespec="milliseconds"),
-                "why": each.why,
+                "lease": failure.lease,
+                "worker": failure.worker,
+                "since": failure.since.isoformat(timespec="milliseconds"),
+                "why": failure.why,
             }
-            for each in seen.failing
+            for failure in observation.failing
         ],
         "odd_rows": [
             {"table": row.table, "key": row.key, "why": row.why, "broken": row.broken}
-            for row in seen.last.odd
+            for row in observation.last.odd
         ],
         "findings": [
             {"code": f.code, "needs_person": f.needs_person, "sentence": f.sentence, "names": list(f.names)}
             for f in findings
         ],
         "needs_person": any(finding.needs_person for finding in findings),
-        "conclusion": conclusion(seen, findings),
-        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(seen)],
+        "conclusion": conclusion(observation, findings),
+        # Last, because it is by far the longest.
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(observation)],
     }
 
 
-def _leader(seen: Observation) -> dict[str, Any] | None:
-    if seen.leader is None:
+def _leader(observation: Observation) -> dict[str, Any] | None:
+    if observation.leader is None:
         return None
     return {
-        "worker": seen.leader.worker_id,
-        "promised_seconds": _seconds(seen.leader.promised),
-        "beats": seen.leader.beats,
-        "assigned": None if seen.watched is None else seen.leader.assigned,
+        "worker": observation.leader.worker_id,
+        "promised_seconds": _seconds(observation.leader.promised),
+        "beats": observation.leader.beats,
+        "assigned": None if observation.watched is None else observation.leader.assigned,
     }
 
 
-def _worker(seen: WorkerSeen, shares: Mapping[str, Share], rule: re.Pattern[str]) -> dict[str, Any]:
-    share = shares.get(seen.worker_id)
+def _worker(worker: WorkerSeen, shares: Mapping[str, Share], rule: re.Pattern[str]) -> dict[str, Any]:
+    share = shares.get(worker.worker_id)
     return {
-        "worker": seen.worker_id,
-        "cluster": cluster_of(seen.worker_id, rule),
+        "worker": worker.worker_id,
+        "cluster": cluster_by_rule(worker.worker_id, rule),
         "leases": share.leases if share else 0,
         "share": share.share if share else 0.0,
         "ended": share.ended if share else 0,
         "kbps": share.kbps if share else 0.0,
-        "has_row": seen.has_row,
-        "row_age_seconds": _seconds(seen.age),
-        "moved": seen.moved,
-        "stopping": seen.stopping,
+        "has_row": worker.has_row,
+        "row_age_seconds": _seconds(worker.age),
+        "moved": worker.moved,
+        "stopping": worker.stopping,
     }
 
 

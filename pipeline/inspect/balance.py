@@ -13,8 +13,8 @@ from headrace.pipeline.core.words.words import counted
 
 BEFORE_THE_FIRST_DASH: Final = "^[^-]*"
 """The default rule for the cluster in a worker's id: worker `east-1` belongs to cluster `east`."""
+# A fraction of a cluster's fair share. In a large fleet a smaller difference is only rounding.
 _WORTH_TELLING: Final = 0.05
-"""A fraction of a cluster's fair share. In a large fleet a smaller difference is only rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,27 +57,29 @@ class Balance:
         return self.spread <= 1
 
 
-def cluster_of(worker: str, rule: re.Pattern[str]) -> str:
-    """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match is a cluster of
-    its own.
+def cluster_by_rule(worker: str, rule: re.Pattern[str]) -> str:
+    """The name of a worker's cluster: the rule's first group, else its whole match. A worker without a match
+    is a cluster of its own.
     """
-    found = rule.search(worker)
-    if found is None:
+    match = rule.search(worker)
+    if match is None:
         return worker
-    return (found[1] if rule.groups else found[0]) or worker
+    # A group that matches nothing, or an empty match, names no cluster.
+    return (match[1] if rule.groups else match[0]) or worker
 
 
 def balance_of(
     leases: Iterable[Lease], idle: Collection[str] = (), *, cluster_by: re.Pattern[str]
 ) -> Balance:
-    """`idle`: workers that live, whether or not they hold a lease."""
+    """The balance of the open leases. `idle` names the workers that live, whether or not they hold a lease."""
     held: dict[str, list[Lease]] = {name: [] for name in idle}
     for lease in leases:
         if lease.holder is not None:
             held.setdefault(lease.holder, []).append(lease)
-    total = sum(not lease.has_ended for each in held.values() for lease in each)
-    every = _ordered(_worker(name, each, total, cluster_by) for name, each in held.items())
+    total = sum(not lease.has_ended for leases_held in held.values() for lease in leases_held)
+    every = _ordered(_worker(name, leases_held, total, cluster_by) for name, leases_held in held.items())
     counts = {share.name for share in every if share.leases} | set(idle)
+    # Who owns only ended leases has left the fleet, and would make it look uneven.
     workers = tuple(share for share in every if share.name in counts)
     leavers = tuple(share for share in every if share.name not in counts)
     return Balance(workers, _ordered(_clusters(workers, total)), leavers)
@@ -88,7 +90,7 @@ def _worker(name: str, held: Iterable[Lease], total: int, rule: re.Pattern[str])
     open_ones = [lease for lease in rows if not lease.has_ended]
     return Share(
         name=name,
-        cluster=cluster_of(name, rule),
+        cluster=cluster_by_rule(name, rule),
         workers=1,
         leases=len(open_ones),
         share=_part(len(open_ones), total),
@@ -105,24 +107,27 @@ def _clusters(workers: Iterable[Share], total: int) -> list[Share]:
         Share(
             name=name,
             cluster=name,
-            workers=len(each),
-            leases=sum(w.leases for w in each),
-            share=_part(sum(w.leases for w in each), total),
-            ended=sum(w.ended for w in each),
-            kbps=sum(w.kbps for w in each),
+            workers=len(names),
+            leases=sum(w.leases for w in names),
+            share=_part(sum(w.leases for w in names), total),
+            ended=sum(w.ended for w in names),
+            kbps=sum(w.kbps for w in names),
         )
-        for name, each in members.items()
+        for name, names in members.items()
     ]
 
 
 def imbalance_of(balance: Balance) -> str | None:
-    """A sentence where one cluster reads more per worker than another, though each worker's number of leases looks fair."""
+    """A sentence where one cluster reads more per worker than another, though each worker's number of leases
+    looks fair."""
+    # With one cluster, or a cluster for each worker, there is nothing to compare.
     if not 1 < len(balance.clusters) < len(balance.workers):
         return None
     a_worker = sum(c.leases for c in balance.clusters) / len(balance.workers)
     over = {c.name: c.leases - a_worker * c.workers for c in balance.clusters}
     most = max(balance.clusters, key=lambda c: over[c.name])
     least = min(balance.clusters, key=lambda c: over[c.name])
+    # A difference of one lease is as even as it can be.
     if over[most.name] - over[least.name] <= 1 or over[most.name] < _WORTH_TELLING * a_worker * most.workers:
         return None
     stays = (
@@ -132,8 +137,9 @@ def imbalance_of(balance: Balance) -> str | None:
         else f"workers differ by up to {counted(balance.spread, 'lease')}, so it may still settle"
     )
     return (
-        f"cluster {most.name} reads {counted(most.leases, 'open lease')} with {counted(most.workers, 'worker')} "
-        f"({most.mean:.2f} each), cluster {least.name} {least.leases:,} with {least.workers:,} ({least.mean:.2f} each); {stays}"
+        f"cluster {most.name} reads {counted(most.leases, 'open lease')} with "
+        f"{counted(most.workers, 'worker')} ({most.mean:.2f} each), cluster {least.name} {least.leases:,} "
+        f"with {least.workers:,} ({least.mean:.2f} each); {stays}"
     )
 
 
@@ -142,8 +148,8 @@ def _ordered(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 def _spread(counts: Iterable[int]) -> int:
-    known = tuple(counts)
-    return max(known) - min(known) if known else 0
+    workers = tuple(counts)
+    return max(workers) - min(workers) if workers else 0
 
 
 def _part(count: int, total: int) -> float:

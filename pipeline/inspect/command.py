@@ -26,7 +26,7 @@ _NEEDS_A_PERSON: Final = 1
 _PLACE: Final = ("region", "profile", "endpoint")
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
+def add_inspect_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -> None:
     parser.add_argument(
         "--table",
         metavar="NAME",
@@ -54,15 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
         dest="period",
         metavar="TIME",
         type=_duration,
-        help="read the tables twice, this long apart (30s, 2m): only what changed in between shows which workers are alive",
+        help="read the tables twice, this long apart (30s, 2m): "
+        "only what changed in between shows which workers are alive",
     )
     parser.add_argument(
         "--cluster-by",
         metavar="REGEX",
         type=_pattern,
         default="^[^-]*",
-        help="regular expression whose first group, else whole match, is the name of a worker's cluster within its id (default: "
-        "the part before the first -)",
+        help="regular expression whose first group, else whole match, is the name of a worker's cluster "
+        "within its id (default: the part before the first -)",
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -70,12 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, table_is_required: bool) -
     parser.add_argument("--strict", action="store_true", help="exit with 1 when something needs a person")
 
 
-def place_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Region, profile and endpoint, as far as the arguments give them."""
+def place_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of AWS with the region, profile and endpoint that the arguments give."""
     return {name: value for name in _PLACE if (value := getattr(args, name))}
 
 
-def names_of(args: argparse.Namespace) -> "TableNames":
+def table_names_in(args: argparse.Namespace) -> "TableNames":
     """The tables of the application that `--table` names."""
     from headrace.pipeline.inspect.read import TableNames
 
@@ -93,33 +94,36 @@ def answer(
 ) -> int:
     """Read the tables, print what they show, and return the exit code.
 
-    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables, for people before the
-    conclusion, and in the JSON.
+    `judge`: what the settings show beside the tables. `lines` and `facts`: what is told besides the tables,
+    for people before the conclusion, and in the JSON.
     """
+    # Imported here, after the arguments were understood, because boto3 takes a second to import.
     from headrace.pipeline.aws.clients.clients import dynamodb_client
     from headrace.pipeline.inspect.as_csv import write_csv
     from headrace.pipeline.inspect.as_json import document_of
-    from headrace.pipeline.inspect.as_text import text_of
+    from headrace.pipeline.inspect.as_text import observation_text
     from headrace.pipeline.inspect.findings import findings_of
-    from headrace.pipeline.inspect.looking import look
+    from headrace.pipeline.inspect.looking import look_at_tables
 
     client = dynamodb_client(aws)
-    seen = look(client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress)
-    seen = replace(seen, also=tuple(judge(seen)))
+    observation = look_at_tables(
+        client, names, watch=args.period, cluster_by=args.cluster_by, progress=_tell_progress
+    )
+    observation = replace(observation, also=tuple(judge(observation)))
     if args.json:
-        print(json.dumps({**document_of(seen), **facts}, indent=2))
+        print(json.dumps({**document_of(observation), **facts}, indent=2))
     elif args.csv:
-        write_csv(seen, sys.stdout)
+        write_csv(observation, sys.stdout)
     else:
-        *told, blank, conclusion = text_of(seen)
+        *report, blank, conclusion = observation_text(observation)
         also = (blank, *map(clean, lines)) if lines else ()
-        print(*told, *also, blank, conclusion, sep="\n", flush=True)
-    is_urgent = any(finding.needs_person for finding in findings_of(seen))
+        print(*report, *also, blank, conclusion, sep="\n", flush=True)
+    is_urgent = any(finding.needs_person for finding in findings_of(observation))
     return _NEEDS_A_PERSON if args.strict and is_urgent else 0
 
 
 def _tell_progress(sentence: str) -> None:
-    """On standard error, because a pipe may be reading the answer."""
+    """Print a sentence on standard error, because a pipe may be reading the answer on standard output."""
     print(sentence, file=sys.stderr, flush=True)
 
 

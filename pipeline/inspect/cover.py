@@ -15,7 +15,7 @@ class UncoveredRange:
     """Hash keys of a stream that no open lease covers."""
 
     stream: str | None
-    """None in an application of a single stream."""
+    """The stream's part of the lease keys; None in an application of a single stream."""
     gap: HashRange
 
 
@@ -40,25 +40,27 @@ def uncovered(leases: Iterable[Lease]) -> tuple[UncoveredRange, ...]:
     return tuple(
         UncoveredRange(stream or None, gap)
         for stream in sorted(streams)
+        # A lease without a range may cover any hash keys, so that no gap of its stream is certain.
         if None not in streams[stream]
-        for gap in _gaps(each for each in streams[stream] if each is not None)
+        for gap in _gaps(hashes for hashes in streams[stream] if hashes is not None)
     )
 
 
 def _gaps(ranges: Iterable[HashRange]) -> list[HashRange]:
-    """Ranges may overlap: the leases of parents and children exist together for a while."""
-    found: list[HashRange] = []
+    """The hash keys between the ranges. Ranges may overlap, because leases of parents and children coexist
+    for a while."""
+    gaps: list[HashRange] = []
     reached = -1
-    for each in sorted(ranges):
-        if each.start > reached + 1:
-            found.append(HashRange(reached + 1, each.start - 1))
-        reached = max(reached, each.end)
+    for hashes in sorted(ranges):
+        if hashes.start > reached + 1:
+            gaps.append(HashRange(reached + 1, hashes.start - 1))
+        reached = max(reached, hashes.end)
     if reached < MAX_HASH_KEY:
-        found.append(HashRange(reached + 1, MAX_HASH_KEY))
-    return found
+        gaps.append(HashRange(reached + 1, MAX_HASH_KEY))
+    return gaps
 
 
-def early_children(leases: Iterable[Lease]) -> tuple[EarlyChild, ...]:
+def children_read_early(leases: Iterable[Lease]) -> tuple[EarlyChild, ...]:
     rows = {lease.key: lease for lease in leases}
     return tuple(
         EarlyChild(key, parent)

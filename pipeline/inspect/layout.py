@@ -59,7 +59,7 @@ class LayoutFacts:
     state_table: str
     beside_leases: OtherRows = EMPTY
     state: OtherRows | None = None
-    """None: there is no such table."""
+    """The rows of the state table; None where there is no such table."""
     worker_rows: int | None = None
     """Number of rows in the worker table; None: there is no such table."""
     typed_leases: bool = False
@@ -80,19 +80,20 @@ def layout_of(tables: LayoutFacts) -> LayoutSeen:
     if tables.state is None:
         return _without_state_table(tables)
     status = tables.state.table_migration
+    # KCL 3.5 goes by this row alone: what else the side tables hold is left over.
     if status == _COMPLETE:
         return LayoutSeen(
             LayoutKind.S, "one table: its move from three is complete, the two side tables are leftovers"
         )
     if tables.beside_leases.coordinates:
         return _both(tables, tables.state)
-    known = f", table migration {status.removeprefix(_STATUS)}" if status else ""
-    return LayoutSeen(LayoutKind.M, f"three tables, as KCL 3.0-3.4{known}")
+    migration = f", table migration {status.removeprefix(_STATUS)}" if status else ""
+    return LayoutSeen(LayoutKind.M, f"three tables, as KCL 3.0-3.4{migration}")
 
 
 def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
-    here = tables.beside_leases
-    if here.coordinates or here.table_migration is not None:
+    keys_beside = tables.beside_leases
+    if keys_beside.coordinates or keys_beside.table_migration is not None:
         return LayoutSeen(LayoutKind.S, "one table, as KCL 3.5 and newer")
     if tables.worker_rows is not None:
         return LayoutSeen(
@@ -102,12 +103,14 @@ def _without_state_table(tables: LayoutFacts) -> LayoutSeen:
     if tables.typed_leases:
         return LayoutSeen(
             LayoutKind.LEASES_ONLY,
-            "only leases, written by KCL 3.5 or newer: it runs beside KCL 2.x workers, or no worker has been leader yet",
+            "only leases, written by KCL 3.5 or newer: it runs beside KCL 2.x workers, "
+            "or no worker has been leader yet",
         )
     return LayoutSeen(LayoutKind.LEASES_ONLY, "only leases, as KCL 2.x")
 
 
 def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:
+    # KCL moves the lock last.
     if state.table_migration in _MOVES and tables.beside_leases.lock is None:
         return LayoutSeen(
             LayoutKind.MOVING, "moving from three tables to one: only the leader's lock hasn't moved yet"
@@ -123,8 +126,8 @@ def _both(tables: LayoutFacts, state: OtherRows) -> LayoutSeen:
     way_out = "" if state.coordinates else f"; or delete the empty table {stray} while no worker runs"
     return LayoutSeen(
         LayoutKind.TRAPPED,
-        f"one table, but the leftover table {stray} makes each KCL 3.5 worker that starts expect three tables: the worker "
-        "can't write its metrics, and no lease is assigned any more",
+        f"one table, but the leftover table {stray} makes each KCL 3.5 worker that starts expect three "
+        "tables: the worker can't write its metrics, and no lease is assigned any more",
         f"put a row TableMigration3.5 with tm = {_COMPLETE} into table {stray} (such a row in the lease table "
         f"has no effect); running workers see it within seconds{way_out}",
     )

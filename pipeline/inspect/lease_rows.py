@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.inspect.balance import cluster_of
+from headrace.pipeline.inspect.balance import cluster_by_rule
 from headrace.pipeline.inspect.observation import FailingShard, Observation
 
 COLUMNS: Final = {
@@ -31,16 +31,18 @@ COLUMNS: Final = {
     "failingSince": "string",
     "failure": "string",
 }
-"""Name of a column -> its type in pandas. Sequence numbers and hash keys are text: they have more digits than an Int64."""
+"""Name of a column -> its type in pandas. Sequence numbers and hash keys are text: they have more digits than
+an Int64."""
 
 Plain = tuple[str | int | float | bool | None, ...]
 
 
-def rows_of(seen: Observation) -> Iterator[Plain]:
-    failing = {each.lease: each for each in seen.failing}
-    for lease in sorted(seen.last.leases, key=lambda each: each.key):
-        moved = None if seen.watched is None else lease.key not in seen.stood
-        yield (*_row(lease, seen.cluster_by, moved=moved), *_failure(failing.get(lease.key)))
+def lease_rows_of(observation: Observation) -> Iterator[Plain]:
+    failing = {failure.lease: failure for failure in observation.failing}
+    # In the order of the keys: a script may compare two answers line by line.
+    for lease in sorted(observation.last.leases, key=lambda lease_row: lease_row.key):
+        moved = None if observation.watched is None else lease.key not in observation.stood
+        yield (*_row(lease, observation.cluster_by, moved=moved), *_failure(failing.get(lease.key)))
 
 
 def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Plain:
@@ -51,7 +53,7 @@ def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Pl
         lease.shard_id,
         state_of(lease),
         lease.owner,
-        None if lease.owner is None else cluster_of(lease.owner, cluster_by),
+        None if lease.owner is None else cluster_by_rule(lease.owner, cluster_by),
         lease.checkpoint_owner,
         lease.counter,
         moved,
@@ -66,8 +68,10 @@ def _row(lease: Lease, cluster_by: re.Pattern[str], *, moved: bool | None) -> Pl
     )
 
 
-def _failure(found: FailingShard | None) -> Plain:
-    return (None, None) if found is None else (found.since.isoformat(timespec="milliseconds"), found.why)
+def _failure(failure: FailingShard | None) -> Plain:
+    return (
+        (None, None) if failure is None else (failure.since.isoformat(timespec="milliseconds"), failure.why)
+    )
 
 
 def state_of(lease: Lease) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-def look(
+def look_at_tables(
     client: DynamoDBClient,
     table: str | TableNames,
     *,
@@ -28,7 +28,8 @@ def look(
     progress: Callable[[str], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> Observation:
-    """What the tables of an application show. `table`: its lease table, or the names of all three where they aren't KCL's.
+    """What the tables of an application show. `table`: its lease table, or the names of all three where they
+    aren't KCL's.
 
     `watch`: read the tables a second time after so long. Only what moved between two readings shows which workers are
     alive. `cluster_by`: the regular expression that finds a cluster's name in a worker's id.
@@ -43,5 +44,6 @@ def look(
     began = clock.monotonic()
     progress(f"{counted(len(first.leases), 'lease')} seen; looking again in {watch.total_seconds():.0f} s")
     clock.pause(watch.total_seconds())
+    # Measured, as the reading of a large table takes long itself.
     watched = timedelta(seconds=clock.monotonic() - began)
     return observation_of(first, reader.read(), watched=watched, cluster_by=rule)

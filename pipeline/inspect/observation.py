@@ -23,15 +23,15 @@ class OddRow:
     key: str
     why: str
     broken: bool = True
-    """False: the row names a type that this package doesn't know."""
+    """Whether the row can't be read; False where it names a type of row that this package doesn't know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesRead:
     """Everything that one reading of the tables found."""
 
-    at: datetime
-    """By this host's clock."""
+    read_at: datetime
+    """When the tables were read, by this host's clock."""
     tables: LayoutFacts
     leases: tuple[Lease, ...] = ()
     workers: tuple[Worker, ...] = ()
@@ -56,9 +56,9 @@ class FailingShard:
 
     lease: str
     worker: str | None
-    """None: no worker reads it now."""
+    """The worker that reads the shard; None where no worker reads it now."""
     since: datetime
-    """By the clock of the worker's host."""
+    """When the failing began, by the clock of the worker's host."""
     why: str
 
 
@@ -66,7 +66,8 @@ class FailingShard:
 class WorkerSeen:
     worker_id: str
     age: timedelta | None
-    """Age of the worker's row: this host's time minus the stamp, which is by the worker's clock. None without a row or a stamp."""
+    """Age of the worker's row: this host's time minus the stamp, which is by the worker's clock. None without
+    a row or a stamp."""
     moved: bool | None
     """Whether the worker's row or one of its leases moved between the looks; None after one look."""
     stopping: bool = False
@@ -79,9 +80,9 @@ class LeaderSeen:
     promised: timedelta
     """How long the lock is valid: if it isn't renewed for longer than this, the leader is dead."""
     beats: bool | None
-    """None: the looks were too close together to tell, or there was one look only."""
+    """Whether the leader renewed its lock between the looks; None where they were too close together, or one only."""
     assigned: bool
-    """Between the looks a lease got a new owner, or the leader counted a finished assignment."""
+    """Whether a lease got a new owner between the looks, or the leader counted a finished assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class Observation:
     early: tuple[EarlyChild, ...]
     unowned: tuple[str, ...]
     """Open leases that no worker reads."""
-    left: tuple[str, ...]
+    still_unowned: tuple[str, ...]
     """The leases in `unowned` whose rows didn't change between the looks."""
     still: tuple[str, ...]
     """Workers that hold open leases, and of which neither the row nor a lease changed between the looks."""

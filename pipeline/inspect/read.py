@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.pipeline.aws.clients.clients import place_of
+from headrace.pipeline.aws.clients.clients import place_of_client
 from headrace.pipeline.aws.leases import attributes as av
 from headrace.pipeline.aws.leases import lease_item, lock_item, migration_item, worker_item
 from headrace.pipeline.aws.leases.attributes import Item
@@ -23,18 +23,17 @@ from headrace.pipeline.ports.base import Clock
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# Key of a row -> its type, for rows that KCL before 3.5 writes without the attribute entityType.
 _KINDS: Final[Mapping[str, str]] = {
     LOCK: "LEADER",
     CLIENT_VERSION: "CLIENT_VERSION_MIGRATION",
     TABLE_MIGRATION: "TABLE_MIGRATION",
 }
-"""Key of a row -> its type, for rows that KCL before 3.5 writes without the attribute entityType."""
+# Rows of one answer. Larger answers of a slow endpoint could take longer than the client's read timeout,
+# which is short because Dagster's ticks use the same client settings.
 _PAGE: Final = 1_000
-"""Rows of one answer. Larger answers of a slow endpoint could take longer than the client's read timeout, which is short
-because Dagster's ticks use the same client settings.
-"""
+# Rows between two progress lines.
 _TELL_EVERY: Final = 2_000
-"""Rows between two progress lines."""
 
 
 class _ReadOnlyClient:
@@ -88,7 +87,8 @@ class _TableRows:
 
 
 class TableReader:
-    """Reads the tables of one application. While it reads a large table, it calls `progress` with a sentence now and then."""
+    """Reads the tables of one application. While it reads a large table, it calls `progress` with a sentence
+    now and then."""
 
     def __init__(
         self,
@@ -104,20 +104,22 @@ class TableReader:
         self._progress = progress
 
     def read(self) -> TablesRead:
-        """Read all tables. Raises TablesMissing without a lease table; other missing tables and odd rows are part of the answer."""
+        """Read all tables. Raises TablesMissing without a lease table; other missing tables and odd rows are
+        part of the answer."""
         leases = self._read(self._names.lease_table, lease_item.KEY)
         if leases is None:
             raise TablesMissing(
-                f"there is no table {self._names.lease_table} in {place_of(self._client)}. Nothing was written; name the lease "
-                "table (in KCL it has the application's name), and check region and account"
+                f"there is no table {self._names.lease_table} in {place_of_client(self._client)}. "
+                "Nothing was written; name the lease table (in KCL it has the application's name), "
+                "and check region and account"
             )
         workers = self._read_beside(self._names.worker_table, worker_item.KEY)
         state = self._read_beside(self._names.state_table, lock_item.KEY)
-        every = [found for found in (leases, workers, state) if found is not None]
+        every = [table_rows for table_rows in (leases, workers, state) if table_rows is not None]
         # If both tables hold a lock, the coordinator table's counts: a KCL worker uses that table where it exists.
         lock = (state.lock if state else None) or leases.lock
         return TablesRead(
-            at=self._clock.now(),
+            read_at=self._clock.now(),
             tables=LayoutFacts(
                 lease_table=self._names.lease_table,
                 state_table=self._names.state_table,
@@ -127,84 +129,88 @@ class TableReader:
                 typed_leases=leases.typed,
             ),
             leases=tuple(leases.leases),
-            workers=tuple(worker for found in every for worker in found.workers),
+            workers=tuple(worker for table_rows in every for worker in table_rows.workers),
             lock=lock,
-            odd=tuple(row for found in every for row in found.odd),
+            odd=tuple(row for table_rows in every for row in table_rows.odd),
         )
 
     def _read_beside(self, table: str, key: str) -> _TableRows | None:
         """Read a table beside the lease table. A role that isn't allowed to read it still gets to see the leases."""
         try:
             return self._read(table, key)
+        # A table of another form is a wrong name, and no matter of what the role may read.
         except WrongShape:
             raise
         except Terminal as error:
-            found = _TableRows(table)
-            found.odd.append(OddRow(table, "all of it", str(error)))
-            return found
+            rows = _TableRows(table)
+            rows.odd.append(OddRow(table, "all of it", str(error)))
+            return rows
 
     def _read(self, table: str, key: str) -> _TableRows | None:
-        """None where there is no such table."""
+        """The rows of a table, sorted by type; None where there is no such table."""
         rows = Rows(self._client, table, key=key)
-        found = _TableRows(table)
+        sorted_rows = _TableRows(table)
         try:
             self._check(table, key, rows.describe())
             for count, item in enumerate(rows.scan(Limit=_PAGE), start=1):
-                _sort(item, key, found)
+                _sort(item, key, sorted_rows)
                 if count % _TELL_EVERY == 0:
                     self._progress(f"table {table}: {count:,} rows read")
         except TablesMissing:
             return None
-        return found
+        return sorted_rows
 
     def _check(self, table: str, key: str, described: Mapping[str, Any]) -> None:
-        keys = [part["AttributeName"] for part in described["KeySchema"]]
+        keys = [column["AttributeName"] for column in described["KeySchema"]]
         if keys != [key]:
             raise WrongShape(
-                f"table {table} in {place_of(self._client)} has the key {', '.join(keys)}, not {key}: it isn't a coordination table. "
-                "Nothing was written; name the application's lease table with --table, and the tables beside it with "
+                f"table {table} in {place_of_client(self._client)} has the key {', '.join(keys)}, not {key}: "
+                "it isn't a coordination table. Nothing was written; "
+                "name the application's lease table with --table, and the tables beside it with "
                 "--worker-table and --state-table"
             )
 
 
-def _sort(item: Item, key: str, found: _TableRows) -> None:
+def _sort(item: Item, key: str, rows: _TableRows) -> None:
     name = str(next(iter(item.get(key, {}).values()), f"a row without {key}"))
     try:
         kind = av.text(item, lease_item.ENTITY)
-        _put(item, key, kind or _kind_by(key, name), name=name, found=found)
-        found.typed = found.typed or kind == "LEASE"
+        _put(item, key, kind or _kind_by(key, name), name=name, rows=rows)
+        rows.typed = rows.typed or kind == "LEASE"
     except WrongShape as error:
-        found.odd.append(OddRow(found.table, name, str(error)))
+        rows.odd.append(OddRow(rows.table, name, str(error)))
 
 
 def _kind_by(key: str, name: str) -> str:
-    """The type of a row without the attribute entityType, as KCL before 3.5 writes rows: found by its key, else its table."""
+    """The type of a row without the attribute entityType, as KCL before 3.5 writes rows: found by its key,
+    else its table."""
     if key == worker_item.KEY:
         return "WORKER_METRIC_STATS"
     return _KINDS.get(name) or ("LEASE" if key == lease_item.KEY else "unknown")
 
 
-def _put(item: Item, key: str, kind: str, *, name: str, found: _TableRows) -> None:
+def _put(item: Item, key: str, kind: str, *, name: str, rows: _TableRows) -> None:
     match kind:
         case "LEASE":
             lease = lease_item.read_lease(item)
             if isinstance(lease, Lease):
-                found.leases.append(lease)
+                rows.leases.append(lease)
             else:
-                found.odd.append(OddRow(found.table, lease.key, lease.why))
+                rows.odd.append(OddRow(rows.table, lease.key, lease.why))
         case "WORKER_METRIC_STATS":
-            worker = worker_item.read_worker(item, key=key)
+            worker = worker_item.read_worker_row(item, key=key)
             if isinstance(worker, Worker):
-                found.workers.append(worker)
+                rows.workers.append(worker)
             else:
-                found.odd.append(OddRow(found.table, worker.key, worker.why))
+                rows.odd.append(OddRow(rows.table, worker.key, worker.why))
         case "LEADER":
-            found.lock = lock_item.read_lock(item)
+            rows.lock = lock_item.read_lock(item)
         case "CLIENT_VERSION_MIGRATION":
-            found.states[CLIENT_VERSION] = av.mandatory_text(item, migration_item.CLIENT_VERSION)
+            rows.states[CLIENT_VERSION] = av.mandatory_text(item, migration_item.CLIENT_VERSION)
         case "TABLE_MIGRATION":
-            found.states[TABLE_MIGRATION] = av.mandatory_text(item, migration_item.TABLE_STATUS)
+            rows.states[TABLE_MIGRATION] = av.mandatory_text(item, migration_item.TABLE_STATUS)
         case "STREAM":
-            pass  # the row of a stream; lease rows name their streams as well
+            # The row of a stream; lease rows name their streams as well.
+            pass
         case _:
-            found.odd.append(OddRow(found.table, name, f"a row of type {kind}", broken=False))
+            rows.odd.append(OddRow(rows.table, name, f"a row of type {kind}", broken=False))

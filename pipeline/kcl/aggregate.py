@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
+# The default recursion limit of Java's protobuf parser, for messages and groups within each other.
 _MAX_DEPTH = 100
-"""The default recursion limit of Java's protobuf parser, for messages and groups within each other."""
 
 
 MOST_USER_RECORDS = 200_000
-"""A message with more user records is refused. The largest aggregate that KPL makes (1 MiB) has room for 174,000 empty ones."""
+"""A message with more user records is refused. The largest aggregate that KPL makes (1 MiB) has room for
+174,000 empty ones."""
 
 
 class Malformed(ValueError):
@@ -98,76 +99,78 @@ def _check_tag(message: bytes) -> None:
 def _fields(message: bytes, depth: int) -> Iterator[tuple[int, int | bytes | None]]:
     """The number and the value of each field. The value is an integer for a varint, bytes for a field with a length,
     and None for all other wire types, which no field of these messages has."""
-    at = 0
-    while at < len(message):
-        number, wire, at = _tag(message, at)
+    offset = 0
+    while offset < len(message):
+        number, wire, offset = _tag(message, offset)
         if wire == _END_GROUP:
             raise Malformed("a group ends that never began")
-        value, at = _value(message, at, number=number, wire=wire, depth=depth)
+        value, offset = _value(message, offset, number=number, wire=wire, depth=depth)
         yield number, value
 
 
-def _tag(message: bytes, at: int) -> tuple[int, int, int]:
-    tag, at = _varint(message, at)
+def _tag(message: bytes, offset: int) -> tuple[int, int, int]:
+    tag, offset = _varint(message, offset)
     # Java keeps a tag in an int of 32 bits, and drops the upper bits of a longer one.
     tag &= 0xFFFF_FFFF
     if tag >> 3 == 0:
         raise Malformed("field number 0")
-    return tag >> 3, tag & 7, at
+    return tag >> 3, tag & 7, offset
 
 
-def _value(message: bytes, at: int, *, number: int, wire: int, depth: int) -> tuple[int | bytes | None, int]:
+def _value(
+    message: bytes, offset: int, *, number: int, wire: int, depth: int
+) -> tuple[int | bytes | None, int]:
     match wire:
         # Numbers, because a bare name after `case` would be a new variable: varint, bytes, 64 bits, 32 bits, group.
         case 0:
-            return _varint(message, at)
+            return _varint(message, offset)
         case 2:
-            size, at = _varint(message, at)
+            size, offset = _varint(message, offset)
             # A length is an int in Java too.
-            end = _end(message, at, size & 0xFFFF_FFFF)
-            return message[at:end], end
+            end = _end(message, offset, size & 0xFFFF_FFFF)
+            return message[offset:end], end
         case 1:
-            return None, _end(message, at, 8)
+            return None, _end(message, offset, 8)
         case 5:
-            return None, _end(message, at, 4)
+            return None, _end(message, offset, 4)
         case 3:
-            return None, _after_group(message, at, number, depth=depth)
+            return None, _after_group(message, offset, number, depth=depth)
         case _:
             raise Malformed(f"wire type {wire}")
 
 
-def _end(message: bytes, at: int, size: int) -> int:
-    if at + size > len(message):
+def _end(message: bytes, offset: int, size: int) -> int:
+    if offset + size > len(message):
         raise Malformed("the message ends within a field")
-    return at + size
+    return offset + size
 
 
-def _after_group(message: bytes, at: int, number: int, *, depth: int) -> int:
+def _after_group(message: bytes, offset: int, number: int, *, depth: int) -> int:
     """The offset after the end of a group. A loop, not a recursion: the bytes come from any producer, and could nest
     groups until Python's stack is full."""
     open_groups = [number]
     while open_groups:
         if depth + len(open_groups) > _MAX_DEPTH:
             raise Malformed(f"groups are nested deeper than {_MAX_DEPTH} levels")
-        inner, wire, at = _tag(message, at)
+        inner, wire, offset = _tag(message, offset)
         if wire == _GROUP:
             open_groups.append(inner)
         elif wire == _END_GROUP:
             if inner != open_groups.pop():
                 raise Malformed("a group ends with the number of another group")
         else:
-            _, at = _value(message, at, number=inner, wire=wire, depth=depth)
-    return at
+            _, offset = _value(message, offset, number=inner, wire=wire, depth=depth)
+    return offset
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
     """Reads a number of at most ten bytes, and keeps its lower 64 bits, as Java does."""
     value = 0
     for index in range(10):
-        if at + index >= len(message):
+        if offset + index >= len(message):
             raise Malformed("the message ends within a number")
-        byte = message[at + index]
+        byte = message[offset + index]
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at + index + 1
+            return value & 0xFFFF_FFFF_FFFF_FFFF, offset + index + 1
     raise Malformed("a number of more than ten bytes")

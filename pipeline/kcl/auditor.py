@@ -1,4 +1,5 @@
-"""KCL's periodic auditor: it decides whether a stream needs a shard sync, because the stream's active leases leave out hash keys.
+"""KCL's periodic auditor: it decides whether a stream needs a shard sync, because the stream's active leases
+leave out hash keys.
 
 The auditor acts only on a hole that it has seen several times in a row, because reshards and clean-ups make holes that
 are gone soon.
@@ -18,7 +19,8 @@ CONFIDENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A hole is identified by the hash ranges before and after it. Both are None if no active lease has a hash range."""
+    """A hole is identified by the hash ranges before and after it. Both are None if no active lease has a
+    hash range."""
 
     before: HashRange | None = None
     after: HashRange | None = None
@@ -50,19 +52,20 @@ def find_hole(ranges: Iterable[HashRange]) -> Hole | None:
     if first.start != 0 or last.end != MAX_HASH_KEY:
         return Hole(first, last)
     covered, mark = first.end, first
-    for each in every[1:]:
-        if each.start > covered + 1:
-            return Hole(mark, each)
-        if each.start == covered + 1:
-            covered, mark = each.end, each
+    for hashes in every[1:]:
+        if hashes.start > covered + 1:
+            return Hole(mark, hashes)
+        if hashes.start == covered + 1:
+            covered, mark = hashes.end, hashes
         else:
             # An overlap: KCL reports a hole after it with the range before the overlap.
-            covered = max(covered, each.end)
+            covered = max(covered, hashes.end)
     return None
 
 
 def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tuple[Lease, ...]:
-    """The leases, each with the hash range that its row lacks and that ListShards tells. `listed`: shard id -> range."""
+    """The leases, each with the hash range that its row lacks and that ListShards tells. `listed`: shard id
+    -> range."""
     return tuple(
         lease
         if lease.hash_range is not None or lease.shard_id not in listed
@@ -72,8 +75,8 @@ def with_ranges(leases: Iterable[Lease], listed: Mapping[str, HashRange]) -> tup
 
 
 def audit(leases: Iterable[Lease], remembered: SeenHole, *, confidence: int = CONFIDENCE) -> AuditVerdict:
-    """Decides whether one stream needs a shard sync. `leases`: all leases of that stream; those without a hash range are
-    ignored."""
+    """Decides whether one stream needs a shard sync. `leases`: all leases of that stream; those without a
+    hash range are ignored."""
     every = tuple(leases)
     if not every:
         return AuditVerdict(

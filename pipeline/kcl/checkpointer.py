@@ -7,8 +7,9 @@
     at the last record of a shard that has ended                  | written as SHARD_END
     anywhere else                                                 | refused
 
-A sequence number alone means the first user record of that Kinesis record (sub-sequence number 0). If a later user record
-of the same Kinesis record was checkpointed already, KCL refuses the bare number, because the checkpoint would go back.
+A sequence number alone means the first user record of that Kinesis record (sub-sequence number 0). If a later
+user record of the same Kinesis record was checkpointed already, KCL refuses the bare number, because the
+checkpoint would go back.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ class CheckpointProgress:
     largest: Checkpoint | None = None
     """The last user record that was delivered to the application. A checkpoint after it is refused."""
     at_end: Checkpoint | None = None
-    """Set once the shard has been read to its end: its last record. A checkpoint at this record is written as SHARD_END."""
+    """The shard's last record, once the shard has been read to its end. A checkpoint at this record is written as
+    SHARD_END."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """Write this checkpoint into the row. A checkpoint in one step also removes a prepared checkpoint from the row."""
 
-    at: Checkpoint
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,62 +66,63 @@ def shard_ended(progress: CheckpointProgress) -> CheckpointProgress:
 
 def written(progress: CheckpointProgress, write: Write) -> CheckpointProgress:
     """The progress after `write` was applied to the row."""
-    return replace(progress, last=write.at)
+    return replace(progress, last=write.checkpoint)
 
 
 def plan_checkpoint(
-    progress: CheckpointProgress, at: Checkpoint | None = None, *, mended: bool = False
+    progress: CheckpointProgress, requested: Checkpoint | None = None, *, mended: bool = False
 ) -> CheckpointAnswer:
-    """Answers an application that asks for a checkpoint at `at`, or, without `at`, at the last delivered record.
+    """Answers an application that asks for a checkpoint at `requested`, or, without it, at the last delivered record.
 
-    KCL 3.5.1 has a defect at the end of a shard: it compares the asked checkpoint with the last one before it replaces the
-    shard's last record by SHARD_END. An application that had checkpointed that record before can never end the shard by
-    checkpointing it again. With `mended`, the comparison comes after the replacement.
+    KCL 3.5.1 has a defect at the end of a shard: it compares the asked checkpoint with the last one before it
+    replaces the shard's last record by SHARD_END. An application that had checkpointed that record before can
+    never end the shard by checkpointing it again. With `mended`, the comparison comes after the replacement.
     """
-    if at is None:
+    if requested is None:
         if progress.largest is None:
             return Unchanged()
         # The last delivered record is never out of bounds.
-        asked = progress.largest
+        target = progress.largest
     else:
-        refusal = _refusal(progress, at)
+        refusal = _refusal(progress, requested)
         if refusal is not None:
             return refusal
-        asked = at
-    mapped = _mapped(progress, asked)
-    return Unchanged() if (mapped if mended else asked) == progress.last else Write(mapped)
+        target = requested
+    mapped = _mapped(progress, target)
+    return Unchanged() if (mapped if mended else target) == progress.last else Write(mapped)
 
 
-def plan_prepare(progress: CheckpointProgress, at: Checkpoint | None = None) -> CheckpointAnswer:
-    """Answers an application that prepares a checkpoint: the first of two steps. The second step is `plan_checkpoint` at
-    the prepared checkpoint.
+def plan_prepare(progress: CheckpointProgress, requested: Checkpoint | None = None) -> CheckpointAnswer:
+    """Answers an application that prepares a checkpoint: the first of two steps. The second step is
+    `plan_checkpoint` at the prepared checkpoint.
 
-    Without `at`, the last delivered record is prepared. Where the application also passes a state, KCL uses
-    sub-sequence number 0 of that record: the caller passes `at=Checkpoint(largest.sequence)` to do the same.
+    Without `requested`, the last delivered record is prepared. Where the application also passes a state, KCL uses
+    sub-sequence number 0 of that record: the caller passes `requested=Checkpoint(largest.sequence)` to do the same.
     """
-    asked = progress.largest if at is None else at
-    if asked is None:
+    target = progress.largest if requested is None else requested
+    if target is None:
         return OutOfBounds("no record was delivered yet, so no checkpoint can be prepared")
-    refusal = _refusal(progress, asked)
+    refusal = _refusal(progress, target)
     if refusal is not None:
         return refusal
-    mapped = _mapped(progress, asked)
+    mapped = _mapped(progress, target)
     return Unchanged() if mapped == progress.last else Write(mapped)
 
 
-def _refusal(progress: CheckpointProgress, at: Checkpoint) -> OutOfBounds | None:
-    if at.sub < 0:
-        return OutOfBounds(f"the sub-sequence number {at.sub} is negative")
+def _refusal(progress: CheckpointProgress, checkpoint: Checkpoint) -> OutOfBounds | None:
+    if checkpoint.sub < 0:
+        return OutOfBounds(f"the sub-sequence number {checkpoint.sub} is negative")
     if progress.largest is None:
         return OutOfBounds("no record was delivered yet, so nothing can be checkpointed")
-    # After the shard's end `largest` is SHARD_END, which is greater than all sequence numbers, so SHARD_END itself is allowed.
-    if (progress.last is not None and at < progress.last) or at > progress.largest:
+    # After the shard's end `largest` is SHARD_END, which is greater than all sequence numbers, so SHARD_END
+    # itself is allowed.
+    if (progress.last is not None and checkpoint < progress.last) or checkpoint > progress.largest:
         return OutOfBounds(
-            f"the checkpoint {at} isn't between the last checkpoint ({progress.last or 'none yet'}) and the last "
-            f"delivered record ({progress.largest}); the row stays as it is"
+            f"the checkpoint {checkpoint} isn't between the last checkpoint ({progress.last or 'none yet'}) "
+            f"and the last delivered record ({progress.largest}); the row stays as it is"
         )
     return None
 
 
-def _mapped(progress: CheckpointProgress, at: Checkpoint) -> Checkpoint:
-    return SHARD_END if progress.at_end is not None and at == progress.at_end else at
+def _mapped(progress: CheckpointProgress, checkpoint: Checkpoint) -> Checkpoint:
+    return SHARD_END if progress.at_end is not None and checkpoint == progress.at_end else checkpoint

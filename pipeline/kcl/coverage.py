@@ -1,4 +1,4 @@
-"""Warns where the lease rows of a stream, or the lake table, leave out hash keys (I5 in docs/protocol.md)."""
+"""Warns where the lease rows of a stream, or the lake table, leave out hash keys (I5 in docs/reference/protocol.md)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def coverage_warnings(
     remembered: SeenHoles,
     confidence: int = CONFIDENCE,
 ) -> tuple[SeenHoles, tuple[str, ...]]:
-    """One warning for the lease rows and one for the lake table, each once the same hole was seen `confidence` times in a
-    row: reshards and clean-ups make holes that are gone at the next audit.
+    """One warning for the lease rows and one for the lake table, each once the same hole was seen
+    `confidence` times in a row: reshards and clean-ups make holes that are gone at the next audit.
 
     `shards`: those that belong to the origin's scope. `leases`: the rows of the stream.
     """
@@ -42,7 +42,8 @@ def coverage_warnings(
     to_read = _ranges_to_read(family, listed, positions)
     table = _seen_again(to_read, remembered.table)
     covered = [row.hash_range for row in rows if not row.has_ended and row.hash_range is not None]
-    # A stream without any lease row has verdict.sync without a hole: the shard sync makes its rows, so there is no warning.
+    # A stream without any lease row has verdict.sync without a hole: the shard sync makes its rows, so there
+    # is no warning.
     left_out = {
         "the open lease rows leave out": verdict.hole is not None and verdict.sync and _uncovered(covered),
         "the shards that the lake table hasn't ended leave out": table.times >= confidence
@@ -70,13 +71,13 @@ def _seen_again(ranges: Iterable[HashRange], remembered: SeenHole) -> SeenHole:
 
 
 def _uncovered(ranges: Iterable[HashRange]) -> str:
-    """The hash keys that no range covers, in words. Empty if only KCL's rule finds a hole: `find_hole` compares the end of
-    the range with the highest start, and misses an earlier range with a higher end."""
+    """The hash keys that no range covers, in words. Empty if only KCL's rule finds a hole: `find_hole`
+    compares the end of the range with the highest start, and misses an earlier range with a higher end."""
     gaps, covered = [], -1
-    for each in sorted(ranges):
-        if each.start > covered + 1:
-            gaps.append(f"{covered + 1} to {each.start - 1}")
-        covered = max(covered, each.end)
+    for hashes in sorted(ranges):
+        if hashes.start > covered + 1:
+            gaps.append(f"{covered + 1} to {hashes.start - 1}")
+        covered = max(covered, hashes.end)
     if covered < MAX_HASH_KEY:
         gaps.append(f"{covered + 1} to {MAX_HASH_KEY}")
     return f"the hash keys {', '.join(gaps)}" if gaps else ""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import copysign, inf, nan
 
+# The CPU shares that KCL assumes of a container that the ECS task document doesn't list.
 _SHARES_IF_UNLISTED = 2
-"""The CPU shares that KCL assumes of a container that the ECS task document doesn't list."""
 
 
 def _java_divide(dividend: float, divisor: float) -> float:
@@ -18,7 +18,8 @@ def _java_divide(dividend: float, divisor: float) -> float:
 
 
 def _at_most_100(percent: float) -> float:
-    return percent if percent != percent else min(100.0, percent)  # noqa: PLR0124 - NaN stays NaN: min(100.0, NaN) is 100.0
+    # NaN, which isn't equal to itself, stays NaN: min(100.0, NaN) would be 100.0.
+    return percent if percent != percent else min(100.0, percent)  # noqa: PLR0124 -- see above
 
 
 def is_sample(percent: float) -> bool:
@@ -59,12 +60,12 @@ def from_proc_stat(before: str | None, line: str) -> float:
     """
     if before is None or line == before:
         return 0.0
-    was, now = _stat(before), _stat(line)
-    if was.busy_user == 0:
+    earlier, latest = _stat(before), _stat(line)
+    if earlier.busy_user == 0:
         # KCL takes a user time of 0 for its own first call.
         return 0.0
-    idle, total = abs(now.idle - was.idle), abs(now.total - was.total)
-    if total < idle and now.iowait < was.iowait:
+    idle, total = abs(latest.idle - earlier.idle), abs(latest.total - earlier.total)
+    if total < idle and latest.iowait < earlier.iowait:
         # The kernel's iowait counter may go down (see `man 5 proc_stat`).
         return 0.0
     return _java_divide(total - idle, total) * 100.0
@@ -78,8 +79,8 @@ def cgroup_limit(cpu_max: str, cpuset: str) -> float:
 
 
 def cgroup_limit_v1(quota: int, period: int, cpuset: str) -> float:
-    """The cores of a cgroup of version 1: cpu.cfs_quota_us divided by cpu.cfs_period_us. A quota of -1 means no limit: all
-    CPUs of the set count."""
+    """The cores of a cgroup of version 1: cpu.cfs_quota_us divided by cpu.cfs_period_us. A quota of -1 means
+    no limit: all CPUs of the set count."""
     return float(cpus_in(cpuset)) if quota == -1 else quota / period
 
 
@@ -97,20 +98,22 @@ class Usage:
 
 
 def ecs_limit(mine: int | None, shares: Iterable[int], *, task: float | None, online: float) -> float:
-    """The cores that a container may use: its share of the task's cores, or of all `online` cores if the task has no limit.
+    """The cores that a container may use: its share of the task's cores, or of all `online` cores if the task
+    has no limit.
 
-    `mine`: the CPU shares of this container; None if the task document doesn't list it. `shares`: those of all containers.
+    `mine`: the CPU shares of this container; None if the task document doesn't list it. `shares`: those of
+    all containers.
     """
     weight = _SHARES_IF_UNLISTED if mine is None else mine
     return _java_divide(weight, sum(shares)) * (online if task is None else task)
 
 
-def from_ecs(before: Usage, now: Usage, *, online: float, limit: float) -> float:
-    """Utilisation on ECS. Of a container's first sample, ECS reports a `before` of zeros."""
+def from_ecs(before: Usage, usage: Usage, *, online: float, limit: float) -> float:
+    """Utilisation on ECS. For a container's first sample, ECS reports a `before` of zeros."""
     if before.own == 0 and before.system == 0:
         return 0.0
-    system = now.system - before.system
+    system = usage.system - before.system
     if system == 0:
         # KCL's rule where the host's counter didn't move.
         return 100.0
-    return _at_most_100(_java_divide((now.own - before.own) / system * online, limit) * 100.0)
+    return _at_most_100(_java_divide((usage.own - before.own) / system * online, limit) * 100.0)

@@ -2,8 +2,9 @@
 
     F3 89 9A C2 | protobuf (see aggregate.py) | MD5 of the protobuf, 16 bytes
 
-A record whose bytes don't have exactly this form is a plain record, and is delivered as it came. Unlike KCL, `unpack` also tells
-where a record begins as an aggregate and KCL doesn't deliver all of its user records, so that a caller can keep the record whole.
+A record whose bytes don't have exactly this form is a plain record, and is delivered as it came. Unlike KCL,
+`unpack` also tells where a record begins as an aggregate and KCL doesn't deliver all of its user records, so
+that a caller can keep the record whole.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from headrace.pipeline.kcl.aggregate import Aggregate, Malformed, TooLarge, pars
 
 MAGIC = bytes.fromhex("f3899ac2")
 DIGEST = 16
-"""Bytes of an MD5."""
+"""The number of bytes of an MD5."""
 MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes that keys and data of one aggregate's user records may have together. Each of 170,000 user records may name the same
-key of half a megabyte, so that 1 MiB would become 80 GiB.
+"""The most bytes that keys and data of one aggregate's user records may have together. Each of 170,000 user
+records may name the same key of half a megabyte, so that 1 MiB would become 80 GiB.
 """
 NOT_AN_AGGREGATE = (
     "it begins as an aggregate, but isn't one: its digest or its message isn't right. KCL hands it on whole"
@@ -30,13 +31,14 @@ OUTSIDE = "it is an aggregate with a user record whose hash key is outside of th
 EMPTY = "it is an aggregate without a user record. KCL hands on nothing of it"
 TOO_LARGE = f"it is an aggregate whose user records would take more than {MOST_BYTES // 1024**2} MiB"
 EVERYTHING = HashRange(0, MAX_HASH_KEY)
+# What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL.
 _JAVA_INTEGER = re.compile(r"[+-]?\d+")
-"""What Java's BigInteger reads. Python's int() also reads blanks and underscores, which fail in KCL."""
+# The first two of the three bytes, or all three, of a surrogate that was encoded as if it were a letter.
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
+# A hash key that lies in no shard's range.
 _OUTSIDE = -1
-"""A hash key that lies in no shard's range."""
+# Digits of the largest hash key, 2^128 - 1.
 _LONGEST_HASH_KEY = 39
-"""Digits of the largest hash key, 2^128 - 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +56,26 @@ class Unpacked:
     records: tuple[UserRecord, ...]
     """The user records that KCL delivers."""
     broken: str | None = None
-    """Why `records` isn't each user record of a record that begins as an aggregate. KCL delivers it whole or loses user records of
-    it, and at most logs that; a caller that must not lose records keeps the whole Kinesis record with this reason."""
+    """Why `records` isn't each user record of a record that begins as an aggregate. KCL delivers it whole or
+    loses user records of it, and at most logs that; a caller that must not lose records keeps the whole
+    Kinesis record with this reason."""
 
 
 def unpack(data: bytes, partition_key: str, shard: HashRange = EVERYTHING) -> Unpacked:
-    """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one of its user
-    records lies outside of `shard`, the hash range of the shard that was read. Unlike KCL, one that is too large delivers nothing."""
-    whole = (UserRecord(partition_key, None, data),)
+    """The user records of one Kinesis record. As in KCL, an aggregate delivers nothing if the hash key of one
+    of its user records lies outside of `shard`, the hash range of the shard that was read. Unlike KCL, one
+    that is too large delivers nothing."""
+    undivided = (UserRecord(partition_key, None, data),)
     if not data.startswith(MAGIC):
-        return Unpacked(whole)
+        return Unpacked(undivided)
     message = _message(data)
     if message is None:
-        return Unpacked(whole, NOT_AN_AGGREGATE)
+        return Unpacked(undivided, NOT_AN_AGGREGATE)
     try:
         return _user_records(parse(message), shard)
     except Malformed:
         # The magic bytes and the digest were right, but the message isn't protobuf: it is a plain record.
-        return Unpacked(whole, NOT_AN_AGGREGATE)
+        return Unpacked(undivided, NOT_AN_AGGREGATE)
     except TooLarge as error:
         return Unpacked((), f"it is an aggregate that isn't taken apart: {error}")
 
@@ -125,7 +129,7 @@ class _Table:
         if index >= len(self._keys):
             raise IndexError(f"its {self._what} has the index {index} in a table of {len(self._keys)}")
         if index not in self._known:
-            text = text_of(self._keys[index])
+            text = java_text(self._keys[index])
             self._known[index] = text, shard.start <= hash_of(text) <= shard.end
         return self._known[index]
 
@@ -133,14 +137,14 @@ class _Table:
         return len(self._keys[index & 0xFFFF_FFFF])
 
 
-def text_of(utf8: bytes) -> str:
+def java_text(utf8: bytes) -> str:
     """Decodes UTF-8 as Java does, with U+FFFD for each malformed part. Java makes one U+FFFD of the three bytes of an
     encoded surrogate; Python would make three, and the partition key would get another hash key."""
     return _SURROGATE.sub("\ufffd".encode(), utf8).decode(errors="replace")
 
 
 def hash_of_key(key: str) -> int:
-    """The hash key of a user record that has no explicit one."""
+    """The hash key that Kinesis computes from a partition key, for a user record without an explicit one."""
     # Kinesis defines the hash key by MD5. Without `usedforsecurity=False` Python refuses MD5 on hosts in FIPS mode.
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest())
 

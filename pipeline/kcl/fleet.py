@@ -12,8 +12,9 @@ from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.kcl.metrics import ALPHA, ema, is_active, is_failing, is_valid, measures_nothing
 from headrace.pipeline.kcl.taker import NO_LIMIT
 
+# KCL's short name of the metric that it computes, from the throughput of the leases, for a worker without
+# metrics.
 _BY_THROUGHPUT = "T"
-"""KCL's short name of the metric that it computes, from the throughput of the leases, for a worker without metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +53,19 @@ class SeenLease:
     moved_ns: int
     """When the leader last saw the counter change. 0 if the lease had no owner when the leader first saw it."""
     deadline_ns: int = 0
-    """Until this instant a pending handover is left to its holder."""
+    """The instant until which a pending handover is left to its holder."""
     free: bool = False
     """The lease is expired or has no owner."""
     pinned: bool = False
-    """Balancing doesn't move this lease in this run. KCL itself pins no lease: it also chooses leases that are being handed
-    over, and skips them when it writes."""
+    """Balancing doesn't move this lease in this run. KCL itself pins no lease: it also chooses leases that
+    are being handed over, and skips them when it writes."""
 
 
 @dataclass(slots=True)
 class FleetLoads:
     """Leases and loads of each worker. Mutable; an object is made for one run and used by that run only."""
 
-    seen: Mapping[str, SeenLease]
+    leases: Mapping[str, SeenLease]
     rules: KclRules
     load: dict[str, dict[str, float]] = field(default_factory=dict)
     """Active worker -> metric -> utilisation. It rises with each lease that the run gives to the worker."""
@@ -87,7 +88,7 @@ class FleetLoads:
 
     def give(self, key: str, to: str) -> None:
         # As in KCL, the lease is subtracted from its holder in the table, even if this run has moved it before.
-        holder = self.seen[key].lease.holder
+        holder = self.leases[key].lease.holder
         self.held[holder].pop(key, None)
         self.held.setdefault(to, {})[key] = None
         self.total[to] = self.total.get(to, 0.0) + self.kbps[key]
@@ -96,29 +97,33 @@ class FleetLoads:
 
     def free_keys(self) -> list[str]:
         """Keys of the free leases: unassigned leases first (their `moved_ns` is 0), then the longest expired ones."""
-        keys = (key for key, each in self.seen.items() if each.free)
-        return sorted(keys, key=lambda key: (self.seen[key].moved_ns, key))
+        # By key last, so that equal leases are given in the same order whatever order they were read in.
+        keys = (key for key, lease in self.leases.items() if lease.free)
+        return sorted(keys, key=lambda key: (self.leases[key].moved_ns, key))
 
     def count(self, worker: str) -> int:
         return len(self.held.get(worker, {}))
 
     def has_room(self, worker: str) -> bool:
         count = self.count(worker)
-        # As in KCL, a worker without leases may get one even if `max_leases` is 0, and exactly `max_kbps` is still allowed.
+        # As in KCL, a worker without leases may get one even if `max_leases` is 0, and exactly `max_kbps` is
+        # still allowed.
         below = self.total.get(worker, 0.0) <= self.rules.max_kbps
         return below and (count == 0 or count < self.rules.max_leases)
 
 
 def build_fleet(
-    seen: Iterable[SeenLease], workers: Iterable[Worker], now: datetime, *, rules: KclRules
+    assignable: Iterable[SeenLease], workers: Iterable[Worker], now: datetime, *, rules: KclRules
 ) -> FleetLoads:
-    """The loads before the run assigns anything. Leases and workers are sorted by name, so that the same rows give the same
-    plan in whatever order they were read."""
-    fleet = FleetLoads({each.lease.key: each for each in sorted(seen, key=lambda s: s.lease.key)}, rules)
+    """The loads before the run assigns anything. Leases and workers are sorted by name, so that the same rows
+    give the same plan in whatever order they were read."""
+    fleet = FleetLoads(
+        {watched.lease.key: watched for watched in sorted(assignable, key=lambda s: s.lease.key)}, rules
+    )
     active = sorted((w for w in workers if _is_target(w, now)), key=lambda w: w.worker_id)
-    leases = [each.lease for each in fleet.seen.values()]
-    known = [lease.throughput_kbps for lease in leases if lease.throughput_kbps is not None]
-    mean = fsum(known) / len(known) if known else 0.0
+    leases = [watched.lease for watched in fleet.leases.values()]
+    measured = [lease.throughput_kbps for lease in leases if lease.throughput_kbps is not None]
+    mean = fsum(measured) / len(measured) if measured else 0.0
     fleet.fair_kbps = mean * len(leases) / max(1, len(active))
     fleet.fair_leases = max(1, len(leases) // max(1, len(active)))
     # By holder: during a handover the lease still counts for the worker that reads it.
@@ -145,7 +150,8 @@ def _is_target(worker: Worker, now: datetime) -> bool:
 def _add_load(fleet: FleetLoads, worker: Worker) -> None:
     me = worker.worker_id
     if measures_nothing(worker.stats, worker.ranges):
-        # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others. Here it is 0.
+        # If no lease has a throughput, KCL divides 0 by 0, and its NaN puts these workers before all others.
+        # Here it is 0.
         share = fleet.total.get(me, 0.0) / fleet.fair_kbps if fleet.fair_kbps else 0.0
         # KCL makes up two equal samples; 100 % is the fair share.
         fleet.load[me] = {_BY_THROUGHPUT: ema((share * 100, share * 100), fleet.rules.alpha)}

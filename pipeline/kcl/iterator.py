@@ -22,27 +22,30 @@ class IteratorStart(Generic[Moment]):
 
 
 def plan_start(
-    at: Checkpoint, *, restart: bool = False, configured: Moment | None = None
+    checkpoint: Checkpoint, *, restart: bool = False, configured: Moment | None = None
 ) -> IteratorStart[Moment]:
-    """The iterator to ask for. `at`: the checkpoint in the row or, at a restart, the last record that was delivered.
+    """The iterator to ask for. `checkpoint`: the checkpoint in the row or, at a restart, the last record that
+    was delivered.
 
     `configured` is the initial timestamp of today's configuration. The row doesn't hold a timestamp, so a row at
     AT_TIMESTAMP can't be read once another initial position is configured.
     """
-    if at.sequence == AT_TIMESTAMP.sequence:
+    if checkpoint.sequence == AT_TIMESTAMP.sequence:
         if configured is None:
             raise WrongShape(
-                "the checkpoint of the lease is AT_TIMESTAMP, but no initial timestamp is configured for the stream: the "
-                "shard isn't read until one is configured again"
+                "the checkpoint of the lease is AT_TIMESTAMP, but no initial timestamp is configured for "
+                "the stream: the shard isn't read until one is configured again"
             )
         return IteratorStart("AT_TIMESTAMP", timestamp=configured)
-    if at.sequence in {TRIM_HORIZON.sequence, LATEST.sequence}:
+    if checkpoint.sequence in {TRIM_HORIZON.sequence, LATEST.sequence}:
         # As in KCL, at a restart too. A reader that restarts at LATEST before its first record skips all records that
         # arrived in between.
-        return IteratorStart(at.sequence)
-    if at == SHARD_END:
+        return IteratorStart(checkpoint.sequence)
+    if checkpoint == SHARD_END:
         if not restart:
             raise WrongShape("the checkpoint of the lease is SHARD_END: the shard has been read to its end")
         return IteratorStart("LATEST")
     # A first start reads the checkpointed record again: user records in it may come after the checkpoint.
-    return IteratorStart("AFTER_SEQUENCE_NUMBER" if restart else "AT_SEQUENCE_NUMBER", sequence=at.sequence)
+    return IteratorStart(
+        "AFTER_SEQUENCE_NUMBER" if restart else "AT_SEQUENCE_NUMBER", sequence=checkpoint.sequence
+    )

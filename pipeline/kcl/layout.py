@@ -10,9 +10,9 @@
     COMPLETE             (S)    | lease table            | lease table              | lease table
     no row, no state table (S)  | lease table            | lease table              | lease table
 
-KCL 3.5 asks only whether the state table exists. If an empty state table exists beside a lease table that holds all rows,
-each KCL worker that starts uses three tables, and no lease is assigned any more. Headrace looks at the rows in both
-tables, and refuses to start where they contradict each other.
+KCL 3.5 asks only whether the state table exists. If an empty state table exists beside a lease table that
+holds all rows, each KCL worker that starts uses three tables, and no lease is assigned any more. Headrace
+looks at the rows in both tables, and refuses to start where they contradict each other.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class LayoutEvidence:
     """The keys LOCK and CLIENT_VERSION, and the ids of workers, where the lease table has such a row."""
     has_leases: bool = False
     has_older_leases: bool = False
-    """Leases without an entityType exist. KCL workers older than 3.5 may be running; one row in the lease table that isn't
-    a lease would stop them."""
+    """Leases without an entityType exist. KCL workers older than 3.5 may be running; one row in the lease
+    table that isn't a lease would stop them."""
     has_own_leases: bool = False
     """Leases that Headrace has written exist."""
 
@@ -84,81 +84,84 @@ class Arrangement:
         return self.status is TableStatus.COMPLETE
 
 
-def plan_layout(found: LayoutEvidence, wanted: Layout) -> Arrangement:
-    """Decides the layout. Raises where no layout is safe: writing would stop KCL workers, or the rows are of two layouts."""
-    _refuse_mixed_layouts(found)
-    effective = _status_in_effect(found)
+def plan_layout(evidence: LayoutEvidence, layout: Layout) -> Arrangement:
+    """Decides the layout. Raises where no layout is safe: writing would stop KCL workers, or the rows are of
+    two layouts."""
+    _refuse_mixed_layouts(evidence)
+    effective = _status_in_effect(evidence)
     # Only KCL 3.5 and later write a status, and its migration leaves old leases without an entityType.
-    has_status = found.status is not None or found.status_beside_leases is not None
-    older = found.has_older_leases and not found.beside_leases and not has_status
+    has_status = evidence.status is not None or evidence.status_beside_leases is not None
+    older = evidence.has_older_leases and not evidence.beside_leases and not has_status
     if effective is None:
-        effective = TableStatus.COMPLETE if wanted is Layout.S else TableStatus.INIT
+        effective = TableStatus.COMPLETE if layout is Layout.S else TableStatus.INIT
     arranged = Arrangement(effective, lease_rows_only=older)
-    if wanted is Layout.S and older:
+    if layout is Layout.S and older:
         raise BadSetting(
-            f"kcl.layout is S, but table {found.lease_table} holds leases of KCL workers older than 3.5. A row in it "
-            "that isn't a lease would stop all these workers. Nothing was written; set kcl.layout to auto or M, which "
-            "keep other rows in tables of their own"
+            f"kcl.layout is S, but table {evidence.lease_table} holds leases of KCL workers older than 3.5. "
+            "A row in it that isn't a lease would stop all these workers. Nothing was written; "
+            "set kcl.layout to auto or M, which keep other rows in tables of their own"
         )
-    if wanted is not Layout.AUTO and wanted is not arranged.layout:
+    if layout is not Layout.AUTO and layout is not arranged.layout:
         raise BadSetting(
-            f"kcl.layout is {wanted}, but the application has layout {arranged.layout} already "
-            f"({_why(found)}). Nothing was written; set kcl.layout to auto or {arranged.layout}"
+            f"kcl.layout is {layout}, but the application has layout {arranged.layout} already "
+            f"({_why(evidence)}). Nothing was written; set kcl.layout to auto or {arranged.layout}"
         )
     return arranged
 
 
-def _status_in_effect(found: LayoutEvidence) -> TableStatus | None:
+def _status_in_effect(evidence: LayoutEvidence) -> TableStatus | None:
     """The status that the existing tables and rows imply; None if they imply none."""
-    if found.has_state_table and found.status is not None:
+    if evidence.has_state_table and evidence.status is not None:
         # Headrace obeys the stored status and never moves rows itself, so a status of PENDING has to stay PENDING here.
-        return table_status(found.status, legacy_table=True, migrate=found.status is TableStatus.PENDING)
-    if found.has_state_table or (found.has_worker_table and not found.beside_leases):
+        return table_status(
+            evidence.status, legacy_table=True, migrate=evidence.status is TableStatus.PENDING
+        )
+    if evidence.has_state_table or (evidence.has_worker_table and not evidence.beside_leases):
         return TableStatus.INIT
-    if found.beside_leases or found.status_beside_leases is not None:
+    if evidence.beside_leases or evidence.status_beside_leases is not None:
         return TableStatus.COMPLETE
     # Only leases exist. KCL 3.5 made them unless they lack an entityType (older KCL workers) or Headrace wrote them and
     # its other tables were deleted.
-    if found.has_leases and not found.has_older_leases and not found.has_own_leases:
+    if evidence.has_leases and not evidence.has_older_leases and not evidence.has_own_leases:
         return TableStatus.COMPLETE
-    return TableStatus.INIT if found.has_older_leases else None
+    return TableStatus.INIT if evidence.has_older_leases else None
 
 
-def _refuse_mixed_layouts(found: LayoutEvidence) -> None:
-    if not found.has_state_table or found.status is TableStatus.COMPLETE:
+def _refuse_mixed_layouts(evidence: LayoutEvidence) -> None:
+    if not evidence.has_state_table or evidence.status is TableStatus.COMPLETE:
         return
     # While KCL moves the rows into one table, all rows but the lock may already be in the lease table.
-    allowed = found.status in {TableStatus.DEPLOYED, TableStatus.PENDING}
-    stray = found.beside_leases & {LOCK} if allowed else found.beside_leases
-    if not stray and (allowed or found.status_beside_leases is not TableStatus.COMPLETE):
+    allowed = evidence.status in {TableStatus.DEPLOYED, TableStatus.PENDING}
+    stray = evidence.beside_leases & {LOCK} if allowed else evidence.beside_leases
+    if not stray and (allowed or evidence.status_beside_leases is not TableStatus.COMPLETE):
         return
     repair = _REPAIR.format(
-        row=TABLE_MIGRATION, prefix=PREFIX, state=found.state_table, lease=found.lease_table
+        row=TABLE_MIGRATION, prefix=PREFIX, state=evidence.state_table, lease=evidence.lease_table
     )
-    here = ", ".join(sorted(stray)) or TABLE_MIGRATION
-    if found.in_state_table:
+    stray_rows = ", ".join(sorted(stray)) or TABLE_MIGRATION
+    if evidence.in_state_table:
         raise WrongShape(
-            f"both table {found.lease_table} ({here}) and table {found.state_table} "
-            f"({', '.join(sorted(found.in_state_table))}) hold coordination rows, and it can't be told which of them the "
-            f"workers use. Nothing was written and no record is lost. Find out which layout the workers use; if it is one "
-            f"table: {repair}"
+            f"both table {evidence.lease_table} ({stray_rows}) and table {evidence.state_table} "
+            f"({', '.join(sorted(evidence.in_state_table))}) hold coordination rows, and it can't be told "
+            "which of them the workers use. Nothing was written and no record is lost. "
+            f"Find out which layout the workers use; if it is one table: {repair}"
         )
     raise WrongShape(
-        f"table {found.lease_table} holds the rows of layout S ({here}), but there is also the stray table "
-        f"{found.state_table}: each KCL 3.5 worker that starts looks for the leader's lock there, and no lease is assigned "
-        f"any more. Nothing was written and no record is lost. {repair}"
+        f"table {evidence.lease_table} holds the rows of layout S ({stray_rows}), but there is also the stray table "
+        f"{evidence.state_table}: each KCL 3.5 worker that starts looks for the leader's lock there, "
+        f"and no lease is assigned any more. Nothing was written and no record is lost. {repair}"
     )
 
 
-def _why(found: LayoutEvidence) -> str:
-    if found.has_state_table and found.status is not None:
-        return f"the row {TABLE_MIGRATION} in table {found.state_table} says {found.status}"
-    if found.has_state_table:
-        return f"there is a table {found.state_table}"
-    if found.beside_leases:
-        return f"table {found.lease_table} holds {', '.join(sorted(found.beside_leases))}"
-    if found.status_beside_leases is not None:
-        return f"table {found.lease_table} holds {TABLE_MIGRATION}"
-    if found.has_worker_table:
+def _why(evidence: LayoutEvidence) -> str:
+    if evidence.has_state_table and evidence.status is not None:
+        return f"the row {TABLE_MIGRATION} in table {evidence.state_table} says {evidence.status}"
+    if evidence.has_state_table:
+        return f"there is a table {evidence.state_table}"
+    if evidence.beside_leases:
+        return f"table {evidence.lease_table} holds {', '.join(sorted(evidence.beside_leases))}"
+    if evidence.status_beside_leases is not None:
+        return f"table {evidence.lease_table} holds {TABLE_MIGRATION}"
+    if evidence.has_worker_table:
         return "there is a table for the workers' rows"
-    return f"the leases in table {found.lease_table} are of KCL 3.5 or newer"
+    return f"the leases in table {evidence.lease_table} are of KCL 3.5 or newer"

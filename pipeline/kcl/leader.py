@@ -1,4 +1,5 @@
-"""How KCL 2.x elects the leader of shard sync: each worker shuffles all lease owners with the same seed, and the first leads.
+"""How KCL 2.x elects the leader of shard sync: each worker shuffles all lease owners with the same seed, and
+the first leads.
 
 KCL shuffles by java.util.Random, a linear congruential generator of 48 bits, which is computed here digit for digit.
 """
@@ -30,11 +31,12 @@ def _java_random(seed: int) -> Iterator[int]:
     state = (seed ^ _MULTIPLIER) & _MASK
     while True:
         state = (state * _MULTIPLIER + 0xB) & _MASK
-        yield state >> 17  # the upper 31 of the 48 bits
+        # The upper 31 of the 48 bits.
+        yield state >> 17
 
 
 def _next_int(bound: int, states: Iterator[int]) -> int:
-    """java.util.Random.nextInt(bound)."""
+    """The number that java.util.Random.nextInt(bound) returns."""
     if bound & (bound - 1) == 0:
         return bound * next(states) >> 31
     while True:

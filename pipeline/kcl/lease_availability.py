@@ -1,16 +1,18 @@
-"""Whether a lease is free, and whether it may be moved. KCL calls this isExpired, isAvailable and blockedOnPendingCheckpoint."""
+"""Whether a lease is free, and whether it may be moved. KCL calls this isExpired, isAvailable and
+blockedOnPendingCheckpoint."""
 
 from __future__ import annotations
 
 from headrace.pipeline.core.leases.lease import Lease
 
+# As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as
+# expired.
 _A_YEAR_NS = 365 * 24 * 3600 * 10**9
-"""As in KCL, a lease whose counter changed more than a year ago, or more than a year from now, counts as expired."""
 
 
 def is_expired(moved_ns: int | None, *, duration_ns: int, at_ns: int) -> bool:
-    """Whether a counter that last changed at `moved_ns` has stood still for longer than the duration. None: the change was
-    never seen."""
+    """Whether a counter that last changed at `moved_ns` has stood still for longer than the duration. None:
+    the change was never seen."""
     if moved_ns is None:
         return True
     age = at_ns - moved_ns

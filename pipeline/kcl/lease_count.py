@@ -11,21 +11,23 @@ from headrace.pipeline.kcl.taker import target
 
 def _fair(fleet: FleetLoads) -> int:
     # KCL rounds the fair share up, so 3, 3, 2, 2 leases with a target of 3 are final.
-    return max(1, target(len(fleet.seen), len(fleet.load), fleet.rules.max_leases))
+    return max(1, target(len(fleet.leases), len(fleet.load), fleet.rules.max_leases))
 
 
 def _by_count(fleet: FleetLoads) -> list[str]:
     return sorted(fleet.load, key=lambda worker: (fleet.count(worker), worker))
 
 
-def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
-    """Gives the free leases to one worker until it has its target, then to the next; workers with fewer leases come first.
+def assign_free_by_count(fleet: FleetLoads) -> tuple[str, ...]:
+    """Gives the free leases to one worker until it has its target, then to the next; workers with fewer
+    leases come first.
 
-    This is KCL's way: the last worker may get none, and a worker that has its target already gets one more lease. Returns
-    the keys of the leases that no worker was given.
+    This is KCL's way: the last worker may get none, and a worker that has its target already gets one more
+    lease. Returns the keys of the leases that no worker was given.
     """
     free = fleet.free_keys()
-    # Counted before the first lease is given: a worker that loses an expired lease in this run doesn't get another for it.
+    # Counted before the first lease is given: a worker that loses an expired lease in this run doesn't get
+    # another for it.
     missing = {worker: max(1, _fair(fleet) - fleet.count(worker)) for worker in _by_count(fleet)}
     for worker, count in missing.items():
         for key in free[:count]:
@@ -37,10 +39,11 @@ def assign_free(fleet: FleetLoads) -> tuple[str, ...]:
 def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     """Gives each free lease to the worker with the fewest leases, up to `max_leases` for a worker.
 
-    This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where `assign_free` gives
-    3, 3, 3, 1. Returns the keys of the leases that no worker was given.
+    This isn't KCL's way, but the result is even at once: 10 leases on 4 workers are 3, 3, 2, 2, where
+    `assign_free_by_count` gives 3, 3, 3, 1. Returns the keys of the leases that no worker was given.
     """
     free = fleet.free_keys()
+    # Of workers with equally many leases, the one that had fewer when the run began comes first.
     heap = [(fleet.count(worker), fleet.count(worker), worker) for worker in fleet.load]
     heapify(heap)
     while free and heap and heap[0][0] < fleet.rules.max_leases:
@@ -50,7 +53,7 @@ def spread_free(fleet: FleetLoads) -> tuple[str, ...]:
     return tuple(free)
 
 
-def balance(fleet: FleetLoads, at_ns: int) -> None:
+def balance_by_count(fleet: FleetLoads, at_ns: int) -> None:
     """Moves leases from the workers with most leases to those with fewest, until one side has its target.
 
     As in KCL, two indexes walk over the workers sorted by their number of leases, one from each end, until they meet.
@@ -75,7 +78,9 @@ def balance(fleet: FleetLoads, at_ns: int) -> None:
 
 def _movable(fleet: FleetLoads, worker: str, at_ns: int) -> list[str]:
     def is_stuck(key: str) -> bool:
-        each = fleet.seen[key]
-        return each.pinned or is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free)
+        watched = fleet.leases[key]
+        return watched.pinned or is_blocked(
+            watched.lease, watched.deadline_ns, at_ns=at_ns, free=watched.free
+        )
 
     return [key for key in fleet.held.get(worker, {}) if not is_stuck(key)]

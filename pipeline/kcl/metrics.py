@@ -1,7 +1,8 @@
 """The metrics in a worker's row, and whether lease assignment may rely on them.
 
-KCL's attributes: sts = stats (metric -> the last averages, oldest first), opr = ranges (metric -> a list whose first number
-is the highest utilisation that is wanted), lut = last update. All utilisations are percent, as in the rows.
+KCL's attributes: sts = stats (metric -> the last averages, oldest first), opr = ranges (metric -> a list
+whose first number is the highest utilisation that is wanted), lut = last update. All utilisations are
+percent, as in the rows.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ REPORT_PERIOD = timedelta(seconds=30)
 """The default of KCL's workerMetricsReporterFreqInMillis."""
 ALPHA = 0.5
 """The default of KCL's workerMetricsEMAAlpha."""
+# A worker whose row has this metric counts as a worker without metrics.
 _SYNTHETIC = "THROUGHPUT"
-"""A worker whose row has this metric counts as a worker without metrics."""
 
 
 def measures_nothing(stats: Stats | None, ranges: Ranges | None) -> bool:
@@ -51,7 +52,8 @@ def is_active(last_update: datetime, now: datetime, period: timedelta = REPORT_P
 
 
 def is_stale(last_update: datetime, now: datetime, after: timedelta = timedelta(days=1)) -> bool:
-    """Whether the row is so old that the leader deletes it. The default is KCL's staleWorkerMetricsEntryCleanupDuration."""
+    """Whether the row is so old that the leader deletes it. The default is KCL's
+    staleWorkerMetricsEntryCleanupDuration."""
     return now - last_update > after
 
 

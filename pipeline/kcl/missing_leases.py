@@ -5,8 +5,8 @@ If the table is empty, each shard of the filtered listing gets a lease, at the i
 If the table has leases, KCL looks at the ancestors of each open shard without a lease:
 
 - If no ancestor has a lease or is given one, the shard itself gets a lease, at the initial position.
-- If an ancestor has a lease or is given one, the shard gets none, because its lease is created when its parent ends. Missing
-  leases of the shards between that ancestor and the shard are created now.
+- If an ancestor has a lease or is given one, the shard gets none, because its lease is created when its
+  parent ends. Missing leases of the shards between that ancestor and the shard are created now.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ class Listed:
 
 
 def tiles(ranges: Iterable[HashRange]) -> bool:
-    """Whether the ranges cover all hash keys exactly once. If a filtered listing doesn't, KCL lists again, three times in
-    all."""
+    """Whether the ranges cover all hash keys exactly once. If a filtered listing doesn't, KCL lists again,
+    three times in all."""
     expected = 0
-    for each in sorted(ranges):
-        if each.start != expected:
+    for hashes in sorted(ranges):
+        if hashes.start != expected:
             return False
-        expected = each.end + 1
+        expected = hashes.end + 1
     return expected == MAX_HASH_KEY + 1
 
 
 def inconsistent(shards: Iterable[Shard]) -> frozenset[str]:
     """The children of shards that the listing still shows as open. Kinesis answers so in the middle of a reshard.
 
-    KCL creates no lease from such a listing; with ignoreUnexpectedChildShards it creates all but those of these children.
+    KCL creates no lease from such a listing; with ignoreUnexpectedChildShards it creates all but those of
+    these children.
     """
     every = tuple(shards)
     still_open = {shard.shard_id for shard in every if not shard.closed}
@@ -51,11 +52,11 @@ def inconsistent(shards: Iterable[Shard]) -> frozenset[str]:
 def plan_first_sync(listing: Iterable[Listed], initial: Checkpoint) -> tuple[Lease, ...]:
     """The leases to create in an empty table. `listing`: the open and closed shards that ListShards returns with KCL's
     filter for the initial position."""
-    every = {each.shard.shard_id: each for each in listing}
+    every = {listed.shard.shard_id: listed for listed in listing}
     return _in_order(every, dict.fromkeys(every, initial))
 
 
-def plan_sync(
+def plan_missing_leases(
     listing: Iterable[Listed],
     with_lease: Collection[str],
     *,
@@ -69,24 +70,26 @@ def plan_sync(
     A defect that KCL has too: where a long line of descent has only one lease, in the middle, TRIM_HORIZON and
     AT_TIMESTAMP create leases for the oldest generation instead of the siblings of the shard with the lease.
     """
-    every = {each.shard.shard_id: each for each in listing}
-    walk = _AncestorWalk({key: each.shard for key, each in every.items()}, frozenset(with_lease), initial)
-    for shard_id, each in every.items():
-        if each.shard.closed or shard_id in walk.with_lease or shard_id in passed_over:
+    every = {listed.shard.shard_id: listed for listed in listing}
+    walk = _AncestorWalk({key: listed.shard for key, listed in every.items()}, frozenset(with_lease), initial)
+    for shard_id, entry in every.items():
+        if entry.shard.closed or shard_id in walk.with_lease or shard_id in passed_over:
             continue
         if not walk.is_descendant(shard_id):
             walk.missing[shard_id] = initial
     return _in_order(every, walk.missing)
 
 
-def _in_order(every: Mapping[str, Listed], wanted: Mapping[str, Checkpoint]) -> tuple[Lease, ...]:
-    ids = sorted(wanted, key=lambda shard_id: (every[shard_id].starts, shard_id))
-    return tuple(_lease(every[shard_id].shard, wanted[shard_id]) for shard_id in ids)
+def _in_order(every: Mapping[str, Listed], starts: Mapping[str, Checkpoint]) -> tuple[Lease, ...]:
+    ids = sorted(starts, key=lambda shard_id: (every[shard_id].starts, shard_id))
+    return tuple(_lease(every[shard_id].shard, starts[shard_id]) for shard_id in ids)
 
 
-def _lease(shard: Shard, at: Checkpoint) -> Lease:
+def _lease(shard: Shard, start: Checkpoint) -> Lease:
     # As in KCL, the row names the parents even if Kinesis no longer lists them.
-    return Lease(shard.shard_id, checkpoint=at, parents=frozenset(shard.parents), hash_range=shard.hash_range)
+    return Lease(
+        shard.shard_id, checkpoint=start, parents=frozenset(shard.parents), hash_range=shard.hash_range
+    )
 
 
 @dataclass(slots=True)
@@ -107,23 +110,23 @@ class _AncestorWalk:
 
     def is_descendant(self, shard_id: str) -> bool:
         """Whether the shard has a lease, or one of its ancestors has a lease or is given one in this sync."""
-        for each in self._ancestors_first(shard_id):
-            if each not in self._known:
-                self._known[each] = self._decide(each)
+        for ancestor in self._ancestors_first(shard_id):
+            if ancestor not in self._known:
+                self._known[ancestor] = self._decide(ancestor)
         return self._known[shard_id]
 
     def _ancestors_first(self, shard_id: str) -> Iterator[str]:
-        """The shard and all its ancestors, ancestors first. A loop, not a recursion: after many reshards a shard can have
-        more ancestors than Python's recursion limit allows."""
+        """The shard and all its ancestors, ancestors first. A loop, not a recursion: after many reshards a
+        shard can have more ancestors than Python's recursion limit allows."""
         todo, entered = [shard_id], set[str]()
         while todo:
-            each = todo[-1]
-            if each in entered or each in self._known:
+            newest = todo[-1]
+            if newest in entered or newest in self._known:
                 yield todo.pop()
                 continue
-            entered.add(each)
-            if each not in self.with_lease:
-                todo.extend(p for p in self._parents(each) if p not in entered)
+            entered.add(newest)
+            if newest not in self.with_lease:
+                todo.extend(p for p in self._parents(newest) if p not in entered)
 
     def _parents(self, shard_id: str) -> tuple[str, ...]:
         return tuple(p for p in self.shards[shard_id].parents if p in self.shards)
@@ -135,6 +138,7 @@ class _AncestorWalk:
         counting = {p for p in parents if self._known.get(p, False) or p in self._to_create}
         if not counting:
             if self.initial != LATEST:
+                # At LATEST nothing of the past is read, so that no ancestor gets a lease.
                 self._to_create.add(shard_id)
             return False
         for parent in parents:

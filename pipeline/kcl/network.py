@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 MIB = 1024 * 1024
+# The column with the bytes sent. Column 0 has the bytes received.
 _SENT = 8
-"""The column with the bytes sent. Column 0 has the bytes received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ def traffic(net_dev: str, interface: str) -> Traffic:
     raise ValueError(f"/proc/net/dev has no interface {interface}")
 
 
-def rate(before: int, now: int, span: timedelta) -> float:
-    """MiB per second."""
-    return (now - before) / MIB / span.total_seconds()
+def rate(before: int, after: int, span: timedelta) -> float:
+    """The MiB per second between two counts of bytes."""
+    return (after - before) / MIB / span.total_seconds()
 
 
 def utilisation(mib_per_second: float, most: float) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import ceil
 
 # KCL's numbers: its workers and Headrace's workers shall put the same load on the table.
-_BYTES_PER_SEGMENT = 0.2  # GiB
+# GiB.
+_BYTES_PER_SEGMENT = 0.2
 _MOST_SEGMENTS = 32
+# The number of segments if DescribeTable has never returned the size of the table.
 _SEGMENTS_UNKNOWN = 10
-"""The number of segments if DescribeTable has never returned the size of the table."""
 
 
 def scan_segments(table_bytes: int | None) -> int:

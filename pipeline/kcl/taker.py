@@ -71,27 +71,28 @@ def target(leases: int, workers: int, cap: int | None = None) -> int:
     return fair if cap is None else min(fair, cap)
 
 
-def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: TakerRules) -> Pick:
+def plan_take(leases: Mapping[str, Observed], me: str, *, at_ns: int, rules: TakerRules) -> Pick:
     available = tuple(
         key
-        for key, each in sorted(seen.items())
-        if is_available(each.lease.owner, each.moved_ns, duration_ns=rules.duration_ns, at_ns=at_ns)
+        for key, lease in sorted(leases.items())
+        if is_available(lease.lease.owner, lease.moved_ns, duration_ns=rules.duration_ns, at_ns=at_ns)
     )
     free = set(available)
-    # As in KCL, the workers are counted by the leases that they renew: another worker without such a lease isn't counted.
-    counts = Counter(each.lease.owner for key, each in seen.items() if key not in free)
+    # As in KCL, the workers are counted by the leases that they renew: another worker without such a lease
+    # isn't counted.
+    counts = Counter(lease.lease.owner for key, lease in leases.items() if key not in free)
     counts.setdefault(me, 0)
     mine = counts[me]
     if rules.priority:
         # A lease that never had an owner is very old at once, because its counter counts as changed at 0.
         limit = at_ns - rules.very_old * rules.duration_ns
-        old = tuple(key for key, each in sorted(seen.items()) if limit > (each.moved_ns or 0))
+        old = tuple(key for key, lease in sorted(leases.items()) if limit > (lease.moved_ns or 0))
         if old:
             fits = max(0, min(rules.max_leases - mine, len(old)))
             return Pick(
                 fits, old, f"{counted(len(old), 'lease')} stood still for very long; {me} has room for {fits}"
             )
-    fair = target(len(seen), len(counts), rules.max_leases)
+    fair = target(len(leases), len(counts), rules.max_leases)
     needed = fair - mine
     if needed <= 0:
         return Pick(0, (), f"{me} holds {mine} of its target of {fair}: it takes none")
@@ -101,11 +102,11 @@ def plan_take(seen: Mapping[str, Observed], me: str, *, at_ns: int, rules: Taker
             available,
             f"{me} holds {mine} of its target of {fair}; {len(available)} are available",
         )
-    return _steal(seen, {owner: n for owner, n in counts.items() if owner}, needed, fair=fair, rules=rules)
+    return _steal(leases, {owner: n for owner, n in counts.items() if owner}, needed, fair=fair, rules=rules)
 
 
 def _steal(
-    seen: Mapping[str, Observed], counts: Mapping[str, int], needed: int, *, fair: int, rules: TakerRules
+    leases: Mapping[str, Observed], counts: Mapping[str, int], needed: int, *, fair: int, rules: TakerRules
 ) -> Pick:
     # Of equal workers KCL takes the first in the order of a Java map. The name makes the choice repeatable.
     victim = min(counts, key=lambda owner: (-counts[owner], owner))
@@ -119,6 +120,6 @@ def _steal(
         return Pick(
             0, (), f"nothing is available, and {victim}, which holds the most leases, has no more than {fair}"
         )
-    among = tuple(key for key, each in sorted(seen.items()) if each.lease.owner == victim)
+    among = tuple(key for key, lease in sorted(leases.items()) if lease.lease.owner == victim)
     why = f"nothing is available; {victim} holds {counts[victim]}, the most"
     return Pick(min(steals, len(among)), among, why, steals=True)

@@ -4,8 +4,8 @@
     balancing       -> for the metric with the largest excess: workers above the tolerance, or above their operating
                        range, give a dampened part of their excess to workers that it doesn't raise above the average
 
-Of equal workers, the worker with fewer leases is chosen, then the first by name. KCL chooses the worker on top of its heap,
-so that of three equal workers only two are given leases.
+Of equal workers, the worker with fewer leases is chosen, then the first by name. KCL chooses the worker on
+top of its heap, so that of three equal workers only two are given leases.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Assignment:
 
     def give(self, key: str, worker: str, *, free: bool) -> None:
         fleet = self.fleet
-        lease = fleet.seen[key].lease
-        # A worker isn't given a lease that it holds. The exception is a lease that expired during its handover from this
-        # worker: giving it to the same worker ends that handover.
+        lease = fleet.leases[key].lease
+        # A worker isn't given a lease that it holds. The exception is a lease that expired during its
+        # handover from this worker: giving it to the same worker ends that handover.
         unfinished = free and lease.checkpoint_owner is not None
         if lease.holder == worker and not unfinished:
             self.candidates.add(worker)
@@ -66,12 +66,13 @@ def assign_free(assignment: Assignment) -> tuple[str, ...]:
 def balance(assignment: Assignment, dice: Dice | None, *, keep_targets: bool = False) -> None:
     """Moves leases from workers with too much load to workers with room.
 
-    As in KCL, a worker for which one lease would be too much is given nothing more in this run; with `keep_targets` it may
-    be given other leases.
+    As in KCL, a worker for which one lease would be too much is given nothing more in this run; with
+    `keep_targets` it may be given other leases.
     """
     fleet = assignment.fleet
     excess = _largest_excess(fleet)
-    # Java sorts 0.0 as greater than -0.0. So of workers whose leases have no throughput, those above the average give first.
+    # Java sorts 0.0 as greater than -0.0. So of workers whose leases have no throughput, those above the
+    # average give first.
     for source in sorted(excess, key=lambda w: (-excess[w], -copysign(1.0, excess[w]), w)):
         for key in _to_move(fleet, source, excess[source], dice=dice):
             worker = assignment.best()
@@ -85,7 +86,8 @@ def balance(assignment: Assignment, dice: Dice | None, *, keep_targets: bool = F
 
 
 def _room(fleet: FleetLoads, worker: str) -> float:
-    """How far the worker is below the average, as a share of its own utilisation. The metric with the least room counts."""
+    """How far the worker is below the average, as a share of its own utilisation. The metric with the least
+    room counts."""
     return min(
         (
             1.0 if value == 0 else (fleet.average[metric] - value) / value
@@ -115,8 +117,8 @@ def _would_exceed(fleet: FleetLoads, worker: str, key: str) -> bool:
 def _largest_excess(fleet: FleetLoads) -> dict[str, float]:
     """Worker -> KB/s to take from it, for the metric with the largest total.
 
-    If metrics have the same total (mostly because no worker has read anything yet), the last one by name counts. KCL takes
-    the first of a Java HashMap there.
+    If metrics have the same total (mostly because no worker has read anything yet), the last one by name
+    counts. KCL takes the first of a Java HashMap there.
     """
     chosen: dict[str, float] = {}
     # As in KCL: a negative total (see `_excess`) counts too, if it is above -1.
@@ -130,7 +132,8 @@ def _largest_excess(fleet: FleetLoads) -> dict[str, float]:
 
 
 def _sources(fleet: FleetLoads, metric: str) -> list[str]:
-    """The workers to take leases from. None, unless a worker is outside of the tolerance or above its operating range."""
+    """The workers to take leases from. None, unless a worker is outside of the tolerance or above its
+    operating range."""
     average = fleet.average[metric]
     upper, lower = average * (1 + fleet.rules.tolerance), average * (1 - fleet.rules.tolerance)
     values = {worker: load[metric] for worker, load in fleet.load.items() if metric in load}
@@ -150,18 +153,18 @@ def _excess(fleet: FleetLoads, worker: str, metric: str) -> float:
 
 def _to_move(fleet: FleetLoads, worker: str, kbps: float, *, dice: Dice | None) -> list[str]:
     """The leases that the worker gives away: together less than `kbps`, or the lightest one if `overshoot` allows."""
-    held = [key for key in fleet.held.get(worker, {}) if not fleet.seen[key].pinned]
+    held = [key for key in fleet.held.get(worker, {}) if not fleet.leases[key].pinned]
     if not held:
         return []
     if fleet.total.get(worker, 0.0) == 0:
         # The weight of the leases isn't known. KCL then moves any one of them.
         return held[:1]
     chosen: list[str] = []
-    left = kbps
+    excess = kbps
     for key in shuffled(held, dice):
         # Strictly more than 0, as in KCL: a lease that is exactly the excess stays.
-        if left - fleet.kbps[key] > 0:
-            left -= fleet.kbps[key]
+        if excess - fleet.kbps[key] > 0:
+            excess -= fleet.kbps[key]
             chosen.append(key)
     if not chosen and fleet.rules.overshoot:
         chosen.append(min(held, key=lambda k: (fleet.kbps[k], k)))

@@ -1,5 +1,5 @@
-"""KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in `kcl.mode: 2.x` takes
-leases by KCL's own write. (`pipeline/core/leases/change.py` has the writes of Headrace.)
+"""KCL's own writes on a lease row, with KCL's conditions. In tables that KCL workers share, a worker in
+`kcl.mode: 2.x` takes leases by KCL's own write. (`pipeline/core/leases/change.py` has the writes of Headrace.)
 
     write                  | must still be true
     -----------------------+--------------------------------------------------------------
@@ -7,7 +7,8 @@ leases by KCL's own write. (`pipeline/core/leases/change.py` has the writes of H
     renew                  | the counter; no handover, unless the holder has seen that there is one
     checkpoint, prepare    | the counter
     assign, evict          | owner and checkpoint owner. Not the counter: the holder's renewals change it all the time
-    begin a handover       | owner, no handover yet. The write leaves the counter alone, so the holder's next renewal holds
+    begin a handover       | owner, no handover yet. The write leaves the counter alone, so the holder's next renewal
+                           | holds
     children, hash range   | the row exists
 """
 
@@ -22,7 +23,7 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.shard import HashRange
 
 
-def assign(read: Lease, to: str, why: str) -> Change:
+def kcl_assign(read: Lease, to: str, why: str) -> Change:
     """Gives the lease to a worker at once, and ends a pending handover."""
     return Change(
         read.key,
@@ -36,7 +37,8 @@ def assign(read: Lease, to: str, why: str) -> Change:
 
 
 def begin_handover(read: Lease, to: str, why: str) -> Change:
-    """Names the next owner, and lets the present owner finish. The counter stays, so that the owner can go on renewing."""
+    """Names the next owner, and lets the present owner finish. The counter stays, so that the owner can go on
+    renewing."""
     return Change(
         read.key,
         why,
@@ -60,8 +62,8 @@ def evict(read: Lease, why: str) -> Change:
 
 
 def take(read: Lease, me: str, why: str = "") -> Change:
-    """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace run is removed,
-    so that this run's next write on the row is refused (I2)."""
+    """A 2.x worker takes an expired lease, or steals one from a worker with too many. The claim of a Headrace
+    run is removed, so that this run's next write on the row is refused (I2)."""
     return Change(
         read.key,
         why or f"{me} takes the lease",
@@ -75,25 +77,25 @@ def take(read: Lease, me: str, why: str = "") -> Change:
 
 def renew(read: Lease, *, throughput_kbps: float | None = None) -> Change:
     # A holder that has seen its lease being handed over renews it until it has finished, so the condition falls away.
-    known: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
+    no_handover: dict[str, Any] = {} if read.checkpoint_owner else {"checkpoint_owner": None}
     return Change(
         read.key,
         f"{read.holder} renews the lease",
-        requires={"counter": read.counter, **known},
+        requires={"counter": read.counter, **no_handover},
         put={} if throughput_kbps is None else {"throughput_kbps": throughput_kbps},
         add={"counter": 1},
         kind=ChangeKind.RENEW,
     )
 
 
-def checkpoint(read: Lease, at: Checkpoint) -> Change:
+def kcl_checkpoint(read: Lease, position: Checkpoint) -> Change:
     """Writes a checkpoint in one step, and removes a prepared checkpoint."""
     return Change(
         read.key,
-        f"checkpoint at {at}",
+        f"checkpoint at {position}",
         requires={"counter": read.counter},
         put={
-            "checkpoint": at,
+            "checkpoint": position,
             "owner_switches": 0,
             **_known(read),
         },
@@ -103,13 +105,13 @@ def checkpoint(read: Lease, at: Checkpoint) -> Change:
     )
 
 
-def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Change:
+def kcl_prepare(read: Lease, position: Checkpoint, *, state: bytes | None = None) -> Change:
     """Writes the checkpoint that the application prepares. The row's own checkpoint stays until the second step."""
     return Change(
         read.key,
-        f"prepare a checkpoint at {at}",
+        f"prepare a checkpoint at {position}",
         requires={"counter": read.counter},
-        put={"pending": at, "pending_state": state, **_known(read)},
+        put={"pending": position, "pending_state": state, **_known(read)},
         add={"counter": 1},
         kind=ChangeKind.PREPARE,
     )
@@ -117,13 +119,13 @@ def prepare(read: Lease, at: Checkpoint, *, state: bytes | None = None) -> Chang
 
 def _known(read: Lease) -> dict[str, Any]:
     """The attributes that KCL writes again with each checkpoint, if the holder's copy of the row has them."""
-    known = {
+    shard_facts = {
         "children": read.children or None,
         "hash_range": read.hash_range,
         "stream": read.stream,
         "shard": read.shard,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in shard_facts.items() if value is not None}
 
 
 def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
@@ -133,7 +135,7 @@ def note_hash_range(read: Lease, hash_range: HashRange) -> Change:
     )
 
 
-def note_children(read: Lease, children: frozenset[str]) -> Change:
+def kcl_note_children(read: Lease, children: frozenset[str]) -> Change:
     """Notes the children at the end of a shard. KCL only requires that the row exists; Headrace's own write
     (`note_children` in pipeline/core/leases/change.py) requires more."""
     return Change(

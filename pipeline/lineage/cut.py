@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.partition import ShardName
 @dataclass(frozen=True, slots=True)
 class Cut:
     shard: ShardName | None = None
-    """None: each shard."""
+    """The shard that is asked for. None: every shard."""
     arrivals: Window = ALL
 
     def filter(self, *, number: int | None = None) -> RangeFilter:
@@ -23,30 +23,35 @@ class Cut:
         if self.shard is None:
             return RangeFilter(number=number)
         return RangeFilter(
-            number=number, shards=with_chains(self.shard.shard_id), stream=self.shard.stream or None
+            # With the generations: a typed table counts redrives of the shard under a name of their own.
+            number=number,
+            shards=with_chains(self.shard.shard_id),
+            stream=self.shard.stream or None,
         )
 
     def of(self, entries: Iterable[LedgerEntry | Lost]) -> Iterator[LedgerEntry | Lost]:
         """The ranges that are asked for. A lost part of the history is always told of."""
         for entry in entries:
-            ranges = tuple(each for each in ranges_of(entry) if self._has(each))
+            ranges = tuple(recorded for recorded in ranges_in(entry) if self._has(recorded))
             if ranges or isinstance(entry, Lost):
                 yield _with(entry, ranges)
 
-    def _has(self, each: Range) -> bool:
-        is_of_shard = self.shard is None or self.shard.fits(shard_of(each.key))
-        return is_of_shard and self.arrivals.has(each.first_arrival, each.last_arrival)
+    def _has(self, recorded: Range) -> bool:
+        is_of_shard = self.shard is None or self.shard.fits(shard_of(recorded.key))
+        return is_of_shard and self.arrivals.has(recorded.first_arrival, recorded.last_arrival)
 
 
 def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[list[LedgerEntry | Lost], int]:
-    """The entries with the newest ranges, as many as the limit allows, oldest first; and how many ranges are left out."""
+    """The entries with the newest ranges, as many as the limit allows, oldest first; and how many ranges are left
+    out."""
     every = list(entries)
     if limit is None:
         return every, 0
     chosen: list[LedgerEntry | Lost] = []
     room, left_out = limit, 0
+    # From the newest entry on, because the limit is for the newest ranges.
     for entry in reversed(every):
-        ranges = ranges_of(entry)
+        ranges = ranges_in(entry)
         some = ranges[max(0, len(ranges) - room) :]
         room -= len(some)
         left_out += len(ranges) - len(some)
@@ -55,7 +60,7 @@ def newest(entries: Iterable[LedgerEntry | Lost], limit: int | None) -> tuple[li
     return chosen[::-1], left_out
 
 
-def ranges_of(entry: LedgerEntry | Lost) -> tuple[Range, ...]:
+def ranges_in(entry: LedgerEntry | Lost) -> tuple[Range, ...]:
     return entry.ranges if isinstance(entry, Lost) else entry.page.ranges
 
 

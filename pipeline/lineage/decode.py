@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import Kind, ParentIs, ParentReason, Range, why_and_account
 from headrace.pipeline.core.ledger.pages import LedgerPages, SnapshotPlace
 from headrace.pipeline.core.ledger.rows import DERIVED, RANGE, put, start_in
 from headrace.pipeline.core.shards.position import Position
@@ -104,8 +104,10 @@ class LineageDecoder:
             _joined(batch),
             strict=True,
         ):
+            what = _KINDS(kind)
+            reason, account = why_and_account(what, why)
             yield Range(
-                _KINDS(kind),
+                what,
                 key,
                 after=None if after is None else self._position(key, after),
                 upto=self._position(key, upto),
@@ -117,7 +119,8 @@ class LineageDecoder:
                 last_arrival=last,
                 files=files,
                 parents=parents,
-                why=why,
+                why=reason,
+                account=account,
                 records=records,
                 unpacked=apart,
                 joined=joined or 1,
@@ -133,6 +136,7 @@ class LineageDecoder:
             self._instants(_field(column, "arrival")),
             self._instants(_field(column, "seen")),
             self._shared(_field(column, "start")),
+            self._instants(_field(column, "skipped_until")),
             strict=True,
         )
         return (
@@ -143,7 +147,7 @@ class LineageDecoder:
         known = self._last.get(key)
         if known is not None and known[0] == raw:
             return known[1]
-        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start = raw
+        sequence, sub, ended, gap_accepted, inside, children, arrival, seen, start, skipped_until = raw
         position = Position(
             None if sequence is None else int(sequence),
             sub,
@@ -154,6 +158,7 @@ class LineageDecoder:
             start=None if start is None else start_in(start),
             gap_accepted=gap_accepted,
             inside=inside,
+            skipped_until=skipped_until,
         )
         self._last[key] = raw, position
         return position

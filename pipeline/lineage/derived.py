@@ -4,8 +4,9 @@
     rows                    1 ... 20        21 ... 35   36 ... 50
     derived                                (20 ... 35]
 
-The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in one stretch
-between two spans become one range, because which run or commit brought which of them can't be known any more.
+The ledger's ranges of a shard are spans of sequence numbers. Rows in none of them landed in the lost part. The rows in
+one stretch between two spans become one range, because which run or commit brought which of them can't be known any
+more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -41,7 +43,8 @@ class Span:
 class StretchRows:
     """The rows of a shard that lie in one stretch between its spans.
 
-    `stretch`: 0 is the stretch below the first span, 1 the one below the second span, and so on; the last is the stretch above all spans.
+    `stretch`: 0 is the stretch below the first span, 1 the one below the second span, and so on; the last is the
+    stretch above all spans.
     """
 
     stretch: int
@@ -62,19 +65,21 @@ class SpanCollector:
         self._found: dict[ShardKey, list[Span]] = {}
 
     def add(self, entry: LedgerEntry | Lost) -> None:
-        for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
-            above = -1 if each.after is None or each.after.sequence is None else each.after.sequence
-            upto = -1 if each.upto.sequence is None else each.upto.sequence
+        for recorded in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
+            above = (
+                -1 if recorded.after is None or recorded.after.sequence is None else recorded.after.sequence
+            )
+            upto = -1 if recorded.upto.sequence is None else recorded.upto.sequence
             # The rows of aggregates that were taken apart are those of the range by which the aggregates landed.
-            if each.moves and upto > above:
-                spans = self._found.setdefault(each.key, [])
+            if recorded.moves and upto > above:
+                spans = self._found.setdefault(recorded.key, [])
                 if spans and spans[-1].upto == above:
-                    spans[-1] = replace(spans[-1], upto=upto, last=each.upto, entered=entry.sequence)
+                    spans[-1] = replace(spans[-1], upto=upto, last=recorded.upto, entered=entry.sequence)
                 else:
-                    spans.append(Span(above, upto, each.after, each.upto, entry.sequence))
+                    spans.append(Span(above, upto, recorded.after, recorded.upto, entry.sequence))
 
     def spans(self) -> Mapping[ShardKey, tuple[Span, ...]]:
-        """For each shard, the spans in order, with no two that touch or overlap."""
+        """The spans of each shard in order; no two of them touch or overlap."""
         return {
             key: _joined(sorted(spans, key=lambda span: span.above)) for key, spans in self._found.items()
         }
@@ -102,38 +107,42 @@ def derived(
     spans: Mapping[ShardKey, tuple[Span, ...]],
     rows: Mapping[ShardKey, Iterable[StretchRows]],
 ) -> list[LedgerEntry | Lost]:
-    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first; those that tell neither of a
-    lost part nor of aggregates that were taken apart may be left out."""
+    """The entries, where each lost part has the ranges derived from rows that fell into it. `entries`: oldest first;
+    those that tell neither of a lost part nor of aggregates that were taken apart may be left out."""
     lost = [entry for entry in entries if isinstance(entry, Lost)]
     if not lost:
         return list(entries)
-    found: dict[int, list[Range]] = {}
+    by_part: dict[int, list[Range]] = {}
     apart = _taken_apart(entries, spans)
     for key in sorted(rows):
         for stretch in sorted(rows[key], key=lambda stretch: stretch.stretch):
-            known = spans.get(key, ())
-            below = known[stretch.stretch - 1] if stretch.stretch else None
-            above = known[stretch.stretch] if stretch.stretch < len(known) else None
+            shard_spans = spans.get(key, ())
+            below = shard_spans[stretch.stretch - 1] if stretch.stretch else None
+            above = shard_spans[stretch.stretch] if stretch.stretch < len(shard_spans) else None
             place = _part_after(lost, below.entered if below else 0)
-            found.setdefault(place, []).append(
+            by_part.setdefault(place, []).append(
                 _range(key, below, above, stretch, apart=apart.get((key, stretch.stretch), 0))
             )
-    ranges = {id(part): tuple(found.get(place, ())) for place, part in enumerate(lost)}
+    # By identity, because two lost parts may have the same values.
+    ranges = {id(part): tuple(by_part.get(place, ())) for place, part in enumerate(lost)}
     return [replace(e, ranges=ranges[id(e)]) if isinstance(e, Lost) else e for e in entries]
 
 
 def _taken_apart(
     entries: Iterable[LedgerEntry | Lost], spans: Mapping[ShardKey, tuple[Span, ...]]
 ) -> Mapping[tuple[ShardKey, int], int]:
-    """How many of the rows in each stretch count in ranges of aggregates that were taken apart, whose ledgers are there."""
-    found: dict[tuple[ShardKey, int], int] = {}
+    """How many of the rows in each stretch count in ranges of aggregates that were taken apart, whose ledgers are
+    there."""
+    counts: dict[tuple[ShardKey, int], int] = {}
     for entry in entries:
-        for each in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
-            known, upto = spans.get(each.key, ()), each.upto.sequence
-            stretch = stretch_of(upto, known) if each.kind is Kind.UNPACKED and upto is not None else None
+        for recorded in entry.page.ranges if isinstance(entry, LedgerEntry) else ():
+            shard_spans, upto = spans.get(recorded.key, ()), recorded.upto.sequence
+            stretch = (
+                stretch_of(upto, shard_spans) if recorded.kind is Kind.UNPACKED and upto is not None else None
+            )
             if stretch is not None:
-                found[each.key, stretch] = found.get((each.key, stretch), 0) + each.rows
-    return found
+                counts[recorded.key, stretch] = counts.get((recorded.key, stretch), 0) + recorded.rows
+    return counts
 
 
 def _part_after(lost: Sequence[Lost], sequence: int) -> int:
@@ -146,16 +155,14 @@ def _range(
 ) -> Range:
     """`apart`: rows of the stretch that count in other ranges."""
     upto = Position(stretch.last_sequence, stretch.last_sub, arrival=stretch.last_arrival)
-    return Range(
+    return Author(_RUN, "").range(
         Kind.LANDED,
         key,
-        after=None if below is None else below.last,
-        upto=upto if above is None or above.first is None else above.first,
-        run=_RUN,
-        claim="",
+        None if below is None else below.last,
+        upto if above is None or above.first is None else above.first,
+        # Rows may have been removed since: what others count must not make the number negative.
         rows=max(0, stretch.rows - apart),
-        first_arrival=stretch.first_arrival,
-        last_arrival=stretch.last_arrival,
+        arrivals=Arrivals(stretch.first_arrival, stretch.last_arrival),
         why=_WHY,
         records=stretch.records,
         # A user record after the first one tells it; of a stretch without one, nothing does.

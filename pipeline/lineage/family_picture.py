@@ -1,4 +1,5 @@
-"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the ledgers."""
+"""A picture of a stream's shards, their parents and their states, as text for Mermaid. A pure function of the
+ledgers."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 
 MOST = 300
-"""Shards in one picture: more can't be read. The newest ones are shown."""
+"""The most shards in one picture, because nobody can read more. The newest ones are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PicturedShard:
     key: ShardKey
     state: str
-    """open; ended; waiting: a parent has ended, and no range of the shard has landed; unread: closed before the reading began."""
+    """open; ended; waiting: a parent has ended, and no range of the shard has landed; unread: closed before the reading
+    began."""
     records: int
     parents: tuple[str, ...]
 
@@ -30,7 +32,7 @@ def pictured(story: Story, stream: StreamId) -> tuple[PicturedShard, ...]:
     for key, steps in story.steps.items():
         if key.stream != stream:
             continue
-        named = [each.shard_id for each in steps[0].range.parents if each.why is not ParentIs.GONE]
+        named = [parent.shard_id for parent in steps[0].range.parents if parent.why is not ParentIs.GONE]
         parents.setdefault(key.shard_id, set()).update(named)
         end = story.end(key)
         states[key.shard_id] = "open" if end is None else "ended"
@@ -57,7 +59,8 @@ def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:
         yield f'  subgraph s{place}["{stream}"]'
         if len(shards) > most:
             yield f"    %% {counted(len(shards) - most, 'older shard')} left out"
-        shown = {each.key.shard_id: f"s{place}n{i}" for i, each in enumerate(shards[-most:])}
+        # The stream's place is a part of the node's name, because each stream numbers its shards from 0.
+        shown = {shard.key.shard_id: f"s{place}n{i}" for i, shard in enumerate(shards[-most:])}
         yield from _of_stream(shards[-most:], shown)
         yield "  end"
     yield "  classDef open fill:#dff5e1,stroke:#2e7d32"
@@ -67,10 +70,11 @@ def mermaid(story: Story, *, most: int = MOST) -> Iterator[str]:
 
 
 def _of_stream(shards: tuple[PicturedShard, ...], nodes: Mapping[str, str]) -> Iterator[str]:
-    for each in shards:
-        label = f"{each.key.shard_id}<br/>{each.state}, {counted(each.records, 'record')}"
-        yield f'    {nodes[each.key.shard_id]}["{label}"]:::{each.state}'
-    for each in shards:
-        for parent in each.parents:
+    for shard in shards:
+        label = f"{shard.key.shard_id}<br/>{shard.state}, {counted(shard.records, 'record')}"
+        # In Mermaid, `:::` gives a node the class that `classDef` describes at the end.
+        yield f'    {nodes[shard.key.shard_id]}["{label}"]:::{shard.state}'
+    for shard in shards:
+        for parent in shard.parents:
             if parent in nodes:
-                yield f"    {nodes[parent]} --> {nodes[each.key.shard_id]}"
+                yield f"    {nodes[parent]} --> {nodes[shard.key.shard_id]}"

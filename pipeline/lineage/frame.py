@@ -58,7 +58,7 @@ def lineage_frame(entries: Iterable[LedgerEntry | Lost]) -> pd.DataFrame:
             each.run,
             ", ".join(f"{p.shard_id} ({p.why})" for p in each.parents),
             ", ".join(each.upto.children),
-            each.why,
+            each.stored_why,
         )
         for entry in entries
         for each in (entry.page.ranges if isinstance(entry, LedgerEntry) else entry.ranges)

@@ -111,6 +111,8 @@ def _plain(steps: pa.Table, joining: Joining) -> _Column:
         found = pc.and_(found, pc.invert(pc.struct_field(at, "ended")))
         if at.type.get_field_index("inside") >= 0:
             found = pc.and_(found, pc.invert(pc.fill_null(pc.struct_field(at, "inside"), False)))
+        if at.type.get_field_index("skipped_until") >= 0:
+            found = pc.and_(found, pc.struct_field(at, "skipped_until").is_null())
     found = pc.and_(found, _is_forward(after, upto))
     found = pc.and_(found, pc.equal(pc.list_value_length(steps["parents"]), 0))
     found = pc.and_(found, pc.greater_equal(steps["rows"], 0))

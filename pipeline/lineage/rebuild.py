@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.core.ledger.recording import Recorded
-from headrace.pipeline.core.ledger.rows import Row, rows_of
+from headrace.pipeline.core.ledger.rows import Row, lineage_rows_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import ChainBroken
 from headrace.pipeline.lake.table.catalog import asking
@@ -103,7 +103,7 @@ class _Writing:
         self._told = Recorded()
 
     def add(self, entry: LedgerEntry | Lost) -> None:
-        self._rows += rows_of(entry)
+        self._rows += lineage_rows_of(entry)
         if len(self._rows) >= min(_PORTION, self._at_once):
             self._to_columns()
         if sum(map(len, self._columns)) >= self._at_once:

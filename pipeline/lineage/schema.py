@@ -65,6 +65,7 @@ def _position() -> StructType:
         _field("start", _TEXT, "Where reading starts while no record has landed: TRIM_HORIZON or a time"),
         _field("gap_accepted", _FLAG, "Whether a person accepted that the next records may be lost"),
         _field("inside", _FLAG, "Whether the record may be an aggregate with more user records"),
+        _field("skipped_until", _TIME, "Up to when the records after the last one are given up"),
     )
 
 

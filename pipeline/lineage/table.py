@@ -27,7 +27,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
 from headrace.pipeline.core.ledger.recording import Recorded, Tail, tail_of
-from headrace.pipeline.core.ledger.rows import Row, rows_of
+from headrace.pipeline.core.ledger.rows import Row, lineage_rows_of
 from headrace.pipeline.errors import ChainBroken, CommitUnknown, Transient
 from headrace.pipeline.lake.table.append import PreparedCommit, own_id, prepare
 from headrace.pipeline.lake.table.catalog import asking
@@ -245,7 +245,7 @@ class IcebergLineage(LineageTable):
         rows: list[Row] = []
         upto: Link | None = None
         for upto in look.tail.new:
-            rows += (row for entry in self._additions(look, upto) for row in rows_of(entry))
+            rows += (row for entry in self._additions(look, upto) for row in lineage_rows_of(entry))
             if len(rows) >= _MOST_ROWS:
                 break
         added = as_arrow(rows, table)

@@ -17,14 +17,14 @@ from headrace.pipeline.local.server import Server, run_until_signal
 
 _LARGEST_PORT = 65535
 _REGION = "eu-west-1"
-"""That of the README and of the examples. The stand-in serves each region; the line that it prints names one."""
+"""The README and the examples use this region. The stand-in serves each region; the line that it prints names one."""
 _LONGEST = 86_400
-"""Seconds that a stream may stay in a state of passage."""
+"""The most seconds that a stream may be told to stay CREATING, UPDATING or DELETING."""
 _STOPPED = 2
-"""The exit code where a person has to change something, as of all commands of Headrace."""
+"""All commands of Headrace end with this exit code where a person has to change something."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_local_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to a parser."""
     parser.add_argument(
         "--port", type=_port, default=4567, help="port on 127.0.0.1; 0 chooses a free one (default: 4567)"
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         asyncio.run(run_until_signal(server, ready))
     except OSError as error:
         sys.stderr.write(
-            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): name a free port with --port; nothing "
-            "was started\n"
+            f"headrace: port {args.port} of this machine can't be listened on ({error.strerror or error}): "
+            "name a free port with --port; nothing was started\n"
         )
         return _STOPPED
     return 0
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="headrace local", description="A simulator of Kinesis, beside moto's AWS."
     )
-    add_arguments(parser)
+    add_local_arguments(parser)
     return run(parser.parse_args(argv))
 
 
@@ -100,6 +100,7 @@ def _announce(endpoint: str, region: str) -> None:
 
 
 def _stop_with_stdin(server: Server) -> None:
+    # The parent writes nothing: the read ends when its side of the pipe is closed, even by a crash.
     for _ in iter(partial(os.read, 0, 4096), b""):
         continue
     server.stop()
@@ -107,6 +108,8 @@ def _stop_with_stdin(server: Server) -> None:
 
 def _port(given: str) -> int:
     if (
+        # isdigit alone takes digits of all scripts, and int refuses some of them (and numbers of thousands
+        # of digits).
         not (given.isascii() and given.isdigit())
         or len(given) > len(str(_LARGEST_PORT))
         or int(given) > _LARGEST_PORT

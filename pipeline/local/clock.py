@@ -30,6 +30,6 @@ class MovableClock:
         self.offset += seconds
 
 
-def http_date(now: float) -> str:
+def http_date(seconds: float) -> str:
     """Write a moment as the Date header does."""
-    return formatdate(now, usegmt=True)
+    return formatdate(seconds, usegmt=True)

@@ -15,8 +15,8 @@ from functools import partial
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.control import PREFIX, control
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.faults import AROUND, Call, Fault, refusal
-from headrace.pipeline.local.http_answer import HttpAnswer, encoded, error_answer, wire_answer
+from headrace.pipeline.local.faults import AROUND, Call, Fault, error_of_fault
+from headrace.pipeline.local.http_answer import HttpAnswer, answer_bytes, error_answer, wire_answer
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
 from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.moto_room import MotoRoom
@@ -111,12 +111,13 @@ class Connection(asyncio.Protocol):
         if not faults:
             self._perform(request, self._answer)
             return
+        # Only a plan with faults needs to know what a request names: the body is parsed once more for it.
         call = call_of(request, self._site.kinesis)
         fault = faults.draw(AROUND, call)
         self._perform_with(request, fault, call)
 
     def _perform_with(self, request: HttpRequest, fault: Fault | None, call: Call) -> None:
-        refused = refusal(fault, call) if fault is not None else None
+        refused = error_of_fault(fault, call) if fault is not None else None
         if refused is not None:
             wire = wire_of(request.headers.get("content-type"))
             self._answer(error_answer(refused, self._site.request_id(), call.service, wire))
@@ -137,6 +138,7 @@ class Connection(asyncio.Protocol):
 
         def answered(future: Future[HttpAnswer]) -> None:
             if not future.cancelled():
+                # moto's worker thread calls this, and only the loop's own thread may write to a transport.
                 loop.call_soon_threadsafe(done, future.result())
 
         self._site.moto.submit(request).add_done_callback(answered)
@@ -161,6 +163,7 @@ class Connection(asyncio.Protocol):
         answer = control(request, self._site.kinesis, self._site.clock)
         if request.method == "POST" and request.target == f"{PREFIX}reset":
             loop = asyncio.get_running_loop()
+            # The answer waits for moto, so that whoever has it meets no table of before.
             forgotten = self._site.moto.reset()
             forgotten.add_done_callback(lambda _: loop.call_soon_threadsafe(self._answer, answer))
         else:
@@ -168,6 +171,7 @@ class Connection(asyncio.Protocol):
 
     def _lose(self, _answer: HttpAnswer) -> None:
         if self._transport is not None:
+            # Without the bytes that are waiting: the client can't know whether its request was carried out.
             self._transport.abort()
 
     def _answer(self, answer: HttpAnswer) -> None:
@@ -181,6 +185,6 @@ class Connection(asyncio.Protocol):
         self._request = None
         if self._transport is None:
             return
-        self._transport.writelines(encoded(answer, date=self._site.date(), method=method, keep=keep))
+        self._transport.writelines(answer_bytes(answer, date=self._site.date(), method=method, keep=keep))
         if not keep:
             self._transport.close()

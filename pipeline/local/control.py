@@ -45,6 +45,7 @@ def _do(route: tuple[str, str], given: Any, kinesis: Kinesis, clock: MovableCloc
         case ("GET", "faults"):
             return kinesis.faults.described()
         case ("POST", "faults"):
+            # All are read before the first is added: a list with one broken fault changes nothing.
             for fault in [Fault.from_json(item) for item in (given if isinstance(given, list) else [given])]:
                 kinesis.faults.add(fault)
             return kinesis.faults.described()

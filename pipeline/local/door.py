@@ -9,7 +9,8 @@ import socket
 from collections.abc import Callable
 
 _BACKLOG = 1024
-_AT_ONCE = 100  # connections accepted in one turn of the event loop, so that open ones are served in between
+# Connections accepted in one turn of the event loop, so that open ones are served in between.
+_AT_ONCE = 100
 
 
 class Door:

@@ -23,12 +23,15 @@ from headrace.pipeline.local.http_reader import HttpRequest
 
 TARGET = "DynamoDB_20120810."
 _NUMBER = re.compile(rb'("N"\s*:\s*")([^"]*)"')
+# moto raises a ValueError with this beginning, where AWS answers with an error.
 _INDEX_IS_THERE = "Global Secondary Index already exists"
 _FAILED = b"ConditionalCheckFailedException"
 _UPDATES = b'"AttributeUpdates"'
 _KEPT_AS_TEXT = frozenset({"B", "BS", "BOOL"})
 _VERBS = {"PUT": ("SET", " = "), "ADD": ("ADD", " "), "DELETE": ("DELETE", " ")}
-_LONGEST = 130  # letters; AWS's numbers reach from 1E-130 to 1E+126 with 38 digits
+# Places before or after the point. AWS's numbers reach from 1E-130 to 1E+126 with 38 digits.
+_LONGEST = 130
+# DynamoDB keeps 38 digits of a number.
 _DIGITS = Context(prec=38)
 
 
@@ -59,14 +62,14 @@ def plain_number(text: str) -> str:
     return f"{number.normalize(_DIGITS):f}" if number else "0"
 
 
-def _plain(found: re.Match[bytes]) -> bytes:
-    return found[1] + plain_number(found[2].decode("utf-8", "replace")).encode() + b'"'
+def _plain(match: re.Match[bytes]) -> bytes:
+    return match[1] + plain_number(match[2].decode("utf-8", "replace")).encode() + b'"'
 
 
 def _by_expression(body: bytes) -> bytes:
-    """The same update as an UpdateExpression, where moto would store a value as text."""
-    asked = orjson.loads(body)
-    updates: Mapping[str, Any] = asked.get("AttributeUpdates") or {}
+    """Write an update's AttributeUpdates as an UpdateExpression, where moto would store one of the values as text."""
+    update_request = orjson.loads(body)
+    updates: Mapping[str, Any] = update_request.get("AttributeUpdates") or {}
     if not any(_KEPT_AS_TEXT & update.get("Value", {}).keys() for update in updates.values()):
         return body
     clauses: dict[str, list[str]] = {}
@@ -79,36 +82,40 @@ def _by_expression(body: bytes) -> bytes:
         else:
             values[f":u{n}"] = update["Value"]
         clauses.setdefault(verb, []).append(f"#u{n}{joined}:u{n}" if joined else f"#u{n}")
-    del asked["AttributeUpdates"]
-    asked["UpdateExpression"] = " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items())
-    return orjson.dumps(asked | {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values})
+    del update_request["AttributeUpdates"]
+    update_request["UpdateExpression"] = " ".join(
+        f"{verb} {', '.join(actions)}" for verb, actions in clauses.items()
+    )
+    return orjson.dumps(
+        update_request | {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
+    )
 
 
 def _with_old_item(
     request: HttpRequest, answer: HttpAnswer, ask: Callable[[HttpRequest], HttpAnswer]
 ) -> HttpAnswer:
-    asked: Mapping[str, Any] = orjson.loads(request.body)
+    write: Mapping[str, Any] = orjson.loads(request.body)
     refused = orjson.loads(answer.body)
-    if asked.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD" or "Item" in refused:
+    if write.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD" or "Item" in refused:
         return answer
-    key = asked.get("Key") or _key_of(request, asked, ask)
-    reading = {"TableName": asked["TableName"], "Key": key, "ConsistentRead": True}
-    found = orjson.loads(ask(_other(request, "GetItem", reading)).body).get("Item")
+    key = write.get("Key") or _key_of(request, write, ask)
+    reading = {"TableName": write["TableName"], "Key": key, "ConsistentRead": True}
+    stored_item = orjson.loads(ask(_other(request, "GetItem", reading)).body).get("Item")
     # moto's checksum and length headers belong to the body without the item.
     headers = tuple(
         item for item in answer.headers if item[0].lower() not in {"x-amz-crc32", "content-length"}
     )
-    body = orjson.dumps(refused if found is None else refused | {"Item": found})
+    body = orjson.dumps(refused if stored_item is None else refused | {"Item": stored_item})
     return HttpAnswer(answer.status, headers, body)
 
 
 def _key_of(
-    request: HttpRequest, asked: Mapping[str, Any], ask: Callable[[HttpRequest], HttpAnswer]
+    request: HttpRequest, write: Mapping[str, Any], ask: Callable[[HttpRequest], HttpAnswer]
 ) -> Mapping[str, Any]:
-    described = orjson.loads(ask(_other(request, "DescribeTable", {"TableName": asked["TableName"]})).body)
+    described = orjson.loads(ask(_other(request, "DescribeTable", {"TableName": write["TableName"]})).body)
     return {
-        part["AttributeName"]: asked["Item"][part["AttributeName"]]
-        for part in described["Table"]["KeySchema"]
+        column["AttributeName"]: write["Item"][column["AttributeName"]]
+        for column in described["Table"]["KeySchema"]
     }
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from boto3.session import Session
 
 _SECONDS = 30.0
-READY = "headrace local is ready at "  # the line's beginning that __main__ prints
+# The line that __main__ prints begins with this: a parent process waits for it.
+READY = "headrace local is ready at "
 
 
 class LocalAws:
@@ -29,13 +30,15 @@ class LocalAws:
         """Use a stand-in that is running."""
         self.endpoint = endpoint
         self.region = region
-        # The session is kept, since each new session reads the service models anew. Clients are made under a lock, since making them isn't thread-safe.
+        # The session is kept, since each new session reads the service models anew. Clients are made under a
+        # lock, since making them isn't thread-safe.
         self._session: Session | None = None
         self._lock = Lock()
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables that point any AWS SDK to the stand-in: put them into os.environ or a child's environment."""
+        """Environment variables that point any AWS SDK to the stand-in: put them into os.environ or a child's
+        environment."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": self.region,
@@ -50,7 +53,8 @@ class LocalAws:
         with self._lock:
             if self._session is None:
                 self._session = _a_session()
-            make: Any = self._session.client  # its stubs want a literal service
+            # The type stubs of `client` want the service as a literal.
+            make: Any = self._session.client
             return make(service, region_name=region or self.region, endpoint_url=self.endpoint, **more)
 
     def inject(self, kind: str, **fields: Any) -> None:
@@ -59,8 +63,8 @@ class LocalAws:
 
     def reads(self) -> list[dict[str, Any]]:
         """For each shard what its readers have asked for and got: see kinesis_limits.Reads."""
-        found: list[dict[str, Any]] = self._ask("GET", "reads")
-        return found
+        counts: list[dict[str, Any]] = self._ask("GET", "reads")
+        return counts
 
     def faults(self) -> list[dict[str, Any]]:
         """Give the plan, with how often each fault matched (`seen`) and struck (`taken`)."""
@@ -99,7 +103,8 @@ class LocalAws:
 
 
 def _a_session() -> Session:
-    import boto3  # imported here because it takes a second, and pytest loads this module in every session
+    # Imported here because boto3 takes a second, and pytest loads this module in every session.
+    import boto3
 
     return boto3.session.Session(
         aws_access_key_id="local",
@@ -133,4 +138,5 @@ def local_aws(*options: str) -> Iterator[LocalAws]:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS)
-            process.kill()  # empty if the process ended before it printed anything
+            # A stand-in that doesn't end by itself must not stop its parent from ending.
+            process.kill()

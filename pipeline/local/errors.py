@@ -19,7 +19,7 @@ def invalid_argument(message: str) -> AwsError:
     return AwsError("InvalidArgumentException", message)
 
 
-def not_found(message: str) -> AwsError:
+def resource_not_found(message: str) -> AwsError:
     """Say that a stream, a shard, or the thing that a token names doesn't exist."""
     return AwsError("ResourceNotFoundException", message)
 
@@ -28,7 +28,8 @@ def not_allowed(arn: str) -> AwsError:
     """Say that a resource belongs to another account, whose owner would have to allow the call."""
     return AwsError(
         "AccessDeniedException",
-        f"User is not authorized to perform this operation on resource: {arn} because no resource-based policy allows it",
+        "User is not authorized to perform this operation on resource: "
+        f"{arn} because no resource-based policy allows it",
     )
 
 

@@ -22,9 +22,8 @@ from typing import Any
 from headrace.pipeline.local.errors import AwsError
 
 KINDS = frozenset({"throttle", "error", "delay", "lost", "empty", "partial"})
-AROUND = frozenset(
-    {"throttle", "error", "delay", "lost"}
-)  # kinds that are applied to the connection, not to the operation
+# Kinds that are applied to the connection, not to the operation.
+AROUND = frozenset({"throttle", "error", "delay", "lost"})
 
 
 # Faults come as JSON from other processes: their values are checked here, so that they can't break a later call.
@@ -43,12 +42,17 @@ class Fault:
     """A fault for the calls that match its fields; an empty field matches every call."""
 
     kind: str
-    operation: str = ""  # GetRecords, UpdateItem; for S3 the HTTP method
-    service: str = ""  # kinesis, dynamodb, s3, sts
-    resource: str = ""  # stream or table name; for S3 the path's beginning: /bucket/key
+    # Such as GetRecords or UpdateItem; for S3 the HTTP method.
+    operation: str = ""
+    # One of kinesis, dynamodb, s3 and sts.
+    service: str = ""
+    # The name of a stream or table; for S3 the beginning of the path, /bucket/key.
+    resource: str = ""
     shard: str = ""
-    count: int | None = None  # how many of the matching calls get the fault; None: all
-    skip: int = 0  # matching calls to let pass first
+    # How many of the matching calls get the fault; None: all.
+    count: int | None = None
+    # How many matching calls pass before the first one gets the fault.
+    skip: int = 0
     probability: float = 1.0
     seconds: float = 0.0
     code: str = "InternalFailure"
@@ -59,16 +63,18 @@ class Fault:
         """Refuse an unknown kind of fault, which would have no effect."""
         if self.kind not in KINDS:
             raise ValueError(f"fault kind {self.kind!r} is none of {', '.join(sorted(KINDS))}")
-        for name, wanted in _TYPES.items():
+        for name, types in _TYPES.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, wanted):
+            # A bool is an int in Python, but true is no count.
+            if isinstance(value, bool) or not isinstance(value, types):
                 raise TypeError(f"fault: {name} can't be {value!r}")
         if not (0 <= self.probability <= 1 and 0 <= self.seconds < inf and 400 <= self.status <= 599):
             raise ValueError("fault: probability is 0 to 1, seconds are not negative, status is 400 to 599")
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Fault:
-        """Read a fault from JSON. An unknown field is refused, because a misspelled field would silently have no effect."""
+        """Read a fault from JSON. An unknown field is refused, because a misspelled field would silently have
+        no effect."""
         unknown = set(given) - {item.name for item in fields(cls)}
         if unknown or "kind" not in given:
             problem = f"unknown fields {sorted(unknown)}" if unknown else "the field 'kind' is missing"
@@ -89,7 +95,7 @@ class Call:
 @dataclass(slots=True)
 class _Planned:
     fault: Fault
-    seen: int = 0
+    matched: int = 0
     taken: int = 0
 
     def matches(self, call: Call) -> bool:
@@ -135,8 +141,9 @@ class FaultPlan:
             fault = planned.fault
             if fault.kind not in kinds or planned.spent or not planned.matches(call):
                 continue
-            planned.seen += 1
-            if planned.seen > fault.skip and (
+            planned.matched += 1
+            # For a certain fault no number is drawn, so that it doesn't change the luck of the others.
+            if planned.matched > fault.skip and (
                 fault.probability >= 1 or self._dice.random() < fault.probability
             ):
                 planned.taken += 1
@@ -145,13 +152,13 @@ class FaultPlan:
 
     def described(self) -> list[dict[str, Any]]:
         """Give the plan, with how often each fault matched and was applied."""
-        return [asdict(item.fault) | {"seen": item.seen, "taken": item.taken} for item in self._planned]
+        return [asdict(item.fault) | {"seen": item.matched, "taken": item.taken} for item in self._planned]
 
 
 _THROTTLED_READS_AND_WRITES = frozenset({"GetRecords", "GetShardIterator", "PutRecord", "PutRecords"})
 
 
-def refusal(fault: Fault, call: Call) -> AwsError | None:
+def error_of_fault(fault: Fault, call: Call) -> AwsError | None:
     """Give the error that a fault makes a call answer; None for a fault with which the call is carried out."""
     if fault.kind == "error":
         return AwsError(fault.code, fault.message, fault.status)

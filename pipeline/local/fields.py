@@ -1,4 +1,5 @@
-"""Read fields out of a request: the wrong type is a SerializationException, a broken constraint a ValidationException."""
+"""Read fields out of a request: the wrong type is a SerializationException, a broken constraint a
+ValidationException."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Request = Mapping[str, Any]
 STREAM_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 SEQUENCE_NUMBER = re.compile(r"0|[1-9][0-9]{0,128}")
-_LATEST = 253_402_300_800  # the year 10000: Python has no dates after it
+# The year 10000: Python has no dates after it.
+_LATEST = 253_402_300_800
 HASH_KEY = re.compile(r"0|[1-9][0-9]{0,38}")
 
 
@@ -38,7 +40,7 @@ def maybe_text(request: Request, field: str, pattern: re.Pattern[str] | None = N
     return value
 
 
-def text(request: Request, field: str, pattern: re.Pattern[str] | None = None) -> str:
+def text_field(request: Request, field: str, pattern: re.Pattern[str] | None = None) -> str:
     """Give a string field that has to be there."""
     value = maybe_text(request, field, pattern)
     if value is None:
@@ -48,7 +50,7 @@ def text(request: Request, field: str, pattern: re.Pattern[str] | None = None) -
 
 def choice(request: Request, field: str, allowed: Collection[str]) -> str:
     """Give a string field that has to be one of some."""
-    value = text(request, field)
+    value = text_field(request, field)
     if value not in allowed:
         raise broken(field, value, f"Member must satisfy enum value set: [{', '.join(sorted(allowed))}]")
     return value
@@ -61,17 +63,18 @@ def maybe_number(
     value = request.get(field)
     if value is None:
         return None
+    # A bool is an int in Python, but true is no number in JSON.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise unreadable(f"{field}: {type(value).__name__} can not be converted to an Integer")
-    whole = int(value)
-    if least is not None and whole < least:
-        raise broken(field, whole, f"Member must have value greater than or equal to {least}")
-    if most is not None and whole > most:
-        raise broken(field, whole, f"Member must have value less than or equal to {most}")
-    return whole
+    integer = int(value)
+    if least is not None and integer < least:
+        raise broken(field, integer, f"Member must have value greater than or equal to {least}")
+    if most is not None and integer > most:
+        raise broken(field, integer, f"Member must have value less than or equal to {most}")
+    return integer
 
 
-def number(request: Request, field: str, *, least: int | None = None, most: int | None = None) -> int:
+def number_field(request: Request, field: str, *, least: int | None = None, most: int | None = None) -> int:
     """Give an integer field that has to be there."""
     value = maybe_number(request, field, least=least, most=most)
     if value is None:

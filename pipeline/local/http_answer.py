@@ -46,7 +46,7 @@ def error_answer(error: AwsError, request_id: str, service: str, wire: Wire = JS
     return HttpAnswer(error.status, headers, body)
 
 
-def encoded(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
+def answer_bytes(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterable[bytes]:
     """Give an answer's bytes: the head, then the body where there is one."""
     lines = [f"HTTP/1.1 {answer.status} {_PHRASES.get(answer.status, 'Unknown')}", f"Date: {date}"]
     lines += [f"{name}: {value}" for name, value in answer.headers if name.lower() not in _OURS]
@@ -61,8 +61,8 @@ def encoded(answer: HttpAnswer, *, date: str, method: str, keep: bool) -> Iterab
 
 def _xml(error: AwsError, request_id: str, service: str) -> bytes:
     inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
-    asked = f"<RequestId>{request_id}</RequestId>"
-    text = f"<Error>{inner}{asked}</Error>" if service == "s3" else (
-        f"<ErrorResponse><Error>{inner}</Error>{asked}</ErrorResponse>"
+    request_line = f"<RequestId>{request_id}</RequestId>"
+    text = f"<Error>{inner}{request_line}</Error>" if service == "s3" else (
+        f"<ErrorResponse><Error>{inner}</Error>{request_line}</ErrorResponse>"
     )  # fmt: skip
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()

@@ -40,7 +40,8 @@ class HttpReader:
         self._head: tuple[str, str, dict[str, str]] | None = None
         self._chunks: list[bytes] = []
         self.wants_continue = (
-            False  # the client waits for "100 Continue"; the connection sets this back when it has sent it
+            # The client waits for "100 Continue". The connection sets this to False once it has sent that line.
+            False
         )
 
     def feed(self, data: bytes) -> None:
@@ -66,6 +67,7 @@ class HttpReader:
             if len(self._buffer) > _MOST_HEAD:
                 raise BadHttpError("the head is too large")
             return False
+        # latin-1 has a letter for each byte, so that no head fails to decode.
         first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
         del self._buffer[: end + 4]
         words = first.split(" ")
@@ -89,6 +91,7 @@ class HttpReader:
         length = int(given)
         if len(self._buffer) < length:
             return None
+        # By a memoryview, because a slice of a bytearray is a copy, and the body would be copied twice.
         body = bytes(memoryview(self._buffer)[:length])
         del self._buffer[:length]
         return body

@@ -5,8 +5,8 @@
     client.create_stream(StreamName="orders", ShardCount=2)
     aws.clock.advance(301)          # every shard iterator has expired
 
-botocore emits the event `before-send` with each request, and sends nothing if a handler returns an answer. So botocore's own
-code builds requests, parses errors and retries, and only the network is replaced.
+botocore emits the event `before-send` with each request, and sends nothing if a handler returns an answer. So
+botocore's own code builds requests, parses errors and retries, and only the network is replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.local.clock import MovableClock, http_date
 from headrace.pipeline.local.errors import AwsError
-from headrace.pipeline.local.faults import AROUND, Fault, refusal
+from headrace.pipeline.local.faults import AROUND, Fault, error_of_fault
 from headrace.pipeline.local.http_answer import HttpAnswer, error_answer, wire_answer
 from headrace.pipeline.local.kinesis.kinesis import DEFAULT_REGION, Kinesis
 from headrace.pipeline.local.kinesis.region import Options
@@ -58,9 +58,8 @@ class InProcessKinesis:
             config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}),
         )
 
-        def send(
-            request: AWSPreparedRequest, **_: Any
-        ) -> Any:  # botocore accepts an answer here, though the type stubs don't say so
+        # botocore accepts an answer here, though the type stubs don't say so.
+        def send(request: AWSPreparedRequest, **_: Any) -> Any:
             return self._send(request, region)
 
         client.meta.events.register("before-send.kinesis.*", send)
@@ -101,15 +100,15 @@ class InProcessKinesis:
             raise ConnectionClosedError(endpoint_url=url)
         return answer
 
-    def _fault(self, asked: _Call) -> Fault | None:
+    def _fault(self, sent: _Call) -> Fault | None:
         faults = self.kinesis.faults
         if not faults:
             return None
-        call = self.kinesis.call_of(asked.operation, asked.body, asked.wire)
+        call = self.kinesis.call_of(sent.operation, sent.body, sent.wire)
         fault = faults.draw(AROUND, call)
         if fault is None:
             return None
-        refused = refusal(fault, call)
+        refused = error_of_fault(fault, call)
         if refused is not None:
             raise refused
         if fault.kind == "delay":
@@ -119,8 +118,8 @@ class InProcessKinesis:
 
 @cache
 def _session(region: str) -> Session:
-    # Imported here because it takes a second, and pytest loads this module in every session. The session is kept, because each
-    # new one reads the service models anew.
+    # Imported here because it takes a second, and pytest loads this module in every session. The session is
+    # kept, because each new one reads the service models anew.
     import boto3
 
     return boto3.session.Session(

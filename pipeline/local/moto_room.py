@@ -61,7 +61,8 @@ class MotoRoom:
         return self._application
 
     def _application_for(self, request: HttpRequest, environ: dict[str, Any]) -> _Application:
-        """The application of moto for a request. moto lists its own folder to find it, and lease tables make thousands of requests."""
+        """The application of moto for a request. moto lists its own folder to find it, and lease tables make
+        thousands of requests."""
         every: Any = self._load()
         if not request.headers.get("x-amz-target", "").startswith(TARGET):
             return cast("_Application", every)
@@ -87,9 +88,10 @@ class MotoRoom:
         def start(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
             started.append((status, headers))
 
-        environ = environment(request)
+        environ = wsgi_environment(request)
         chunks = self._application_for(request, environ)(environ, start)
         body = b"".join(chunks)
+        # WSGI asks the server for this call after each answer, so that the application can free what it holds.
         close = getattr(chunks, "close", None)
         if close is not None:
             close()
@@ -104,7 +106,7 @@ class MotoRoom:
         self._answer(request)
 
 
-def environment(request: HttpRequest) -> dict[str, Any]:
+def wsgi_environment(request: HttpRequest) -> dict[str, Any]:
     """The WSGI environment for a request."""
     path, _, query = request.target.partition("?")
     host, _, port = request.headers.get("host", "127.0.0.1").partition(":")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def headrace_aws() -> Iterator[LocalAws]:
     """Serve the AWS stand-in for the session. Tests share it: use different stream names, or call reset()."""
+    # Imported here: pytest loads this module in each session of each project that has Headrace installed.
     from headrace.pipeline.local.endpoint import local_aws
 
     with local_aws() as aws:

@@ -11,7 +11,8 @@ from headrace.pipeline.local.kinesis.kinesis import Kinesis
 from headrace.pipeline.local.wires import JSON, wire_of
 
 KINESIS_TARGET = "Kinesis_20131202."
-_SCOPE_WORDS = 5  # Credential=key/date/region/service/aws4_request
+# The scope of a signature is Credential=key/date/region/service/aws4_request.
+_SCOPE_WORDS = 5
 
 
 def region_of(request: HttpRequest) -> str | None:

@@ -18,8 +18,10 @@ from headrace.pipeline.local.door import Door
 from headrace.pipeline.local.kinesis.kinesis import Kinesis
 from headrace.pipeline.local.kinesis.region import Options
 
-HOST = "127.0.0.1"  # never a public address: no request's signature is checked here
-_FINISH_SECONDS = 5.0  # for current answers when the server stops
+# Never a public address: no request's signature is checked here.
+HOST = "127.0.0.1"
+# For the answers that are under way when the server stops.
+_FINISH_SECONDS = 5.0
 _START_SECONDS = 30.0
 
 
@@ -51,6 +53,8 @@ class Server:
             ready()
             await self._stop.wait()
         finally:
+            # The door first, so that nobody comes in meanwhile; moto last, as answers under way may need
+            # it.
             await door.close()
             await _finish(site)
             await asyncio.to_thread(site.moto.close)
@@ -58,6 +62,7 @@ class Server:
     def stop(self) -> None:
         """Stop serving, from any thread, after the current answers are sent."""
         if self._loop is not None and not self._loop.is_closed():
+            # asyncio's Event isn't thread-safe.
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
             self._thread.join()
@@ -84,6 +89,7 @@ class Server:
         try:
             asyncio.run(self.run(self._ready.set))
         except OSError as error:
+            # A thread's error is lost; `start` raises it for the caller.
             self._failure = error
             self._ready.set()
 

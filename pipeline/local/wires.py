@@ -27,10 +27,14 @@ from headrace.pipeline.encoding.cbor import (
 from headrace.pipeline.local.errors import unreadable
 from headrace.pipeline.local.fields import Request
 
-_EPOCH = 1  # the tag of timestamps
-# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are prepared once.
-_SEQUENCE = b"\xa4" + encoded("SequenceNumber")  # a map of four begins
-_ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"  # tag 1 and eight bytes follow
+# CBOR's tag of timestamps.
+_EPOCH = 1
+# The CBOR bytes around the four values of a record are fixed: a page has up to 10,000 records, so they are
+# prepared once.
+# A map of four begins with the byte a4.
+_SEQUENCE = b"\xa4" + encoded("SequenceNumber")
+# c1 is tag 1, and after 1b follow the eight bytes of a number.
+_ARRIVAL = encoded("ApproximateArrivalTimestamp") + b"\xc1\x1b"
 _DATA, _KEY = encoded("Data"), encoded("PartitionKey")
 
 
@@ -103,6 +107,7 @@ def _from_cbor(field: str, value: Any) -> Any:
             return binascii.b2a_base64(value, newline=False).decode()
         case Tagged(tag, int() | float() as millis) if tag == _EPOCH and _is_instant(field):
             return _finite(field, millis) / 1000
+        # True is an int in Python.
         case int() | float() if _is_instant(field) and not isinstance(value, bool):
             return _finite(field, value) / 1000
         case float():

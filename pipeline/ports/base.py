@@ -11,7 +11,7 @@ from typing import Protocol
 class Clock(Protocol):
     def now(self) -> datetime:
         """The time of this host's clock, in UTC."""
-        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/protocol.md, section 6).
+        # Two hosts' clocks differ, so nothing on which safety rests may go by them (docs/reference/protocol.md, section 6).
         ...
 
     def monotonic(self) -> float:

@@ -17,7 +17,7 @@ from headrace.pipeline.kcl.migration import ClientVersion
 
 @dataclass(frozen=True, slots=True)
 class SkippedRow:
-    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/protocol.md)."""
+    """A row of another program, or one that can't be read. Headrace leaves it as it is and reports it (I23 of docs/reference/protocol.md)."""
 
     key: str
     why: str

@@ -1,7 +1,9 @@
-"""Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine that has brought them.
+"""Rows of the lake table that no ledger claims. They are wrong until a person accepts the snapshot of another engine
+that has brought them.
 
-What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to other files, and the
-position may come past them. More rows than were accepted are wrong, all of them: which are the accepted ones can't be told. Pure functions on values.
+What is accepted is a number of rows for each shard, which holds wherever the rows are later: compaction moves them to
+other files, and the position may come past them. More rows than were accepted are wrong, all of them: which are the
+accepted ones can't be told. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from dataclasses import dataclass
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.verdict import Extra, Told, Unproved
 
+# An acceptance of another form is refused: what it allows isn't known.
 _FORM = 1
 
 Strangers = Mapping[str, int]
-"""Rows by shard, as `shard_text` names it."""
+"""The number of rows that no ledger claims, by shard, as `shard_text` names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims them."""
+    """A person's word: the rows that a snapshot of another engine has brought may stay, though no ledger claims
+    them."""
 
     snapshot: int
     rows: Strangers
@@ -74,13 +78,13 @@ def allowance(accepted: Iterable[Accepted]) -> Counter[str]:
 def by_acceptance(
     sentences: Iterable[Told],
     extras: Iterable[Told],
-    known: Iterable[Strangers],
+    earlier: Iterable[Strangers],
     accepted: Iterable[Accepted],
 ) -> Iterator[Told]:
-    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part. `known`: what an earlier proof
-    has found of them in files that this one hasn't read."""
+    """`extras`: all that this proof has found of rows that no ledger claims, of which `sentences` may be a part.
+    `earlier`: what an earlier proof has found of them in files that this one hasn't read."""
     rows_found: Counter[str] = Counter()
-    for rows in (*known, *(extra.shards for extra in extras if isinstance(extra, Extra))):
+    for rows in (*earlier, *(extra.shards for extra in extras if isinstance(extra, Extra))):
         rows_found.update(rows)
     allowed = allowance(accepted)
     for statement in sentences:
@@ -93,6 +97,7 @@ def by_acceptance(
 def _is_accepted(statement: Told, rows_found: Counter[str], allowed: Counter[str]) -> bool:
     if not isinstance(statement, Extra) or not statement.shards:
         return False
+    # Of more rows than were accepted nothing tells which ones a person meant, so that all of them stay wrong.
     return all(rows_found[shard] <= allowed[shard] for shard in statement.shards)
 
 

@@ -1,7 +1,9 @@
-"""Are the records of a table those of the streams and shards that its ledgers name? By the ledgers and Kinesis's list of shards; pure functions.
+"""Are the records of a table those of the streams and shards that its ledgers name? By the ledgers and Kinesis's list
+of shards; pure functions.
 
-A table can have records of another stream although each of its ranges is right by itself: what read them was led to the other stream, and the
-ledger tells of both as of one. When the records arrived, and which numbers they have, tells them apart.
+A table can have records of another stream although each of its ranges is right by itself: what read them was led to the
+other stream, and the ledger tells of both as of one. When the records arrived, and which numbers they have, tells them
+apart.
 """
 
 from __future__ import annotations
@@ -24,18 +26,20 @@ from headrace.pipeline.proof.verdict import Wrong
 
 def strange_ranges(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Wrong]:
     for step in _read(story):
-        each = step.range
-        late = None if step.at is None else why_too_late(each.last_arrival, step.at)
+        recorded = step.range
+        # By the time of the commit and not by the present one: a record from the future is wrong also once
+        # that time has come.
+        late = None if step.at is None else why_too_late(recorded.last_arrival, step.at)
         why = (
-            why_too_early(each.key.stream, each.first_arrival)
+            why_too_early(recorded.key.stream, recorded.first_arrival)
             or late
-            or why_outside(_numbers(each.key, listed), each.upto.sequence)
+            or why_outside(_numbers(recorded.key, listed), recorded.upto.sequence)
         )
         if why is not None:
             yield Wrong(f"{step}: {why}")
 
 
-def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
+def what_was_judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
     """What was looked at, for people. `listed`: None where only arrivals are judged."""
     steps = tuple(_read(story))
     if listed is None:
@@ -48,7 +52,9 @@ def judged(story: Story, listed: Mapping[StreamId, ListedShards] | None) -> str:
 
 
 def _read(story: Story) -> Iterator[Step]:
-    """The ranges whose records were read from a stream, also those that were made from rows because their ledger is lost."""
+    """The ranges whose records were read from a stream, also those that were made from rows because their ledger is
+    lost."""
+    # Replays are left out: their records were judged by the range that landed them.
     for steps in (*story.steps.values(), *story.derived.values()):
         yield from (step for step in steps if step.range.rows and step.range.kind in READ_FROM_STREAMS)
 

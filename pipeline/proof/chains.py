@@ -1,4 +1,5 @@
-"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on values.
+"""Do the ranges of each shard form one chain, up to the table's position? By the ledgers alone; pure functions on
+values.
 
 (start ... 20]  (20 ... 35]  (35 ... 50]      proved: each begins where the one before ended
 (start ... 20]               (35 ... 50]      a range is missing: wrong, unless the history has a lost part there
@@ -23,30 +24,50 @@ def broken_chains(story: Story) -> Iterator[Told]:
 
 
 def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told]:
-    at: Position | None = None
+    position: Position | None = None
     before: Step | None = None
     for step in steps:
-        each = step.range
-        if _token(each.after) != _token(at):
+        recorded = step.range
+        if _token(recorded.after) != _token(position):
             yield _break(key, before, step, story)
-        elif at is not None and at.ended and not _may_go_on(each) and each.upto.token != at.token:
+        elif (untold := _untold(position, recorded)) is not None:
+            yield Wrong(
+                f"{step} passes over records that arrived until {untold}, "
+                "and no range before it tells that they are lost"
+            )
+        elif (
+            position is not None
+            and position.ended
+            and not _may_go_on(recorded)
+            and recorded.upto.token != position.token
+        ):
             yield Wrong(f"{key} had ended, and goes on: {step}")
-        if not each.may_go_back and not is_forward(each.after, each.upto):
+        if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
             yield Wrong(f"the range goes back: {step}")
-        at, before = each.upto, step
+        position, before = recorded.upto, step
 
 
-def _may_go_on(each: Range) -> bool:
+def _untold(position: Position | None, recorded: Range) -> str | None:
+    """Up to when the range takes records for given up, where the range before it, which ends at `position`, doesn't say
+    so."""
+    skipped = None if recorded.after is None else recorded.after.skipped_until
+    if skipped is None or (position is not None and position.skipped_until == skipped):
+        return None
+    return f"{skipped:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _may_go_on(recorded: Range) -> bool:
     """Whether a range may come after an END."""
-    # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback the lake table may land
-    # the shard to a later end.
-    return each.may_go_back or (each.kind is Kind.PARSED and each.upto.ended)
+    # A typed table takes a shard for over where the lake table has had no position of it for a day. After a rollback
+    # the lake table may land the shard to a later end.
+    return recorded.may_go_back or (recorded.kind is Kind.PARSED and recorded.upto.ended)
 
 
 def _break(key: ShardKey, before: Step | None, step: Step, story: Story) -> Told:
     stood = "at the start of the shard" if before is None else f"at {before.range.upto}"
     below = -1 if before is None else before.sequence
     since = "" if before is None else f" of snapshot {before.snapshot}"
+    # A range may be missing because its ledger is.
     if story.is_lost_between(below, step.sequence):
         return Unproved(
             f"the ledgers before {step} are lost: nothing shows which ranges of {key} landed {stood} and later"
@@ -63,17 +84,17 @@ def _is_later(after: Position | None, before: Step | None) -> bool:
 
 
 def wrong_positions(story: Story, positions: Positions) -> Iterator[Told]:
-    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/protocol.md)."""
+    """Where the positions of the looked-at snapshot aren't those to which the chains lead (I34 of docs/reference/protocol.md)."""
     for key in sorted(story.steps.keys() | positions.shards.keys()):
-        steps, at = story.steps.get(key), positions.of(key)
+        steps, position = story.steps.get(key), positions.of(key)
         last = steps[-1] if steps else None
-        if at is not None and (last is None or last.range.upto.token != at.token):
+        if position is not None and (last is None or last.range.upto.token != position.token):
             led = "no range" if last is None else str(last)
-            told = f"the table's position of {key} is {at}, and its last range is {led}"
-            yield Unproved(told) if story.lost else Wrong(told)
-        elif at is None and last is not None and not _may_lack_a_position(story, key, last):
-            told = f"the table has no position of {key}, and its last range is {last}"
-            yield Unproved(told) if story.lost else Wrong(told)
+            sentence = f"the table's position of {key} is {position}, and its last range is {led}"
+            yield Unproved(sentence) if story.lost else Wrong(sentence)
+        elif position is None and last is not None and not _may_lack_a_position(story, key, last):
+            sentence = f"the table has no position of {key}, and its last range is {last}"
+            yield Unproved(sentence) if story.lost else Wrong(sentence)
 
 
 def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
@@ -84,20 +105,22 @@ def _may_lack_a_position(story: Story, key: ShardKey, last: Step) -> bool:
 
 
 def ranges_without_rows(story: Story) -> Iterator[Unproved]:
-    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for each gap."""
+    """What the ledger itself says isn't in the table, or was decided by a person: one sentence for each kind, one for
+    each gap."""
     for kind, meaning in _MEANINGS.items():
-        found = [step for step in story.all() if step.range.kind is kind]
+        steps = [step for step in story.all() if step.range.kind is kind]
         if kind is Kind.SKIPPED:
-            yield from map(_gap, found)
-        elif found:
-            yield Unproved(f"{counted(len(found), 'range')} {meaning}; the first: {found[0]}")
+            yield from map(_gap, steps)
+        elif steps:
+            yield Unproved(f"{counted(len(steps), 'range')} {meaning}; the first: {steps[0]}")
     for part in story.lost:
-        derived = sum(each.rows for each in part.ranges)
+        derived = sum(recorded.rows for recorded in part.ranges)
         beside = f" ({counted(derived, 'record')} in ranges that were derived from rows)" if derived else ""
         yield Unproved(f"{part.why}{beside}")
 
 
 _MEANINGS: Mapping[Kind, str] = {
+    # Each gap has a sentence of its own, with its times (`_gap`).
     Kind.SKIPPED: "",
     Kind.FOREIGN: "read by a worker that isn't Headrace's, whose records aren't in the table",
     Kind.ADOPT: "adopted from a KCL application, which has processed the records up to there",
@@ -119,5 +142,5 @@ def _gap(step: Step) -> Unproved:
     return Unproved(f"{when} are missing by a recorded gap: {step}. The ledger's reason: {step.range.why}")
 
 
-def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
-    return None if at is None else at.token
+def _token(position: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if position is None else position.token

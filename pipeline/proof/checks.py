@@ -14,13 +14,13 @@ from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.proof.accepted import Accepted, Strangers, by_acceptance
-from headrace.pipeline.proof.belonging import judged, strange_ranges
+from headrace.pipeline.proof.belonging import strange_ranges, what_was_judged
 from headrace.pipeline.proof.chains import broken_chains, ranges_without_rows, wrong_positions
 from headrace.pipeline.proof.counts import strange_rows, wrong_counts, wrong_files
 from headrace.pipeline.proof.families import (
     ListedShards,
     broken_families,
-    early_children,
+    children_too_early,
     uncovered_keys,
 )
 from headrace.pipeline.proof.spans import CountPlan, Doubled, FileCount
@@ -38,9 +38,9 @@ class ProofEvidence:
     live: LiveFiles
     plan: CountPlan
     counts: tuple[FileCount, ...]
-    """Of the files that were read."""
+    """The counts of the files that this proof has read."""
     compared: int = 0
-    """Ranges of which the rows were compared beside those of the plan."""
+    """How many ranges had their rows compared beside those of the plan."""
     miscounts: tuple[Wrong, ...] = ()
     """What was wrong with them."""
     unchanged: tuple[FileCount, ...] = ()
@@ -53,95 +53,100 @@ class ProofEvidence:
     """Streams whose shards Kinesis doesn't list, and why."""
     window: Window = ALL
     through: Through = field(default_factory=dict)
-    """Up to when the table states that it has all records."""
+    """The time up to which the table states that it has all records, by stream."""
     kept_from: date | None = None
     """The first day that the retention keeps."""
     accepted: tuple[Accepted, ...] = ()
-    """Rows of other engines that a person has accepted."""
+    """The rows of other engines that a person has accepted."""
     known: tuple[Strangers, ...] = ()
     """What an earlier proof has found of such rows in files that this one doesn't read."""
 
 
-def proof_of(seen: ProofEvidence) -> Proof:
-    proved, dropped = _asked(seen)
+def proof_of(evidence: ProofEvidence) -> Proof:
+    proved, dropped = _asked(evidence)
     ranges = [step.range for step in proved]
     return Proof(
-        checks=tuple(_checks(seen, dropped)),
-        records=sum(each.rows for each in ranges),
-        unproved_records=seen.plan.derived + sum(step.range.rows for step in dropped),
-        shards=len({each.key for each in ranges}),
-        first=min((each.first_arrival for each in ranges if each.first_arrival), default=None),
-        last=max((each.last_arrival for each in ranges if each.last_arrival), default=None),
-        snapshot=seen.snapshot,
-        since=seen.since,
-        rows=sum(each.rows for each in seen.counts),
-        files=len(seen.counts),
-        unchanged=len(seen.unchanged),
+        checks=tuple(_checks(evidence, dropped)),
+        records=sum(recorded.rows for recorded in ranges),
+        unproved_records=evidence.plan.derived + sum(step.range.rows for step in dropped),
+        shards=len({recorded.key for recorded in ranges}),
+        first=min((recorded.first_arrival for recorded in ranges if recorded.first_arrival), default=None),
+        last=max((recorded.last_arrival for recorded in ranges if recorded.last_arrival), default=None),
+        snapshot=evidence.snapshot,
+        since=evidence.since,
+        rows=sum(count.rows for count in evidence.counts),
+        files=len(evidence.counts),
+        unchanged=len(evidence.unchanged),
     )
 
 
-def _checks(seen: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
-    story = seen.story
+def _checks(evidence: ProofEvidence, dropped: Sequence[Step]) -> Iterator[Check]:
+    story = evidence.story
     ranges = counted(story.ranges, "range")
     shards = counted(len(story.steps), "shard")
-    rows = counted(sum(each.rows for each in seen.counts), "row")
+    rows = counted(sum(count.rows for count in evidence.counts), "row")
     yield checked(
         "the ranges of each shard are one chain, up to the table's position",
         ranges,
-        (*broken_chains(story), *wrong_positions(story, seen.positions), *ranges_without_rows(story)),
+        (*broken_chains(story), *wrong_positions(story, evidence.positions), *ranges_without_rows(story)),
     )
-    yield checked("no shard began before its parents had ended", shards, early_children(story, seen.listed))
+    yield checked(
+        "no shard began before its parents had ended", shards, children_too_early(story, evidence.listed)
+    )
     yield checked(
         "each hash key is read by exactly one shard at each time, over all splits and merges",
         shards,
-        (*broken_families(story, seen.listed), *_hash_keys(seen)),
+        (*broken_families(story, evidence.listed), *_hash_keys(evidence)),
     )
     yield checked(
         "each data file is there, with the rows that the table's metadata states",
-        counted(len(seen.counts) + len(seen.unchanged), "file"),
-        (*wrong_files((*seen.counts, *seen.unchanged)), *hidden_rows(seen.live)),
+        counted(len(evidence.counts) + len(evidence.unchanged), "file"),
+        (*wrong_files((*evidence.counts, *evidence.unchanged)), *hidden_rows(evidence.live)),
     )
-    miscounts = (*seen.miscounts, *wrong_counts(seen.plan, seen.counts))
-    strangers = tuple(strange_rows(seen.counts, has_lost=bool(story.lost)))
+    # Both checks are made before either is told, because accepted rows may show up in the one or in the
+    # other.
+    miscounts = (*evidence.miscounts, *wrong_counts(evidence.plan, evidence.counts))
+    strangers = tuple(strange_rows(evidence.counts, has_lost=bool(story.lost)))
     extras = (*miscounts, *strangers)
     yield checked(
         "each range has as many rows as its ledger states",
-        counted(seen.compared + len(seen.plan.clusters), "range"),
-        (*by_acceptance(miscounts, extras, seen.known, seen.accepted), *_dropped(dropped)),
+        counted(evidence.compared + len(evidence.plan.clusters), "range"),
+        (*by_acceptance(miscounts, extras, evidence.known, evidence.accepted), *_dropped(dropped)),
     )
     yield checked(
         "no row is outside of the ranges",
         rows,
-        by_acceptance(strangers, extras, seen.known, seen.accepted),
+        by_acceptance(strangers, extras, evidence.known, evidence.accepted),
     )
-    yield checked("no record is in the table twice", rows, _doubled(seen.doubled))
+    yield checked("no record is in the table twice", rows, _doubled(evidence.doubled))
     yield checked(
         "no record is another stream's or shard's, by its arrival and its number",
-        judged(story, seen.listed),
-        strange_ranges(story, seen.listed),
+        what_was_judged(story, evidence.listed),
+        strange_ranges(story, evidence.listed),
     )
-    if seen.through:
+    if evidence.through:
         yield checked(
             "the table states no later time for its completeness than its positions show",
-            counted(len(seen.through), "statement"),
-            wrong_through(seen.through, seen.positions),
+            counted(len(evidence.through), "statement"),
+            wrong_through(evidence.through, evidence.positions),
         )
 
 
-def _asked(seen: ProofEvidence) -> tuple[list[Step], list[Step]]:
+def _asked(evidence: ProofEvidence) -> tuple[list[Step], list[Step]]:
     """The ranges with records that are asked for, and those of which the retention may have removed records."""
     proved: list[Step] = []
     dropped: list[Step] = []
-    for step in seen.story.all():
-        if step.range.rows and seen.window.has(step.range.first_arrival, step.range.last_arrival):
-            (dropped if may_be_dropped(step, seen.kept_from) else proved).append(step)
+    for step in evidence.story.all():
+        if step.range.rows and evidence.window.has(step.range.first_arrival, step.range.last_arrival):
+            # What upkeep has removed, or removes next, can't be counted any more.
+            (dropped if may_be_dropped(step, evidence.kept_from) else proved).append(step)
     return proved, dropped
 
 
-def _hash_keys(seen: ProofEvidence) -> Iterator[Told]:
-    for listed in seen.listed.values():
-        yield from uncovered_keys(seen.story, listed)
-    for stream, why in seen.unlisted.items():
+def _hash_keys(evidence: ProofEvidence) -> Iterator[Told]:
+    for listed in evidence.listed.values():
+        yield from uncovered_keys(evidence.story, listed)
+    for stream, why in evidence.unlisted.items():
         yield Unproved(
             f"{stream}: Kinesis doesn't list its shards, so that only the ledgers tell of its hash keys ({why})"
         )
@@ -150,21 +155,23 @@ def _hash_keys(seen: ProofEvidence) -> Iterator[Told]:
 def hidden_rows(live: LiveFiles) -> Iterator[Unproved]:
     if live.obstacle:
         yield Unproved(f"rows may be hidden from readers: {live.obstacle}")
-    if hidden := sum(bool(each.deletes) for each in live.files):
+    if hidden := sum(bool(file.deletes) for file in live.files):
         yield Unproved(
-            f"another engine deleted rows of {counted(hidden, 'file')} by delete files: these rows were counted, and readers don't see them"
+            f"another engine deleted rows of {counted(hidden, 'file')} by delete files: "
+            "these rows were counted, and readers don't see them"
         )
 
 
 def _dropped(steps: Sequence[Step]) -> Iterator[Unproved]:
     if steps:
         yield Unproved(
-            f"{counted(counted_ranges(steps), 'range')} with records of days that upkeep.retention removes: how many of them should be left isn't known"
+            f"{counted(counted_ranges(steps), 'range')} with records of days that upkeep.retention removes: "
+            "how many of them should be left isn't known"
         )
 
 
 def _doubled(doubled: Iterable[Doubled]) -> Iterator[Wrong]:
-    for each in doubled:
-        yield from map(Wrong, each.rows)
-        if more := each.count - len(each.rows):
+    for double in doubled:
+        yield from map(Wrong, double.rows)
+        if more := double.count - len(double.rows):
             yield Wrong(f"{more:,} more records of that shard are there more than once")

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.spark.engine_zip import ship
-from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark
+from headrace.pipeline.lake.spark.tasks import failing_as
 from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.proof.codec import decode_counts, decode_patterns
 from headrace.pipeline.proof.compare_task import SideFile, SideSpec
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.patterns import Comparing, Pattern
 from headrace.pipeline.proof.ports import Comparer, OtherSide
 from headrace.pipeline.proof.spans import FileCount, ShardSpans
-from headrace.pipeline.proof.spark import RunTasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 _DDL = "bucket int, place int, span int, side int, key string, digest bigint"
 _ANSWER = "answer binary"
+_JOB = Job("compares rows", "Nothing is proved, and nothing was changed; run it again")
 _MOST_TASKS = 1_000
 """Tasks that read. Each of them gets the names of all files and the borders of all ranges."""
 
@@ -40,14 +40,9 @@ Shuffle = Callable[[int, Read, Judge], list[bytes]]
 
 def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
     def run(tasks: int, read: Read, judge: Judge) -> list[bytes]:
-        try:
-            return _shuffled(session(warn), tasks, read, judge)
-        except Exception as error:
-            if not is_of_spark(error):
-                raise
-            raise Unreachable(
-                f"the Spark job that compares rows failed: {cause_of(str(error))}. Nothing is proved, and nothing was changed; run it again"
-            ) from error
+        started = session(warn)
+        with failing_as(_JOB):
+            return _shuffled(started, tasks, read, judge)
 
     return run
 
@@ -94,7 +89,7 @@ class OtherFiles(OtherSide):
         spec: Callable[[], StagingSpec],
         rows: ConsumerRows,
         *,
-        run: RunTasks,
+        tasks: Tasks,
         shuffle: Shuffle,
     ) -> None:
         """`spec`: that of the lake table."""
@@ -102,7 +97,7 @@ class OtherFiles(OtherSide):
         self._list = list_files
         self._spec = spec
         self._rows = rows
-        self._run = run
+        self._tasks = tasks
         self._shuffle = shuffle
 
     @property
@@ -123,7 +118,9 @@ class OtherFiles(OtherSide):
         return self._rows.columns.data is not None
 
     def count(self, paths: Sequence[str], spans: Sequence[ShardSpans]) -> tuple[FileCount, ...]:
-        answers = self._run(len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)))
+        answers = self._tasks.run(
+            len(paths), _counter(tuple(paths), self._spec(), self._rows, tuple(spans)), _JOB
+        )
         return tuple(sorted((each for a in answers for each in decode_counts(a)), key=lambda c: c.path))
 
     def compare(self, here: Sequence[str], there: Sequence[str], wanted: Comparing) -> tuple[Pattern, ...]:
@@ -152,8 +149,8 @@ def _reader(files: Sequence[SideFile], tasks: int, wanted: Comparing) -> Read:
 
 def _counter(
     paths: Sequence[str], spec: StagingSpec, rows: ConsumerRows, spans: Sequence[ShardSpans]
-) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
+) -> Work:
+    def work(number: int, _now: Now) -> bytes:
         from headrace.pipeline.proof.codec import encode_counts
         from headrace.pipeline.proof.compare_task import count_other
 

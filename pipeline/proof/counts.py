@@ -12,15 +12,17 @@ from headrace.pipeline.proof.verdict import Extra, Told, Unproved, Wrong
 
 
 def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...]:
-    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the other."""
+    """Where a row may be twice although the numbers of rows are right: the rows of two places aren't one after the
+    other."""
     by_span: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
     for count in counts:
         for part in count.parts:
             # Where ranges overlap, a record is there once for each of them.
             if plan.spans[part.shard].wanted[part.span] == 1:
                 by_span.setdefault((part.shard, part.span), []).append((part.first, part.last, count.path))
-    found: list[Overlap] = []
+    doubtful: list[Overlap] = []
     for (shard, _), places in sorted(by_span.items()):
+        # By the first sort key: two places can share a row only where one begins before another has ended.
         places.sort()
         low, high, files = places[0][0], places[0][1], [places[0][2]]
         for first, last, path in places[1:]:
@@ -28,15 +30,15 @@ def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...
                 high = max(high, last)
                 files.append(path)
                 continue
-            _add(found, shard, low, high, files)
+            _add(doubtful, shard, low, high, files)
             low, high, files = first, last, [path]
-        _add(found, shard, low, high, files)
-    return tuple(found)
+        _add(doubtful, shard, low, high, files)
+    return tuple(doubtful)
 
 
-def _add(found: list[Overlap], shard: int, low: str, high: str, files: list[str]) -> None:
+def _add(doubtful: list[Overlap], shard: int, low: str, high: str, files: list[str]) -> None:
     if len(files) > 1:
-        found.append(Overlap(shard, low, high, tuple(dict.fromkeys(files))))
+        doubtful.append(Overlap(shard, low, high, tuple(dict.fromkeys(files))))
 
 
 def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong]:
@@ -45,27 +47,27 @@ def wrong_counts(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[Wrong
 
 
 def wrong_clusters(plan: CountPlan, counts: Sequence[FileCount]) -> Iterator[tuple[Cluster, Wrong]]:
-    """As `wrong_counts`, with the ranges."""
+    """The ranges that `wrong_counts` finds, each with what is wrong with it."""
     places: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for count in counts:
         for part in count.parts:
             places.setdefault((part.shard, part.span), []).append((count.path, part.rows))
     for cluster in plan.clusters:
-        there = [place for span in cluster.spans for place in places.get((cluster.shard, span), ())]
-        rows = sum(number for _, number in there)
+        row_places = [place for span in cluster.spans for place in places.get((cluster.shard, span), ())]
+        rows = sum(number for _, number in row_places)
         if rows > cluster.rows:
             of = plan.spans[cluster.shard]
             shard = shard_text(of.stream, of.epoch, of.shard_id)
-            yield cluster, Extra(_miscount(cluster, rows, there), {shard: rows - cluster.rows})
+            yield cluster, Extra(_miscount(cluster, rows, row_places), {shard: rows - cluster.rows})
         elif rows < cluster.rows and not cluster.is_dropped:
-            yield cluster, Wrong(_miscount(cluster, rows, there))
+            yield cluster, Wrong(_miscount(cluster, rows, row_places))
 
 
-def _miscount(cluster: Cluster, rows: int, there: Iterable[tuple[str, int]]) -> str:
+def _miscount(cluster: Cluster, rows: int, row_places: Iterable[tuple[str, int]]) -> str:
     by_file: dict[str, int] = {}
-    for path, number in there:
+    for path, number in row_places:
         by_file[path] = by_file.get(path, 0) + number
-    files = ", ".join(f"{number:,} in {name_of(path)}" for path, number in sorted(by_file.items())[:5])
+    files = ", ".join(f"{number:,} in {file_name(path)}" for path, number in sorted(by_file.items())[:5])
     landed = ", ".join(name for name in cluster.steps[0].range.files[:3])
     more = (
         f" and {counted(len(cluster.steps) - 1, 'range')} that it overlaps with" if cluster.steps[1:] else ""
@@ -84,22 +86,23 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
         left_out = count.strangers_count - len(count.strangers)
         more = f", and {left_out:,} more" if left_out else ""
         rows = counted(count.strangers_count, "row")
-        told = (
-            f"{rows} in {name_of(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
+        sentence = (
+            f"{rows} in {file_name(count.path)} in no range of the ledger: {'; '.join(count.strangers)}{more}"
         )
         if has_lost:
-            yield Unproved(f"{told}. Ledgers are lost that may have had these rows")
+            yield Unproved(f"{sentence}. Ledgers are lost that may have had these rows")
         else:
-            yield Extra(told, dict(count.strange))
+            yield Extra(sentence, dict(count.strange))
 
 
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
     for count in counts:
         if count.error:
-            yield Wrong(f"{name_of(count.path)} with {counted(count.stated, 'row')}: {count.error}")
+            yield Wrong(f"{file_name(count.path)} with {counted(count.stated, 'row')}: {count.error}")
         elif count.rows != count.stated:
             yield Wrong(
-                f"{name_of(count.path)} has {counted(count.rows, 'row')}, and the table's metadata states {count.stated:,}"
+                f"{file_name(count.path)} has {counted(count.rows, 'row')}, "
+                f"and the table's metadata states {count.stated:,}"
             )
 
 
@@ -110,10 +113,12 @@ def changed_days(
     live: frozenset[str],
     kept_from: date | None,
 ) -> tuple[str, ...]:
-    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that proof."""
+    """Days whose files were replaced since an earlier proof by files with other records. `before`: the files of that
+    proof."""
     gone: dict[str, Digest] = {}
     for path, (day, digest) in before.items():
         if path not in live:
+            # Compaction replaces files of one day by others of that day, so that the sums of the day stay.
             gone[day or ""] = gone.get(day or "", Digest()) + digest
     came: dict[str, Digest] = {}
     for count in counts:
@@ -129,5 +134,5 @@ def changed_days(
     )
 
 
-def name_of(path: str) -> str:
+def file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]

@@ -1,11 +1,11 @@
 """Was each hash key read by exactly one shard at each time? By the ledgers, and by Kinesis's list of shards.
 
-1. Each child began after its parents had ended (`early_children`).
+1. Each child began after its parents had ended (`children_too_early`).
 2. Each reshard is whole: a split has two children, a merge has two parents (`broken_families`).
 3. The shards at which reading stands now have each hash key once (`uncovered_keys`).
 
-A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that were read at any
-earlier time had each hash key once, too; also those that Kinesis has forgotten.
+A split and a merge keep the hash keys that they divide or join. So from 3, back over all reshards of 2, the shards that
+were read at any earlier time had each hash key once, too; also those that Kinesis has forgotten.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
 _ALL_KEYS = HashRange(0, MAX_HASH_KEY)
+# A range of these kinds begins where a person or a checkpoint has said, so that it needn't name the parents.
 _SET_BY_A_PERSON = frozenset({Kind.ADOPT, Kind.REPAIR, Kind.REPOSITION})
 
 
@@ -30,25 +31,28 @@ class ListedShards:
     stream: StreamId
     shards: Mapping[str, Shard]
     is_complete: bool = False
-    """Whether the table stated, when it was looked at, up to when it has all records of the stream: no root shard is unread then."""
+    """Whether the table stated, when it was looked at, up to when it has all records of the stream: no root shard is
+    unread then."""
 
     def parents(self, shard_id: str) -> tuple[str, ...]:
         return self.shards[shard_id].parents if shard_id in self.shards else ()
 
     def families(self) -> Mapping[str, frozenset[str]]:
         """Parent -> its children."""
-        found: dict[str, set[str]] = {}
+        by_parent: dict[str, set[str]] = {}
         for shard in self.shards.values():
             for parent in shard.parents:
-                found.setdefault(parent, set()).add(shard.shard_id)
-        return {parent: frozenset(children) for parent, children in found.items()}
+                by_parent.setdefault(parent, set()).add(shard.shard_id)
+        return {parent: frozenset(children) for parent, children in by_parent.items()}
 
 
-def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
+def children_too_early(story: Story, listed: Mapping[StreamId, ListedShards]) -> Iterator[Told]:
     ends = _ends(story)
     namers: dict[ShardKey, list[ShardKey]] = {}
     for parent, end in ends.items():
         for child in end.range.upto.children:
+            # The ledger of the parent's end and Kinesis's list may name parents that the child's own ledger
+            # doesn't.
             namers.setdefault(ShardKey(parent.stream, child), []).append(parent)
     for key in story.steps:
         first = story.first(key)
@@ -63,10 +67,10 @@ def early_children(story: Story, listed: Mapping[StreamId, ListedShards]) -> Ite
         for shard_id in sorted(unnamed - named):
             ended = ends.get(ShardKey(key.stream, shard_id))
             if ended is None or ended.sequence >= first.sequence:
-                told = (
+                sentence = (
                     f"{key} began with {first}, which doesn't name its parent {shard_id}, and {_state(ended)}"
                 )
-                yield _judged(told, story, first)
+                yield _judged(sentence, story, first)
 
 
 def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> Iterator[Told]:
@@ -81,13 +85,13 @@ def _early(story: Story, key: ShardKey, first: Step, reason: ParentReason) -> It
         is_there, said = has_none or (ended is not None and ended.sequence < first.sequence), _state(ended)
     if is_there:
         return
-    told = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
-    yield _judged(told, story, first)
+    sentence = f"{key} began with {first} before its parent {reason.shard_id} had ended: {said}"
+    yield _judged(sentence, story, first)
 
 
-def _judged(told: str, story: Story, step: Step) -> Told:
+def _judged(sentence: str, story: Story, step: Step) -> Told:
     """Wrong, unless a lost ledger may have what is missing."""
-    return Unproved(told) if story.is_lost_between(-1, step.sequence) else Wrong(told)
+    return Unproved(sentence) if story.is_lost_between(-1, step.sequence) else Wrong(sentence)
 
 
 def _state(end: Step | None) -> str:
@@ -102,7 +106,7 @@ def broken_families(story: Story, listed: Mapping[StreamId, ListedShards]) -> It
     for key, end in ends.items():
         for child in end.range.upto.children:
             named_by.setdefault(ShardKey(key.stream, child), set()).add(key.shard_id)
-    of_lists = {stream: each.families() for stream, each in listed.items()}
+    of_lists = {stream: listed_shards.families() for stream, listed_shards in listed.items()}
     for key, end in ends.items():
         children = end.range.upto.children
         missing = sorted(of_lists.get(key.stream, {}).get(key.shard_id, frozenset()) - set(children))
@@ -118,7 +122,8 @@ def _unnamed_child(key: ShardKey, end: Step, missing: list[str]) -> Told:
         return Wrong(f"{key} ended without naming its child {missing[0]}, which Kinesis lists: {end}")
     # An END that doesn't come from the last page of the shard names the children that were known then.
     return Unproved(
-        f"{key} ended and doesn't name all of its children, so its ledger doesn't show which shard has its hash keys now: {end}"
+        f"{key} ended and doesn't name all of its children, "
+        f"so its ledger doesn't show which shard has its hash keys now: {end}"
     )
 
 
@@ -132,22 +137,25 @@ def _single_child(
     parents = named_by[child] | {reason.shard_id for reason in first.range.parents}
     if len(parents) > 1 or first.range.kind in _SET_BY_A_PERSON:
         return
-    told = (
-        f"{end.range.key} ended with {child.shard_id} as its only child, which has no other parent: a split has two children "
+    sentence = (
+        f"{end.range.key} ended with {child.shard_id} as its only child, "
+        "which has no other parent: a split has two children "
         f"and a merge two parents, so the hash keys of another child were read by no shard ({end})"
     )
-    yield _judged(told, story, first) if end.range.kind is Kind.LANDED else Unproved(told)
+    yield _judged(sentence, story, first) if end.range.kind is Kind.LANDED else Unproved(sentence)
 
 
 def _divided(key: ShardKey, children: Iterable[str], listed: ListedShards | None) -> Iterator[Told]:
     """Whether the hash keys of the children are those of a split parent, where Kinesis still lists all of them."""
     shards = {} if listed is None else listed.shards
     own = shards[key.shard_id].hash_range if key.shard_id in shards else None
-    parts = [shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)]
-    known = sorted(part for part in parts if part is not None)
-    if own is None or len(known) < 2:
+    child_keys = [
+        shards[c].hash_range for c in children if c in shards and shards[c].parents == (key.shard_id,)
+    ]
+    ranges = sorted(keys for keys in child_keys if keys is not None)
+    if own is None or len(ranges) < 2:
         return
-    if known[-1].end > own.end or any(_faults(known, own)):
+    if ranges[-1].end > own.end or any(_faults(ranges, own)):
         yield Wrong(f"the children of {key} don't have its hash keys {_keys(own)} once each")
 
 
@@ -161,16 +169,17 @@ def uncovered_keys(story: Story, listed: ListedShards) -> Iterator[Told]:
     unknown = sorted(shard for shard, keys in stands.items() if keys is None)
     if unknown:
         yield Unproved(
-            f"{listed.stream}: Kinesis no longer lists {', '.join(unknown[:5])}, so it isn't known which hash keys reading has there"
+            f"{listed.stream}: Kinesis no longer lists {', '.join(unknown[:5])}, "
+            "so it isn't known which hash keys reading has there"
         )
         return
     if not stands:
         return
     ranges = sorted(keys for keys in stands.values() if keys is not None)
     for fault in _faults(ranges, _ALL_KEYS):
-        told = _fault(fault, listed, stands)
+        statement = _fault(fault, listed, stands)
         # A lost ledger may have the end of a shard that looks open here.
-        yield Unproved(told.text) if story.lost else told
+        yield Unproved(statement.text) if story.lost else statement
 
 
 def _where_it_stands(
@@ -178,20 +187,20 @@ def _where_it_stands(
 ) -> dict[str, HashRange | None]:
     """The shards with the hash keys of this shard that are read now, or next. `children`: those that Kinesis lists."""
     end = story.end(key)
-    known = frozenset() if end is None else children | set(end.range.upto.children)
-    if not known:
+    all_children = frozenset() if end is None else children | set(end.range.upto.children)
+    if not all_children:
         return {key.shard_id: _hashes(key.shard_id, listed)}
-    found: dict[str, HashRange | None] = {}
-    for child in known:
+    standing: dict[str, HashRange | None] = {}
+    for child in all_children:
         if story.first(ShardKey(key.stream, child)) is not None:
             continue
-        others = [p for p in listed.parents(child) if p != key.shard_id]
-        if all(story.end(ShardKey(key.stream, other)) for other in others):
-            found[child] = _hashes(child, listed)
+        other_parents = [p for p in listed.parents(child) if p != key.shard_id]
+        if all(story.end(ShardKey(key.stream, parent)) for parent in other_parents):
+            standing[child] = _hashes(child, listed)
         else:
             # The child of a merge waits for its other parent: these hash keys stand at the end of this one.
-            found[key.shard_id] = _hashes(key.shard_id, listed)
-    return found
+            standing[key.shard_id] = _hashes(key.shard_id, listed)
+    return standing
 
 
 def _hashes(shard_id: str, listed: ListedShards) -> HashRange | None:
@@ -207,13 +216,14 @@ class _Fault:
 
 def _faults(ranges: Iterable[HashRange], within: HashRange) -> Iterator[_Fault]:
     """Holes and overlaps of sorted ranges."""
+    # So that a hole at the very beginning is found like any other.
     reached = within.start - 1
-    for each in ranges:
-        if each.start > reached + 1:
-            yield _Fault(reached + 1, each.start - 1)
-        elif each.start <= reached:
-            yield _Fault(each.start, min(reached, each.end), is_twice=True)
-        reached = max(reached, each.end)
+    for keys in ranges:
+        if keys.start > reached + 1:
+            yield _Fault(reached + 1, keys.start - 1)
+        elif keys.start <= reached:
+            yield _Fault(keys.start, min(reached, keys.end), is_twice=True)
+        reached = max(reached, keys.end)
     if reached < within.end:
         yield _Fault(reached + 1, within.end)
 
@@ -231,10 +241,10 @@ def _fault(fault: _Fault, listed: ListedShards, stands: Mapping[str, HashRange |
             f"{listed.stream}: the hash keys {keys} are read by more than one shard: {', '.join(twice)}"
         )
     unread = [s for s in with_keys if s not in stands and not listed.shards[s].closed]
-    told = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
+    sentence = f"{listed.stream}: no shard in the ledger has the hash keys {keys}"
     if unread and not listed.is_complete:
-        return Unproved(f"{told}: {', '.join(unread)} is empty so far, or not read yet")
-    return Wrong(f"{told}{f', which {unread[0]} has' if unread else ''}")
+        return Unproved(f"{sentence}: {', '.join(unread)} is empty so far, or not read yet")
+    return Wrong(f"{sentence}{f', which {unread[0]} has' if unread else ''}")
 
 
 def _keys(keys: HashRange) -> str:
@@ -242,5 +252,5 @@ def _keys(keys: HashRange) -> str:
 
 
 def _ends(story: Story) -> dict[ShardKey, Step]:
-    found = {key: story.end(key) for key in story.steps}
-    return {key: end for key, end in found.items() if end is not None}
+    ends = {key: story.end(key) for key in story.steps}
+    return {key: end for key, end in ends.items() if end is not None}

@@ -27,19 +27,19 @@ class OtherColumns:
     number: str
     sub: str | None = None
     data: str | None = None
-    """None: payloads aren't compared."""
+    """The column with the payload. None: payloads aren't compared."""
     form: PayloadForm = PayloadForm.BINARY
 
     @property
     def named(self) -> tuple[tuple[str, str], ...]:
         """The option that names a column, and the column."""
-        asked = (
+        options = (
             ("--shard", self.shard),
             ("--number", self.number),
             ("--sub", self.sub),
             ("--data", self.data),
         )
-        return tuple((option, name) for option, name in asked if name is not None)
+        return tuple((option, name) for option, name in options if name is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
-"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions on values.
+"""How the rows of two or more tables stand beside each other: a pattern for all rows that stand alike. Pure functions
+on values.
 
     spans of each shard  ->  those whose sums agree                                   ->  patterns
                          ->  the others: buckets  ->  Spark brings their rows together ->  patterns
 
-Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the first side are those of
-the other sides together, nothing has to be brought together. Sums can't tell which rows are missing, twice, or from elsewhere.
+Each file was counted before, with a number for each row added up. Where the sums of a span say that the rows of the
+first side are those of the other sides together, nothing has to be brought together. Sums can't tell which rows are
+missing, twice, or from elsewhere.
 
-A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few ranges do.
+A bucket has whole spans, so that one task sees all rows of a span, on all sides, and no task has more rows than a few
+ranges do.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from dataclasses import dataclass
 from headrace.pipeline.proof.spans import CountPlan, Digest, FileCount, ShardSpans, rows_by_span
 
 MOST_ROWS = 100_000
-"""Rows that the ledgers state for one bucket, unless a single range has more."""
+"""The rows that the ledgers state for one bucket, unless a single range has more."""
 MOST_NAMED = 5
-"""Rows of one pattern that are named, and not only counted."""
+"""The most rows of one pattern that are named, and not only counted."""
 NO_BUCKET = -1
-"""Of a span whose rows aren't compared."""
+"""The mark of a span whose rows aren't compared."""
 Span = tuple[int, int]
 """Place of the shard in the spans that were asked for, and the span."""
 
@@ -48,14 +51,14 @@ class Comparing:
 
     spans: tuple[ShardSpans, ...]
     buckets: tuple[tuple[int, ...], ...]
-    """For each shard and each of its spans."""
+    """The bucket of each span of each shard."""
 
     @property
     def is_empty(self) -> bool:
         return all(bucket == NO_BUCKET for of in self.buckets for bucket in of)
 
-    def has(self, at: Span) -> bool:
-        shard, span = at
+    def has(self, place: Span) -> bool:
+        shard, span = place
         return self.buckets[shard][span] != NO_BUCKET
 
     def reach(self) -> tuple[str, str]:
@@ -70,48 +73,53 @@ class Comparing:
 
 
 def patterns_by_sums(
-    plan: CountPlan, whole: Iterable[FileCount], others: Sequence[Iterable[FileCount]]
+    plan: CountPlan, first_side: Iterable[FileCount], other_sides: Sequence[Iterable[FileCount]]
 ) -> Mapping[Span, tuple[Pattern, ...]]:
-    """The spans in which the rows of the first side (`whole`) are those of the other sides together, by their sums."""
-    all_of, its = _digests(whole), [_digests(counts) for counts in others]
-    found: dict[Span, tuple[Pattern, ...]] = {}
+    """The spans in which the rows of the first side (`first_side`) are those of the other sides together, by their
+    sums."""
+    all_of, other_digests = _digests(first_side), [_digests(counts) for counts in other_sides]
+    patterns: dict[Span, tuple[Pattern, ...]] = {}
     for shard, span in ((c.shard, span) for c in plan.clusters for span in c.spans):
-        parts = [each.get((shard, span), Digest()) for each in its]
-        if all_of.get((shard, span), Digest()) == sum(parts, Digest()):
-            found[shard, span] = tuple(
-                Pattern(shard, span, (1, *(int(n == side) for n in range(len(parts)))), part.rows)
-                for side, part in enumerate(parts)
-                if part.rows
+        side_digests = [digests.get((shard, span), Digest()) for digests in other_digests]
+        # A row that is missing, twice or from elsewhere changes the sum; which row it is, only the rows
+        # themselves tell.
+        if all_of.get((shard, span), Digest()) == sum(side_digests, Digest()):
+            patterns[shard, span] = tuple(
+                # Each row is once on the first side and once on one of the others.
+                Pattern(shard, span, (1, *(int(n == side) for n in range(len(side_digests)))), digest.rows)
+                for side, digest in enumerate(side_digests)
+                if digest.rows
             )
-    return found
+    return patterns
 
 
 def _digests(counts: Iterable[FileCount]) -> dict[Span, Digest]:
-    found: dict[Span, Digest] = {}
-    for part in (part for each in counts for part in each.parts):
-        at = part.shard, part.span
-        found[at] = found.get(at, Digest()) + part.digest
-    return found
+    digests: dict[Span, Digest] = {}
+    for part in (part for count in counts for part in count.parts):
+        place = part.shard, part.span
+        digests[place] = digests.get(place, Digest()) + part.digest
+    return digests
 
 
 def comparing(plan: CountPlan, *, besides: Collection[Span] = (), most: int = MOST_ROWS) -> Comparing:
     """The ranges of the plan, in buckets of so many rows. `besides`: spans whose rows needn't be compared."""
-    buckets = [[NO_BUCKET] * len(each.ends) for each in plan.spans]
+    buckets = [[NO_BUCKET] * len(shard_spans.ends) for shard_spans in plan.spans]
     number, rows = 0, 0.0
     for cluster in plan.clusters:
         # Replacements that cut ranges may join all ranges of a shard to one cluster.
-        for span, its in rows_by_span(plan, cluster).items():
+        for span, span_rows in rows_by_span(plan, cluster).items():
             if (cluster.shard, span) in besides:
                 continue
-            if rows and rows + its > most:
+            # A span is never divided, so that one task sees all rows that may be the same.
+            if rows and rows + span_rows > most:
                 number, rows = number + 1, 0.0
-            rows += its
+            rows += span_rows
             buckets[cluster.shard][span] = number
     return Comparing(plan.spans, tuple(map(tuple, buckets)))
 
 
 def by_span(patterns: Iterable[Pattern]) -> dict[Span, list[Pattern]]:
-    found: dict[Span, list[Pattern]] = {}
-    for each in patterns:
-        found.setdefault((each.shard, each.span), []).append(each)
-    return found
+    grouped: dict[Span, list[Pattern]] = {}
+    for pattern in patterns:
+        grouped.setdefault((pattern.shard, pattern.span), []).append(pattern)
+    return grouped

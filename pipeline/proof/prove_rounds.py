@@ -16,12 +16,12 @@ from headrace.pipeline.proof.counts import overlaps, wrong_clusters
 from headrace.pipeline.proof.ports import ProofTable
 from headrace.pipeline.proof.rounds import (
     Open,
-    arrivals_of,
+    arrivals_on,
+    cluster_place,
     divided,
     files_of,
     joined_again,
-    one_by_one,
-    place_of,
+    ranges_one_by_one,
     rounds_of,
 )
 from headrace.pipeline.proof.spans import CountPlan, Doubled, FileCount, plan_rows
@@ -51,8 +51,8 @@ class Rounds:
     def plans(self, days: Iterable[Days]) -> Iterator[CountRound]:
         covered = self.view(self.joined)
         for each in days:
-            asked = RangeFilter(upto=self.sequence, arrived=arrivals_of(each))
-            now = one_by_one(covered, self.view(story_of(self.lineage.entries(asked))), each)
+            asked = RangeFilter(upto=self.sequence, arrived=arrivals_on(each))
+            now = ranges_one_by_one(covered, self.view(story_of(self.lineage.entries(asked))), each)
             yield CountRound(each, plan_rows(now, window=ALL, kept_from=self.kept_from, days=each))
             covered = joined_again(now, each)
 
@@ -84,7 +84,7 @@ def _counted(seen: ProofEvidence, table: ProofTable, rounds: Rounds, days: tuple
             raise OtherDayError
         earlier = () if left is None else left.in_plan(each.plan)
         plan, ready, left = divided(each.plan, (*earlier, *counted), each.days)
-        wrong += ((place_of(cluster, plan), told) for cluster, told in wrong_clusters(plan, ready))
+        wrong += ((cluster_place(cluster, plan), told) for cluster, told in wrong_clusters(plan, ready))
         doubled += table.doubled(overlaps(plan, ready), plan.spans)
         ranges += len(plan.clusters)
         counts += (replace(count, parts=()) for count in counted)

@@ -1,9 +1,10 @@
-"""The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in memory one by one.
+"""The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in
+memory one by one.
 
     ledgers, joined by day  ->  rounds of days  ->  of each round: its ranges one by one, its files, counts  ->  what is wrong with them
 
-A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what earlier rounds have counted.
-Pure functions.
+A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what
+earlier rounds have counted. Pure functions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ONE_DAY = timedelta(days=1)
 
 
 def rounds_of(story: Story, most: int) -> tuple[Days, ...]:
-    """Days in order that leave no time out, each with about so many ranges, and at least one day. Ranges that overlap are in one round."""
+    """Days in order that leave no time out, each with about so many ranges, and at least one day. Ranges that overlap
+    are in one round."""
     sizes: dict[date, int] = {}
     for step in story.all():
         day = first_day(step)
@@ -35,6 +37,7 @@ def rounds_of(story: Story, most: int) -> tuple[Days, ...]:
     days = sorted(sizes)
     for day, following in pairwise(days):
         ranges += sizes[day]
+        # No round ends within ranges that overlap: only all of their rows together can be compared.
         if ranges + sizes[following] > most and not any(first <= day < last for first, last in together):
             ends.append(day)
             ranges = 0
@@ -50,9 +53,10 @@ def _reaches(story: Story) -> Iterator[tuple[date, date]]:
                 yield min(map(first_day, group)), max(map(last_day, group))
 
 
-def arrivals_of(days: Days) -> tuple[datetime, datetime]:
+def arrivals_on(days: Days) -> tuple[datetime, datetime]:
     """Between which moments the first record of a range arrived whose `first_day` is one of these."""
     first = _midnight(days.first) + APPROXIMATE if days.first > date.min else _midnight(date.min)
+    # date.max has no day after it, and date.min none before: adding would overflow.
     last = _midnight(days.last + _ONE_DAY) + APPROXIMATE if days.last < date.max else _midnight(date.max)
     return first, last
 
@@ -61,13 +65,13 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-def one_by_one(joined: Story, apart: Story, days: Days) -> Story:
+def ranges_one_by_one(joined: Story, apart: Story, days: Days) -> Story:
     """The joined ranges, and in the place of those of the days each range by itself (`apart`)."""
     steps: dict[ShardKey, tuple[Step, ...]] = {}
-    for key, its in joined.steps.items():
-        others = [step for step in its if not _came_on(step, days)]
+    for key, shard_steps in joined.steps.items():
+        rest = [step for step in shard_steps if not _came_on(step, days)]
         own = [step for step in apart.steps.get(key, ()) if _came_on(step, days)]
-        steps[key] = tuple(sorted((*others, *own), key=lambda step: step.sequence))
+        steps[key] = tuple(sorted((*rest, *own), key=lambda step: step.sequence))
     return replace(joined, steps=steps)
 
 
@@ -78,7 +82,9 @@ def _came_on(step: Step, days: Days) -> bool:
 
 def joined_again(story: Story, days: Days) -> Story:
     """The story with its ranges of these days joined, but for those with records of later days."""
-    return replace(story, steps={key: tuple(_joined(its, days)) for key, its in story.steps.items()})
+    return replace(
+        story, steps={key: tuple(_joined(shard_steps, days)) for key, shard_steps in story.steps.items()}
+    )
 
 
 def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
@@ -95,35 +101,42 @@ def _joined(steps: Iterable[Step], days: Days) -> Iterator[Step]:
 
 
 def _go_together(before: Step, step: Step, days: Days) -> bool:
-    one, other = before.range, step.range
-    if one.kind is not other.kind or one.may_go_back or other.after is None:
+    first, second = before.range, step.range
+    if first.kind is not second.kind or first.may_go_back or second.after is None:
         return False
+    # A range with records of later days is compared in a later round, by itself.
     is_over = max(last_day(before), last_day(step)) <= days.last
-    return is_over and one.upto.token == other.after.token and bool(one.rows) is bool(other.rows)
+    is_told = second.after.skipped_until is None
+    return (
+        is_over
+        and is_told
+        and first.upto.token == second.after.token
+        and bool(first.rows) is bool(second.rows)
+    )
 
 
 def _as_one(before: Step, step: Step) -> Step:
-    one, other = before.range, step.range
-    last = max((at for at in (one.last_arrival, other.last_arrival) if at is not None), default=None)
-    made = replace(
-        other,
-        after=one.after,
-        rows=one.rows + other.rows,
-        first_arrival=one.first_arrival,
+    first, second = before.range, step.range
+    last = max((when for when in (first.last_arrival, second.last_arrival) if when is not None), default=None)
+    merged = replace(
+        second,
+        after=first.after,
+        rows=first.rows + second.rows,
+        first_arrival=first.first_arrival,
         last_arrival=last,
-        joined=one.joined + other.joined,
+        joined=first.joined + second.joined,
     )
-    return replace(step, range=made)
+    return replace(step, range=merged)
 
 
 def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
     if days == EVER:
         return list(files)
-    return [each for each in files if each.day is not None and days.has(date.fromisoformat(each.day))]
+    return [file for file in files if file.day is not None and days.has(date.fromisoformat(file.day))]
 
 
-def place_of(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
-    """Sorts as the ranges do in a plan of all days: each round has the same shards."""
+def cluster_place(cluster: Cluster, plan: CountPlan) -> tuple[int, str]:
+    """The place of a cluster, which sorts as the ranges do in a plan of all days: each round has the same shards."""
     return cluster.shard, plan.spans[cluster.shard].ends[cluster.spans[-1]]
 
 
@@ -136,7 +149,7 @@ class Open:
 
     def in_plan(self, plan: CountPlan) -> tuple[FileCount, ...]:
         """The counts in the spans of a later round, which has the same ranges."""
-        return tuple(replace(each, parts=tuple(self._parts(each, plan))) for each in self.counts)
+        return tuple(replace(count, parts=tuple(self._parts(count, plan))) for count in self.counts)
 
     def _parts(self, count: FileCount, plan: CountPlan) -> Iterator[Part]:
         for part in count.parts:
@@ -154,14 +167,20 @@ def divided(
         if _is_open(cluster, days)
         for span in cluster.spans
     }
-    closed = tuple(each for each in plan.clusters if not _is_open(each, days))
-    parts = [(each, [part for part in each.parts if (part.shard, part.span) in later]) for each in counts]
-    left = tuple(FileCount(each.path, each.day, 0, parts=tuple(its)) for each, its in parts if its)
-    ready = tuple(
-        replace(each, parts=tuple(part for part in each.parts if (part.shard, part.span) not in later))
-        for each in counts
+    closed = tuple(cluster for cluster in plan.clusters if not _is_open(cluster, days))
+    later_parts = [
+        (count, [part for part in count.parts if (part.shard, part.span) in later]) for count in counts
+    ]
+    rest = tuple(
+        FileCount(count.path, count.day, 0, parts=tuple(file_parts))
+        for count, file_parts in later_parts
+        if file_parts
     )
-    return replace(plan, clusters=closed), ready, Open(replace(plan, clusters=()), left)
+    ready = tuple(
+        replace(count, parts=tuple(part for part in count.parts if (part.shard, part.span) not in later))
+        for count in counts
+    )
+    return replace(plan, clusters=closed), ready, Open(replace(plan, clusters=()), rest)
 
 
 def _is_open(cluster: Cluster, days: Days) -> bool:

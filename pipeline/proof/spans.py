@@ -2,8 +2,9 @@
 
     ledgers  ->  spans of each shard  ->  Spark counts the rows of each file in each span  ->  one count for each range, compared
 
-The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position back, or rows of a typed
-table were replaced: then ranges overlap, and only the sum of those that overlap can be compared.
+The ranges of a shard cut its sort keys into spans. Each span belongs to one range, unless a person moved a position
+back, or rows of a typed table were replaced: then ranges overlap, and only the sum of those that overlap can be
+compared.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import order_text, past
 
 NOT_ASKED = -1
-"""Of a span: its rows are proved already, or not asked for. They are added to a digest, and not counted."""
+"""The mark of a span whose rows are proved already, or not asked for. They are added to a digest, and not counted."""
 ELSEWHERE = -2
-"""Of a span: its rows are in files of other days, by the arrivals that its range states, and these days are counted by themselves."""
+"""The mark of a span whose rows are in files of other days, by the arrivals that its range states. These days are
+counted by themselves."""
 EMPTY = 0
-"""Of a span: no row may be in it."""
+"""The mark of a span in which no row may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class ShardSpans:
     ends: tuple[str, ...]
     """Sort keys, in order."""
     wanted: tuple[int, ...]
-    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or after the last."""
+    """For each span the number of ranges that have rows in it, or NOT_ASKED. No row may be before the first span, or
+    after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Digest:
     sum: int = 0
 
     def __add__(self, other: Digest) -> Digest:
+        # The numbers of rows have 64 bits, and their sums wrap around as Arrow's do.
         return Digest(self.rows + other.rows, (self.sum + other.sum) % 2**64)
 
 
@@ -64,7 +68,7 @@ class Part:
     """Sort key of the first of them."""
     last: str
     sum: int = 0
-    """Of a number made from each row: with the number of rows, their digest."""
+    """The sum of a number made from each row: with the number of rows, their digest."""
 
     @property
     def digest(self) -> Digest:
@@ -78,17 +82,17 @@ class FileCount:
     path: str
     day: str | None
     stated: int
-    """Rows that the table's metadata states."""
+    """The number of rows that the table's metadata states."""
     rows: int = 0
     parts: tuple[Part, ...] = ()
     all: Digest = Digest()
-    """Of all rows that are in a span in which rows may be."""
+    """The digest of all rows that are in a span in which rows may be."""
     known: Digest = Digest()
-    """Of the rows in spans that are NOT_ASKED or ELSEWHERE."""
+    """The digest of the rows in spans that are NOT_ASKED or ELSEWHERE."""
     elsewhere: int = 0
-    """Rows in spans that are ELSEWHERE."""
+    """The number of rows in spans that are ELSEWHERE."""
     strangers: tuple[str, ...] = ()
-    """Rows in no range, as texts: the first of them."""
+    """The first of the rows in no range, as texts."""
     strange: tuple[tuple[str, int], ...] = ()
     """How many of them are of which shard (`headrace.pipeline.proof.accepted.shard_text`)."""
     error: str = ""
@@ -136,18 +140,20 @@ class CountPlan:
     spans: tuple[ShardSpans, ...]
     clusters: tuple[Cluster, ...]
     derived: int = 0
-    """Records of derived ranges."""
+    """The number of records in derived ranges."""
     is_mixed: bool = False
-    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only together."""
+    """Whether ranges that an earlier proof has read overlap with newer ones, so that their rows can be compared only
+    together."""
 
     def days(self) -> tuple[date, date] | None:
         """The arrival days of all rows that are counted; None where a range doesn't tell its arrivals."""
+        # Only ranges with rows tell arrivals.
         first = [s.range.first_arrival for c in self.clusters for s in c.steps if s.range.rows]
         last = [s.range.last_arrival for c in self.clusters for s in c.steps if s.range.rows]
-        known = [at for at in (*first, *last) if at is not None]
-        if not known or len(known) < len(first) + len(last):
+        arrivals = [arrival for arrival in (*first, *last) if arrival is not None]
+        if not arrivals or len(arrivals) < len(first) + len(last):
             return None
-        return (min(known) - APPROXIMATE).date(), (max(known) + APPROXIMATE).date()
+        return (min(arrivals) - APPROXIMATE).date(), (max(arrivals) + APPROXIMATE).date()
 
     def may_be_on(self) -> Callable[[str | None], bool]:
         """Whether a file with the rows of this arrival day may have rows of the ranges that are asked for."""
@@ -161,12 +167,12 @@ class CountPlan:
 
 def rows_by_span(plan: CountPlan, cluster: Cluster) -> dict[int, float]:
     """About how many rows each span of the cluster has: those of a range, spread evenly over its spans."""
-    found = dict.fromkeys(cluster.spans, 0.0)
+    rows = dict.fromkeys(cluster.spans, 0.0)
     for step in cluster.steps:
         spans = spans_of(plan.spans[cluster.shard].ends, step)
         for span in spans:
-            found[span] += step.range.rows / len(spans)
-    return found
+            rows[span] += step.range.rows / len(spans)
+    return rows
 
 
 def plan_rows(
@@ -177,48 +183,49 @@ def plan_rows(
     kept_from: date | None = None,
     days: Days = EVER,
 ) -> CountPlan:
-    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first day that the
-    retention keeps. `days`: only ranges that may have a record of these days are asked for."""
+    """`proved`: sequence number of the snapshot up to which an earlier proof has read all rows. `kept_from`: the first
+    day that the retention keeps. `days`: only ranges that may have a record of these days are asked for."""
     spans: list[ShardSpans] = []
     clusters: list[Cluster] = []
     is_mixed = False
     for key in story.keys:
         steps = story.of(key)
         ends = _ends(steps)
-        wanted = [EMPTY] * len(ends)
+        marks = [EMPTY] * len(ends)
         for group in overlapping(steps):
             is_derived = any(step in story.derived.get(key, ()) for step in group)
             is_asked = not is_derived and _is_asked(group, window, proved)
             is_mixed |= is_asked and proved is not None and any(step.sequence <= proved for step in group)
             is_elsewhere = is_asked and not days.meet(group)
             is_asked &= not is_elsewhere
-            _mark(wanted, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
+            _mark(marks, ends, group, None if is_asked else ELSEWHERE if is_elsewhere else NOT_ASKED)
             if is_asked and (rows := sum(step.range.rows for step in group)):
                 spread = [spans_of(ends, step) for step in group]
-                reach = range(min(each.start for each in spread), max(each.stop for each in spread))
+                reach = range(min(r.start for r in spread), max(r.stop for r in spread))
                 is_dropped = any(may_be_dropped(step, kept_from) for step in group)
                 clusters.append(Cluster(len(spans), reach, group, rows, is_dropped))
-        _mark_repaired(wanted, ends, steps)
-        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(wanted)))
+        _mark_repaired(marks, ends, steps)
+        spans.append(ShardSpans(key.stream.name, key.stream.epoch, key.shard_id, tuple(ends), tuple(marks)))
     derived = sum(s.range.rows for steps in story.derived.values() for s in steps)
     return CountPlan(tuple(spans), tuple(clusters), derived, is_mixed)
 
 
-def _mark(wanted: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
+def _mark(marks: list[int], ends: Sequence[str], group: Iterable[Step], mark: int | None) -> None:
     """`mark`: None for ranges that are asked for."""
     for step in group:
         # Rows of aggregates that were taken apart are in the range by which the aggregates landed.
         if step.range.rows and step.range.kind is not Kind.UNPACKED:
             for i in spans_of(ends, step):
-                wanted[i] = wanted[i] + 1 if mark is None else mark
+                marks[i] = marks[i] + 1 if mark is None else mark
 
 
-def _mark_repaired(wanted: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
-    """Up to where a repair went, the position was taken from rows, of which some may have no ledger."""
+def _mark_repaired(marks: list[int], ends: Sequence[str], steps: Iterable[Step]) -> None:
+    """Mark the spans up to which a repair went: the position was taken from rows there, of which some may have no
+    ledger."""
     for step in steps:
         if step.range.kind is Kind.REPAIR:
             for i in spans_of(ends, step):
-                wanted[i] = wanted[i] or NOT_ASKED
+                marks[i] = marks[i] or NOT_ASKED
 
 
 def low_of(step: Step) -> str:
@@ -230,7 +237,8 @@ def high_of(step: Step) -> str:
 
 
 def _end_text(position: Position) -> str:
-    """As `order_text`, and after all rows of a record that counts as a whole (`headrace.pipeline.core.shards.sort_texts.past`)."""
+    """A text that sorts as `order_text` does, and after all rows of a record that counts as a whole
+    (`headrace.pipeline.core.shards.sort_texts.past`)."""
     return _text_of(position.sequence, position.sub, ended=position.ended, inside=position.inside)
 
 
@@ -263,6 +271,7 @@ def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
         if group and low_of(step) >= reach:
             yield tuple(group)
             group = []
+        # Within a group the farthest end counts: a short range may lie inside of a long one.
         reach = max(reach, high_of(step)) if group else high_of(step)
         group.append(step)
     if group:
@@ -272,6 +281,7 @@ def overlapping(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
 def _is_asked(group: Sequence[Step], window: Window, proved: int | None) -> bool:
     if proved is not None and all(step.sequence <= proved for step in group):
         return False
+    # One range of the group is enough, because the group's rows can only be counted together.
     return any(window.has(step.range.first_arrival, step.range.last_arrival) for step in group)
 
 

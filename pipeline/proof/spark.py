@@ -3,58 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
-from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.ledger.live_files import LiveFile
 from headrace.pipeline.errors import Unreachable, WrongShape
-from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark, run_tasks
-from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.catalog import asking
 from headrace.pipeline.lake.table.inserted import inserted_by
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lake.table.live_files import ManifestReader
-from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work
 from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.proof.codec import decode_counts, decode_doubled, encode_counts, encode_doubled
 from headrace.pipeline.proof.ports import ProofLook, ProofTable, Proved
 from headrace.pipeline.proof.spans import Digest, Doubled, FileCount, Overlap, ShardSpans
 from headrace.pipeline.proof.task import ProofSpec
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _VERSION = 1
 _PACK_ROWS = 2_000_000
 """Rows of one Spark task: a few seconds of work."""
 _PACK_FILES = 64
 
-RunTasks = Callable[[int, Callable[[int], bytes]], list[bytes]]
-"""Runs a function of a task's number for each number below the first argument, and returns the answers in any order."""
-
-
-def on_spark(session: Callable[[OnWaiting], SparkSession]) -> RunTasks:
-    """The session is made for the first job."""
-
-    def run(count: int, task: Callable[[int], bytes]) -> list[bytes]:
-        try:
-            return run_tasks(session(warn), count, task)
-        except Exception as error:
-            if not is_of_spark(error):
-                raise
-            raise Unreachable(
-                f"the Spark job that counts the table's rows failed: {cause_of(str(error))}. Nothing is proved, and nothing was changed; "
-                "run it again"
-            ) from error
-
-    return run
+_JOB = Job("counts the table's rows", "Nothing is proved, and nothing was changed; run it again")
 
 
 class IcebergProof(ProofTable):
-    def __init__(self, lake: IcebergTable, run: RunTasks) -> None:
+    def __init__(self, lake: IcebergTable, tasks: Tasks) -> None:
         self._lake = lake
-        self._run = run
+        self._tasks = tasks
         self._manifests = ManifestReader()
 
     def look(self) -> ProofLook:
@@ -74,13 +50,13 @@ class IcebergProof(ProofTable):
         if not overlaps:
             return ()
         work = _comparing(tuple(overlaps), ProofSpec(self._lake.staging_spec(), tuple(spans)))
-        return tuple(decode_doubled(each) for each in self._run(len(overlaps), work))
+        return tuple(decode_doubled(each) for each in self._tasks.run(len(overlaps), work, _JOB))
 
     def _counts(self, files: Sequence[LiveFile], spec: ProofSpec, *, is_known: bool) -> tuple[FileCount, ...]:
         if not files:
             return ()
         packs = _packed(files, _PACK_ROWS)
-        answers = self._run(len(packs), _counting(packs, spec, is_known=is_known))
+        answers = self._tasks.run(len(packs), _counting(packs, spec, is_known=is_known), _JOB)
         by_path = {each.path: each for answer in answers for each in decode_counts(answer)}
         # A file that no task returned must not pass for one that was counted.
         if missing := [each.path for each in files if each.path not in by_path]:
@@ -173,10 +149,8 @@ def _packed(files: Sequence[LiveFile], most_rows: int) -> tuple[tuple[LiveFile, 
     return tuple(map(tuple, packs))
 
 
-def _counting(
-    packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool
-) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
+def _counting(packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool) -> Work:
+    def work(number: int, _now: Now) -> bytes:
         from headrace.pipeline.proof.task import count_rows, look_at
 
         one = look_at if is_known else count_rows
@@ -185,8 +159,8 @@ def _counting(
     return work
 
 
-def _comparing(overlaps: tuple[Overlap, ...], spec: ProofSpec) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
+def _comparing(overlaps: tuple[Overlap, ...], spec: ProofSpec) -> Work:
+    def work(number: int, _now: Now) -> bytes:
         from headrace.pipeline.proof.task import doubled_rows
 
         return encode_doubled(doubled_rows(overlaps[number], spec))

@@ -1,4 +1,5 @@
-"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure functions."""
+"""Is what the lake table states about its completeness (`valid-through`) no more than its positions show? Pure
+functions."""
 
 from __future__ import annotations
 
@@ -11,10 +12,17 @@ from headrace.pipeline.proof.verdict import Wrong
 
 
 def wrong_through(through: Through, positions: Positions) -> Iterator[Wrong]:
-    """Open shards that were read less far than the table states. A statement never goes further than the shard that is furthest behind."""
-    for key, at in sorted(positions.shards.items()):
+    """Open shards that were read less far than the table states. A statement never goes further than the shard that is
+    furthest behind."""
+    for key, position in sorted(positions.shards.items()):
         stated = through.get(key.stream)
-        if stated is not None and not at.ended and at.witness is not None and at.witness < stated:
+        if (
+            stated is not None
+            and not position.ended
+            and position.witness is not None
+            and position.witness < stated
+        ):
             yield Wrong(
-                f"the table states that it has all records up to {time_text(stated)}, and {key} was read up to {time_text(at.witness)} only"
+                f"the table states that it has all records up to {time_text(stated)}, "
+                f"and {key} was read up to {time_text(position.witness)} only"
             )

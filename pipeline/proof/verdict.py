@@ -1,4 +1,5 @@
-"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See docs/proof.md."""
+"""What a proof of the lake table found: its checks, what can't be proved, and the sentence that ends it. See
+docs/use/proof.md."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from datetime import datetime
 from headrace.pipeline.core.words.words import counted
 
 MOST_TOLD = 20
-"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no memory."""
+"""Sentences that one check keeps. Further ones are only counted, so that a table that is wrong everywhere fills no
+memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +51,19 @@ class Check:
     count: int = 0
 
 
-def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
+def checked(promise: str, looked_at: str, statements: Iterable[Told]) -> Check:
     wrong: list[str] = []
     unproved: list[str] = []
     count = left_out = 0
-    for each in told:
-        if isinstance(each, Wrong):
+    for statement in statements:
+        if isinstance(statement, Wrong):
             count += 1
             if len(wrong) < MOST_TOLD:
-                wrong.append(each.text)
+                wrong.append(statement.text)
+        # What can't be proved doesn't count as a mistake: a recorded gap stays for ever, and a job that
+        # always fails is switched off.
         elif len(unproved) < MOST_TOLD:
-            unproved.append(each.text)
+            unproved.append(statement.text)
         else:
             left_out += 1
     if left_out:
@@ -69,7 +73,8 @@ def checked(promise: str, looked_at: str, told: Iterable[Told]) -> Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProof:
-    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or that of a window."""
+    """What a proof found about a table that was made of the lake table: a typed table with its quarantine table, or
+    that of a window."""
 
     name: str
     checks: tuple[Check, ...]
@@ -81,7 +86,7 @@ class TableProof:
     unchanged: int = 0
     """Data files that an earlier proof had read, and that are there with the size that they had."""
     forgotten: str = ""
-    """As in Proof."""
+    """Why the next proof reads all rows of the table again, as in Proof."""
     is_behind: bool = False
     """Whether records have landed that the typed table hasn't parsed yet. That isn't wrong."""
 
@@ -93,7 +98,7 @@ class TableProof:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     checks: tuple[Check, ...] = ()
-    """Of the lake table."""
+    """The checks of the lake table."""
     tables: tuple[TableProof, ...] = ()
     """The tables that were made of the lake table."""
     records: int = 0
@@ -106,7 +111,8 @@ class Proof:
     last: datetime | None = None
     snapshot: int | None = None
     since: int | None = None
-    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is about."""
+    """The snapshot up to which an earlier proof had read all rows; None where this proof read all rows that it is
+    about."""
     rows: int = 0
     """Rows that this proof has read."""
     files: int = 0
@@ -130,7 +136,7 @@ class Proof:
         return tuple(text for check in self.all_checks for text in check.unproved)
 
     def lines(self) -> Iterator[str]:
-        """For people: each check with what it found, what isn't proved, and the sentence."""
+        """The lines for people: each check with what it found, what isn't proved, and the sentence."""
         yield from told_lines(self.checks)
         yield from self._read()
         yield from _forgotten(self.forgotten)
@@ -147,13 +153,17 @@ class Proof:
         if self.since is None:
             yield read
         else:
-            yield f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, which was proved before"
+            yield (
+                f"{read}; {counted(self.unchanged, 'file')} unchanged since snapshot {self.since}, "
+                "which was proved before"
+            )
 
     def __str__(self) -> str:
         if not self.holds:
             failed = [check for check in self.all_checks if check.wrong]
             return (
-                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} found {counted(sum(c.count for c in failed), 'mistake')} "
+                f"NOT PROVED: {counted(len(failed), 'check')} of {len(self.all_checks)} "
+                f"found {counted(sum(c.count for c in failed), 'mistake')} "
                 f"in snapshot {self.snapshot}; the first: {failed[0].wrong[0]}"
             )
         if not self.records:
@@ -172,7 +182,10 @@ class Proof:
         beside = f"{self.unproved_records:,} further" if self.unproved_records else ""
         if not self.unproved:
             return proved
-        return f"{proved}; NOT proved: {beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+        return (
+            f"{proved}; NOT proved: "
+            f"{beside + ' records, and ' if beside else ''}{counted(len(self.unproved), 'thing')} named above"
+        )
 
     def _between(self) -> str:
         if self.first is None or self.last is None:
@@ -180,8 +193,8 @@ class Proof:
         return f" that arrived between {_text(self.first)} and {_text(self.last)}"
 
 
-def _text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+def _text(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S}Z"
 
 
 def told_lines(checks: Iterable[Check]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Applied
 from headrace.pipeline.core.leases.due import LivenessTimes, run_lives
 from headrace.pipeline.core.leases.lease import Lease, run_of_claim
-from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.sighting import Sighting, after_look
 from headrace.pipeline.core.ledger.batch import Batch
 from headrace.pipeline.core.order.parents import parents_of
 from headrace.pipeline.core.shards.partition import partition_of
@@ -180,7 +180,7 @@ class Recovery:
         # Only now: a row's checkpoint must never be ahead of the table (I8).
         if decision.row is not None:
             wanted = change.reposition(
-                held, self.claim, at=decision.row, landed=decision.landed, why=decision.sentences[0]
+                held, self.claim, place=decision.row, landed=decision.landed, why=decision.sentences[0]
             )
             to_do = "The lake table has the decision; run the command again to bring the row into step"
             try:
@@ -215,14 +215,14 @@ class Recovery:
                 beats.setdefault(claim, "none")
         now = self.clock.monotonic()
         since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
-        self._beats = look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
+        self._beats = after_look(self._beats, beats, since=since, tick=self.settings.times.worker_tick)
         self._looked_at = now
 
 
 def _last_page(key: ShardKey, pages: Pages, start: Start, facts: StreamFacts) -> Tip:
     tip, was_at_tip = Tip(None, None, facts.asked), False
     for page in pages.pages(Batch(key, None, start, facts.asked, facts.retention)):
-        tip = replace(tip, at=page.answered, is_open=page.children is None)
+        tip = replace(tip, looked=page.answered, is_open=page.children is None)
         if page.last_sequence is not None:
             tip = replace(tip, sequence=page.last_sequence, arrival=page.last_arrival)
         # The page with the last records of a closed shard may not tell the end. The next page does.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from headrace.pipeline.core.leases.lease import Lease
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, ParentReason, Range
 from headrace.pipeline.core.order.parents import InTheWay
 from headrace.pipeline.core.order.start_of_reading import Stop
@@ -42,13 +43,13 @@ class Tip:
     """Go on after the newest record, as a look at the shard has just found it."""
 
     sequence: int | None
-    """Of the newest record; None where Kinesis has none."""
+    """The sequence number of the newest record; None where Kinesis has none."""
     arrival: datetime | None
-    at: datetime
+    looked: datetime
     """When the command looked, by Kinesis's clock."""
     is_open: bool = True
-    # Only the tip of an open shard counts as `seen`. Children take the latest witness of their parents, and the children of a
-    # closed shard may have got, and lost, records before the command looked.
+    # Only the tip of an open shard counts as `seen`. Children take the latest witness of their parents, and the
+    # children of a closed shard may have got, and lost, records before the command looked.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class Person:
 @dataclass(frozen=True, slots=True)
 class Decision:
     range: Range | None
-    """None where the table needs no change. A shard without a position stays without one, because a position would make its
-    ancestors count as ended."""
+    """None where the table needs no change. A shard without a position stays without one, because a position would make
+    its ancestors count as ended."""
     sentences: tuple[str, ...]
     row: Checkpoint | None = None
     """The checkpoint that the row gets. None where the next wave brings the row forward by itself."""
@@ -105,88 +106,92 @@ class Decision:
 
 
 def plan_skip(situation: ShardSituation, target: Target, person: Person) -> Decision | Stop:
-    at = situation.position
+    position = situation.position
     trouble = _why_no_skip(situation)
     if trouble is not None:
         return Stop(f"{situation.key}: {trouble}; nothing was changed")
-    upto = _skipped_to(at or Position(), target)
+    upto = _skipped_to(position or Position(), target)
     if isinstance(upto, Stop):
         return Stop(f"{situation.key}: {upto.why}; nothing was changed")
-    if upto == at:
+    if upto == position:
         return Stop(
             f"{situation.key}: this was decided before, or nothing is left to skip; nothing was changed"
         )
     skipped = _range(Kind.SKIPPED, situation, upto=upto, person=person)
-    return Decision(skipped, (f"{situation.key}: {_skip_sentence(at, upto, target)}",))
+    return Decision(skipped, (f"{situation.key}: {_skip_sentence(position, upto, target)}",))
 
 
 def plan_reposition(
     situation: ShardSituation, *, to_lease: bool, sentinel: Checkpoint, person: Person
 ) -> Decision | Stop:
-    """`to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row of a shard
-    of which nothing has landed."""
-    at, row = situation.position, situation.row
-    stands = at.checkpoint if at else None
+    """`to_lease`: the table follows the row; otherwise the row follows the table. `sentinel`: the checkpoint in the row
+    of a shard of which nothing has landed."""
+    position, row = situation.position, situation.row
+    stands = position.checkpoint if position else None
     if situation.positions.origins.get(situation.key.stream) is None:
         return Stop(f"{situation.key}: no origin is decided for its stream yet; nothing was changed")
-    if at is None and situation.passed_by is not None:
+    if position is None and situation.passed_by is not None:
         return Stop(
-            f"{situation.key}: the shard counts as ended, because its descendant {situation.passed_by} has a position; clean-up "
+            f"{situation.key}: the shard counts as ended, "
+            f"because its descendant {situation.passed_by} has a position; clean-up "
             "will delete its row; nothing was changed"
         )
     if not _is_row_ahead(row, stands):
         return Stop(
-            f"{situation.key}: the row and the table agree (both at {stands or 'the start'}), or the row is behind, and then the "
+            f"{situation.key}: the row and the table agree (both at {stands or 'the start'}), "
+            "or the row is behind, and then the "
             "next wave brings it forward; nothing was changed"
         )
-    if to_lease and at is None and situation.waiting:
+    if to_lease and position is None and situation.waiting:
         return Stop(
-            f"{situation.key}: the shard's parents come first ({'; '.join(w.why for w in situation.waiting)}); nothing was changed"
+            f"{situation.key}: the shard's parents come first ({'; '.join(w.why for w in situation.waiting)}); "
+            "nothing was changed"
         )
-    upto = _position_of_row(situation, at or Position()) if to_lease else at or Position()
+    upto = _position_of_row(situation, position or Position()) if to_lease else position or Position()
     if isinstance(upto, Stop):
         return Stop(f"{situation.key}: {upto.why}; nothing was changed")
     moved = _range(Kind.REPOSITION, situation, upto=upto, person=person)
     says = upto.checkpoint
     sentence = (
-        f"{situation.key}: the table's position goes from {at or 'none'} to {upto}, as in the row: the records between are not "
+        f"{situation.key}: the table's position goes from {position or 'none'} to {upto}, "
+        "as in the row: the records between are not "
         "landed here"
         if to_lease
         else f"{situation.key}: the row's checkpoint goes from {row.checkpoint} back to {says or sentinel}, as in the table: the "
         "records between are read and landed"
     )
-    return Decision(moved if at or to_lease else None, (sentence,), row=says or sentinel, landed=says)
+    return Decision(moved if position or to_lease else None, (sentence,), row=says or sentinel, landed=says)
 
 
 def _range(kind: Kind, situation: ShardSituation, *, upto: Position, person: Person) -> Range:
-    at = situation.position
-    return Range(
+    position = situation.position
+    return Author(person.run, person.claim).range(
         kind,
         situation.key,
-        after=at,
-        upto=upto,
-        run=person.run,
-        claim=person.claim,
-        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of docs/protocol.md).
-        parents=situation.parents if at is None else (),
+        position,
+        upto,
+        # Also a person's range is checked at the commit: the first one of a shard names the parents (I3 of
+        # docs/reference/protocol.md).
+        parents=situation.parents if position is None else (),
         why=person.why,
     )
 
 
 def _why_no_skip(situation: ShardSituation) -> str | None:
-    at = situation.position
-    stands = at.checkpoint if at else None
+    position = situation.position
+    stands = position.checkpoint if position else None
     if situation.positions.origins.get(situation.key.stream) is None:
         return "no origin is decided for the shard's stream yet, so there is nothing to skip"
-    if at is not None and at.ended:
+    if position is not None and position.ended:
         return "the shard has ended, so nothing is left to skip"
-    if at is None and situation.passed_by is not None:
+    if position is None and situation.passed_by is not None:
         return f"the shard counts as ended, because its descendant {situation.passed_by} has a position"
-    if at is None and situation.waiting:
+    if position is None and situation.waiting:
         return f"the shard's parents come first ({'; '.join(w.why for w in situation.waiting)})"
     if _is_row_ahead(situation.row, stands):
         return (
-            f"the row's checkpoint is {situation.row.checkpoint} and the table's position is {at or 'none'}: first decide with "
+            f"the row's checkpoint is {situation.row.checkpoint} and the "
+            f"table's position is {position or 'none'}: first decide with "
             "`headrace reposition` which of the two is right"
         )
     return None
@@ -195,63 +200,67 @@ def _why_no_skip(situation: ShardSituation) -> str | None:
 def _is_row_ahead(row: Lease, stands: Checkpoint | None) -> bool:
     """Whether the row is ahead of the table, by its checkpoint or by the checkpoint that Headrace itself last wrote."""
     said = [row.landed, row.checkpoint if row.checkpoint.is_digits or row.checkpoint.is_end else None]
-    return any(each is not None and (stands is None or each > stands) for each in said)
+    return any(checkpoint is not None and (stands is None or checkpoint > stands) for checkpoint in said)
 
 
-def _skipped_to(at: Position, target: Target) -> Position | Stop:
+def _skipped_to(position: Position, target: Target) -> Position | Stop:
     match target:
         case WhatIsLeft():
-            return replace(at, gap_accepted=True)
+            return replace(position, gap_accepted=True)
         case AfterRecord(sequence):
             upto = Position(sequence, gap_accepted=True)
-            if not is_forward(at, upto) or at.sequence == sequence:
-                return Stop(f"the table's position is {at}, and {sequence} isn't after it")
+            if not is_forward(position, upto) or position.sequence == sequence:
+                return Stop(f"the table's position is {position}, and {sequence} isn't after it")
             return upto
         case Tip(sequence, arrival, moment, is_open):
-            seen = moment if is_open else at.seen
-            if sequence is not None and is_forward(at, Position(sequence)):
-                return Position(sequence, arrival=arrival, seen=seen)
-            # Kinesis has no newer record than the position. Where none has landed at all, reading starts at this moment.
-            start = Start(moment) if at.sequence is None and is_open else at.start
-            return replace(at, seen=seen, start=start, gap_accepted=False)
+            last_look = moment if is_open else position.seen
+            skipped = moment if is_open else position.skipped_until
+            if sequence is not None and is_forward(position, Position(sequence)):
+                stays = sequence == position.sequence
+                return Position(
+                    sequence, arrival=arrival, seen=last_look, skipped_until=skipped if stays else None
+                )
+            # Kinesis has no newer record than the position. Where none has landed at all, reading starts at this
+            # moment.
+            start = Start(moment) if position.sequence is None and is_open else position.start
+            return replace(position, seen=last_look, start=start, gap_accepted=False, skipped_until=skipped)
         case End(shard, children, is_gone):
             if shard is not None and not shard.closed:
                 return Stop(
                     "the shard is still open, so it has no end yet; --to-tip skips the records that it holds now"
                 )
-            # An END is committed for ever, so it waits until its children are known. Of a forgotten shard nobody can tell them.
+            # An END is committed for ever, so it waits until its children are known. Of a forgotten shard nobody can
+            # tell them.
             if not is_gone and not children:
                 return Stop(
                     "no listing names the shard's children yet, and its end is recorded together with them; try again"
                 )
-            return replace(at, ended=True, children=children, gap_accepted=False)
+            return replace(position, ended=True, children=children, gap_accepted=False)
 
 
-def _skip_sentence(at: Position | None, upto: Position, target: Target) -> str:
-    stood = f"the table's position is {at}" if at else "no record of the shard has landed"
+def _skip_sentence(position: Position | None, upto: Position, target: Target) -> str:
+    stood = f"the table's position is {position}" if position else "no record of the shard has landed"
     match target:
         case WhatIsLeft():
             return f"{stood}; the next wave goes on with what the stream still holds, and records how far the gap went"
         case AfterRecord(sequence):
             return f"{stood}; all records up to {sequence} are skipped"
         case Tip():
-            return (
-                f"{stood}; all records up to {upto}, the shard's tip at {target.at.isoformat()}, are skipped"
-            )
+            return f"{stood}; all records up to {upto}, the shard's tip at {target.looked.isoformat()}, are skipped"
         case End():
             children = ", ".join(upto.children) or "none is known"
             return f"{stood}; the shard's other records are skipped, it ends, and its children are read ({children})"
 
 
-def _position_of_row(situation: ShardSituation, at: Position) -> Position | Stop:
+def _position_of_row(situation: ShardSituation, position: Position) -> Position | Stop:
     """The position that the row's checkpoint stands for."""
     row, said = situation.row, situation.row.checkpoint
     if said.is_end:
-        return replace(at, ended=True, children=tuple(sorted(row.children)) or at.children)
+        return replace(position, ended=True, children=tuple(sorted(row.children)) or position.children)
     if not said.is_digits:
         return Stop(f"the row's checkpoint is {said}, which names no record to go on after")
-    # The arrival of the record at the checkpoint becomes the witness. Where Kinesis no longer has that record, nothing tells since
-    # when records may be lost, so the next wave records a gap and reads on.
+    # The arrival of the record at the checkpoint becomes the witness. Where Kinesis no longer has that record, nothing
+    # tells since when records may be lost, so the next wave records a gap and reads on.
     upto = Position(
         int(said.sequence),
         said.sub,
@@ -259,9 +268,10 @@ def _position_of_row(situation: ShardSituation, at: Position) -> Position | Stop
         gap_accepted=situation.arrival is None,
         inside=True,
     )
-    if not is_forward(at, upto):
+    if not is_forward(position, upto):
         return Stop(
-            f"the row's checkpoint {said} is behind the table's position {at}, so records would land twice. Delete these records "
+            f"the row's checkpoint {said} is behind the table's position {position}, "
+            "so records would land twice. Delete these records "
             "from the table first, or choose --to table"
         )
     return upto

@@ -11,7 +11,7 @@ from headrace.pipeline.core.order.parents import Family, a_family
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.position import Origin, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.streams.streams import asked_by
 from headrace.pipeline.errors import ChainBroken, Unknown
@@ -77,7 +77,7 @@ class Repairing:
             family = a_family(
                 stream,
                 self.source.list_shards(stream),
-                leases=[row for row in rows_of(stream, rows) if row.stream_epoch == stream.epoch],
+                leases=[row for row in rows_of_stream(stream, rows) if row.stream_epoch == stream.epoch],
             )
             found[stream] = _with_history(family, evidence)
         # Streams that no longer exist, and earlier lives of streams: the table may still have their rows.

@@ -1,1 +1,2 @@
-"""The settings of an application: every setting with its default, the allowed words, and the reading of a settings file."""
+"""The settings of an application: every setting with its default, the allowed words, and the reading of a
+settings file."""

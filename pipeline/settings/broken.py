@@ -18,5 +18,5 @@ class Broken(NamedTuple):
 
 def is_table_name(name: str) -> bool:
     """Whether this is a namespace and a name, such as lake.orders."""
-    parts = name.split(".")
-    return len(parts) >= 2 and all(_IDENTIFIER.fullmatch(part) for part in parts)
+    names = name.split(".")
+    return len(names) >= 2 and all(_IDENTIFIER.fullmatch(piece) for piece in names)

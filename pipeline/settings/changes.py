@@ -1,6 +1,7 @@
 """What happens when a setting is changed between two starts of an application that has landed records.
 
-`headrace config --doc` writes a table of it into docs/settings.md. `tests/duties/fleet/test_changed_settings.py` makes each change.
+`headrace config --doc` writes a table of it into docs/reference/settings.md. `tests/duties/fleet/test_changed_settings.py`
+makes each change.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Final
 
 
 class Takes(StrEnum):
-    """Where a changed setting takes effect. Sensors read the settings when the code server starts or is reloaded, runs when they start."""
+    """Where a changed setting takes effect. Sensors read the settings when the code server starts or is
+    reloaded, runs when they start."""
 
     RUN = "next run"
     RELOAD = "reload"
@@ -20,7 +22,8 @@ class Takes(StrEnum):
     LATER = "later only"
     """It counts for what is made from then on; what is there already stays as it is."""
     REFUSED = "refused"
-    """Nothing is read or written, and the leader's tick, the run or the command ends in a sentence that says the ways out."""
+    """Nothing is read or written, and the leader's tick, the run or the command ends in a sentence that says
+    the ways out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ _TARGET = SettingChange(
     "Rows that were parsed before stay as they are; `headrace window create --replace` parses them again.",
 )
 _OTHER_TABLES = (
-    "The application goes on at the lake table's positions, with new rows in DynamoDB; the former tables stay. Stop the former "
-    "application first: while both run, each names the other one."
+    "The application goes on at the lake table's positions, with new rows in DynamoDB; "
+    "the former tables stay. Stop the former application first: while both run, each names the other one."
 )
 
 CHANGES: Final[Mapping[str, SettingChange]] = {
@@ -49,8 +52,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     ),
     "streams.N.name": SettingChange(
         Takes.REFUSED,
-        "With streams_mode: single, if the lease rows are of another stream, and for a stream of the same name in another account or region. With "
-        "multi a stream that is left out becomes a former stream.",
+        "With streams_mode: single, if the lease rows are of another stream, and for a stream of the same "
+        "name in another account or region. With multi a stream that is left out becomes a former stream.",
     ),
     "streams.N.initial_position": _START,
     "streams.N.timestamp": _START,
@@ -68,7 +71,8 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "former_streams_wait": _RELOAD,
     "workers.N.id": SettingChange(
         Takes.BOTH,
-        "Stop the worker first; otherwise its leases move once it counts as dead. Its sensor and its runs get the new name.",
+        "Stop the worker first; otherwise its leases move once it counts as dead. "
+        "Its sensor and its runs get the new name.",
     ),
     "workers.N.spark.remote": _RUN,
     "workers.N.spark.master": _RUN,
@@ -138,8 +142,9 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "parse.N.format": _TARGET,
     "parse.N.schema": SettingChange(
         Takes.REFUSED,
-        "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has rows. New columns and wider types come with the next run; a column that is "
-        "left out stays, and is null in new rows.",
+        "If a column gets a type into which the table's can't be widened, or NOT NULL where the table has "
+        "rows. New columns and wider types come with the next run; a column that is left out stays, "
+        "and is null in new rows.",
     ),
     "parse.N.columns": _TARGET,
     "parse.N.most_columns": _RUN,
@@ -203,4 +208,4 @@ CHANGES: Final[Mapping[str, SettingChange]] = {
     "times.checkpoint": _RUN,
     "times.materialize": _RUN,
 }
-"""By the key of the setting, as `headrace config` prints it, with N for the entries of lists."""
+"""What a change does, by the key of the setting, as `headrace config` prints it, with N for the entries of lists."""

@@ -66,7 +66,8 @@ class Billing(StrEnum):
 
 class Aggregates(StrEnum):
     AUTO = "auto"
-    """Taken apart in tables that were made by a version that does so, and in others once the user has chosen `unpack`."""
+    """Taken apart in tables that were made by a version that does so, and in others once the user has chosen
+    `unpack`."""
     UNPACK = "unpack"
     KEEP = "keep"
 

@@ -2,7 +2,8 @@
 
     id BIGINT NOT NULL, items ARRAY<STRUCT<sku: STRING NOT NULL COMMENT 'as sold', n: INT>>
 
-It takes what Spark's own parser takes, and makes the same types of it, except that each type has a counterpart in an Iceberg table.
+It takes what Spark's own parser takes, and makes the same types of it, except that each type has a
+counterpart in an Iceberg table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from headrace.pipeline.settings.quoting import clipped
 
+# Spark's names of types in DDL, and those in its JSON form of types.
 _TYPES = {
     "boolean": "boolean",
     "tinyint": "byte",
@@ -34,13 +36,13 @@ _TYPES = {
     "timestamp_ltz": "timestamp",
     "timestamp_ntz": "timestamp_ntz",
 }
-"""Spark's names of types in DDL, and those in its JSON form of types."""
 _DECIMALS = ("decimal", "dec", "numeric")
+# Spark and Iceberg have no longer decimals.
 _MOST_DIGITS = 38
 _TEXTS = ("varchar", "char", "character")
 _ALLOWED = (
-    "allowed: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10,2), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, "
-    "ARRAY<...>, MAP<..., ...>, STRUCT<name: ...>"
+    "allowed: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10,2), STRING, BINARY, DATE, "
+    "TIMESTAMP, TIMESTAMP_NTZ, ARRAY<...>, MAP<..., ...>, STRUCT<name: ...>"
 )
 _TOKEN = re.compile(
     r"(?P<space>\s+|--[^\r\n]*|/\*.*?\*/)"
@@ -50,17 +52,19 @@ _TOKEN = re.compile(
     r"|(?P<sign>[<>(),:])",
     re.DOTALL,
 )
+# What Spark reads as a number, and not as a name.
 _NUMBER = re.compile(r"[0-9]+(?:L|S|Y|D|F|BD|E[0-9]+(?:D|F|BD)?)?", re.IGNORECASE)
-"""What Spark reads as a number, and not as a name."""
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))|(['\"])\3", re.DOTALL)
+# Spark's escapes in texts. % and _ keep their backslash, because it makes them plain in a pattern of LIKE.
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+# Levels of types within types. Python can't call functions much deeper.
 _DEEPEST = 100
-"""Levels of types within types. Python can't call functions much deeper."""
 
 
 class WrongDdl(Exception):
     def __init__(self, why: str, word: str, offset: int) -> None:
-        """`why`: the rest of a sentence after the wrong word. `offset`: where the word begins in the text."""
+        """Tell what is wrong. `why`: the rest of a sentence after the wrong word. `offset`: where the word
+        begins in the text."""
         super().__init__(why)
         self.why = why
         self.word = word
@@ -74,9 +78,9 @@ class WrongDdl(Exception):
 class DdlColumn:
     name: str
     type: Any
-    """As Spark writes it in JSON."""
+    """The column's type, as Spark writes it in JSON."""
     required: bool
-    """NOT NULL."""
+    """Whether the column is NOT NULL."""
     comment: str
     offset: int
     """Where the name begins in the text."""
@@ -160,6 +164,7 @@ class _Reading:
             return
         while True:
             column = self._field()
+            # By small letters: Spark takes names without regard to capitals.
             if earlier := names.get(column.name.lower()):
                 same = (
                     "twice"
@@ -179,6 +184,7 @@ class _Reading:
 
     def _field(self) -> DdlColumn:
         offset, name = self.now.offset, self._name()
+        # Spark takes a colon between a name and its type, or none.
         self.took(":")
         kind = self._type(f"the column {name}")
         required = False
@@ -209,13 +215,13 @@ class _Reading:
         if not self.now.is_word("comment"):
             return ""
         self.place += 1
-        parts: list[str] = []
+        texts: list[str] = []
         while self.now.kind == "text":
-            parts.append(_ESCAPE.sub(_unescaped, self.now.text[1:-1]))
+            texts.append(_ESCAPE.sub(_unescaped, self.now.text[1:-1]))
             self.place += 1
-        if not parts:
+        if not texts:
             raise self.wrong("a text in quotes is needed after COMMENT")
-        return "".join(parts)
+        return "".join(texts)
 
     def _type(self, of: str) -> Any:
         token = self.now
@@ -270,6 +276,7 @@ class _Reading:
         while True:
             if not (self.now.kind == "word" and self.now.text.isdecimal()):
                 raise self.wrong(f"a whole number is needed after {token.text}(")
+            # Nine digits say that a number is too large; Python refuses to read one of thousands of digits.
             numbers.append(int(self.now.text[:9]))
             self.place += 1
             if self.took(")"):
@@ -277,9 +284,10 @@ class _Reading:
             self.take(",", f"or a ) within {token.text}(...)")
 
     def _decimal(self, numbers: list[int] | None, token: _Token) -> str:
-        whole = self._whole(token)
+        type_token = self._whole(token)
         match numbers:
             case None:
+                # Spark's DECIMAL without numbers is DECIMAL(10,0).
                 digits, scale = 10, 0
             case [digits]:
                 scale = 0
@@ -288,18 +296,22 @@ class _Reading:
             case _:
                 raise self.wrong(
                     "a decimal has two numbers at most: its digits, and how many of them are after the point",
-                    whole,
+                    type_token,
                 )
         if not 0 < digits <= _MOST_DIGITS:
-            raise self.wrong(f"a decimal has 1 to {_MOST_DIGITS} digits, and this one has {digits}", whole)
+            raise self.wrong(
+                f"a decimal has 1 to {_MOST_DIGITS} digits, and this one has {digits}", type_token
+            )
         if scale > digits:
-            raise self.wrong(f"a decimal of {digits} digits can't have {scale} digits after its point", whole)
+            raise self.wrong(
+                f"a decimal of {digits} digits can't have {scale} digits after its point", type_token
+            )
         return f"decimal({digits},{scale})"
 
     def _whole(self, token: _Token) -> _Token:
         """All of a type that was read, from this word on."""
-        parts = self.tokens[self.tokens.index(token) : self.place]
-        return _Token("word", "".join(part.text for part in parts), token.offset)
+        type_words = self.tokens[self.tokens.index(token) : self.place]
+        return _Token("word", "".join(word.text for word in type_words), token.offset)
 
 
 def _why_no_type(name: str, word: str) -> str:

@@ -37,18 +37,19 @@ class Loaded:
     origins: Mapping[str, ValueSource]
     """Dotted key (streams.0.name) -> source, for every value in `settings`."""
     name: str
-    """The file's name."""
+    """The name of the settings file, as it was given."""
 
 
 def read_settings(path: Path | str | None, environ: Mapping[str, str]) -> Loaded:
-    """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else ./headrace.yaml."""
+    """Read the settings file: `path` (from `--config`), else the file that HEADRACE_CONFIG names, else
+    ./headrace.yaml."""
     file = Path(path or environ.get("HEADRACE_CONFIG") or DEFAULT_FILE)
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise BadSetting(
-            f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, or create this one; "
-            f"the smallest is: {MINIMAL}"
+            f"there is no settings file {file}: name another file with --config or HEADRACE_CONFIG, "
+            f"or create this one; the smallest is: {MINIMAL}"
         ) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -68,6 +69,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     landing = settings.landing
     state = landing.state
     if state is not None and "://" not in state:
+        # A URI names one place already.
         state = str(folder / state)
     parse = tuple(_with_files(target, folder) for target in settings.parse)
     return replace(
@@ -88,6 +90,7 @@ def _with_files(target: ParseSettings, folder: Path) -> ParseSettings:
     file = folder / target.schema
     content, text = _read(target, "schema", file)
     if file.suffix == ".desc":
+        # A compiled schema is no text, and settings hold texts only.
         text = b64encode(content).decode()
     target = replace(target, schema=text)
     if file.suffix == ".ddl":
@@ -108,8 +111,8 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
         text = "" if file.suffix == ".desc" else content.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): write the {setting} there, or into the "
-            "setting itself"
+            f"the {setting} file {file} of the target {target.name} can't be read ({type(error).__name__}): "
+            f"write the {setting} there, or into the setting itself"
         ) from None
     if not content.strip():
         what = (
@@ -118,7 +121,8 @@ def _read(target: ParseSettings, setting: str, file: Path) -> tuple[bytes, str]:
             else "no record could be judged"
         )
         raise BadSetting(
-            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: write the {setting} there, or into the setting itself"
+            f"the {setting} file {file} of the target {target.name} is empty, so that {what}: "
+            f"write the {setting} there, or into the setting itself"
         )
     return content, text
 
@@ -132,10 +136,12 @@ def parse_settings(text: str, environ: Mapping[str, str], *, name: str, folder: 
     if root is None or is_null(root):
         raise BadSetting(f"{name}:1: the file is empty; the smallest is: {MINIMAL}")
     problems = Problems(name)
+    # Other variables are nobody's business here, not even as a mistake.
     given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
     variables = {key: value for key, value in given.items() if _is_known(key, value, problems)}
     reader = Reader(variables, problems)
     settings = reader.read(root)
+    # After the reading: rules compare values, and a value that can't be read has its default by now.
     for broken in (*broken_rules(settings), *_broken_files(settings.landing, folder)):
         if not problems.touches(broken.key, *broken.also):
             place = (
@@ -165,7 +171,9 @@ def _places(reader: Reader, section: str) -> Mapping[str, str]:
 
 
 def _is_known(variable: str, text: str, problems: Problems) -> bool:
-    """Whether a variable stands for a setting. A message about another variable never repeats its value, which may be a secret."""
+    """Whether a variable stands for a setting. A message about another variable never repeats its value,
+    which may be a secret."""
+    # Before anything quotes the name or the value.
     if holds_secret(variable):
         problems.variable(variable, f"the name of a variable that begins with {PREFIX} {NO_SECRETS}")
     elif names_secret(variable.lower().replace("__", ".")):
@@ -181,7 +189,8 @@ def _is_known(variable: str, text: str, problems: Problems) -> bool:
 
 def _broken_files(landing: LandingSettings, folder: Path | None) -> Iterator[Broken]:
     if folder is None or landing.catalog:
-        return  # with a catalog of the user's own, Headrace uses no folder `home`
+        # With a catalog of the user's own, Headrace uses no folder `home`.
+        return
     home = folder / landing.home
     file = next((path for path in (home, *home.parents) if path.is_file()), None)
     if file is not None:

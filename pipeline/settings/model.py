@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.choices import (
     Aggregates,
     Billing,
@@ -17,17 +18,18 @@ from headrace.pipeline.settings.choices import (
     FormerStreams,
     InitialPosition,
     OnDataLoss,
-    Strategy,
     StreamsMode,
     WireFormat,
 )
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.knob import knob
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
+# After the reading, Spark's answer and the table's commit take a minute at times, however short the wave
+# is.
 _LEAST_HUNG = timedelta(minutes=2)
-"""After the reading, Spark's answer and the table's commit take a minute at times, however short the wave is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,8 @@ class StreamSettings:
     name: str = field(metadata={"doc": "The stream's name or ARN.", "kcl": "streamName / streamArn"})
     initial_position: InitialPosition = knob(
         InitialPosition.TRIM_HORIZON,
-        doc="Where Headrace starts in a stream that it has never read: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's default is "
-        "LATEST.",
+        doc="Where Headrace starts in a stream that it has never read: TRIM_HORIZON, LATEST or AT_TIMESTAMP. KCL's "
+        "default is LATEST.",
         kcl="initialPositionInStreamExtended",
     )
     timestamp: datetime | None = knob(
@@ -44,34 +46,10 @@ class StreamSettings:
     )
     on_data_loss: OnDataLoss = knob(
         OnDataLoss.STOP,
-        doc="What happens when records have left the stream before they were read. stop: the shard isn't read until a person "
-        "decides (`headrace skip`). continue: the gap is recorded in the table, and reading goes on with the oldest record that is "
-        "left.",
+        doc="What happens when records have left the stream before they were read. stop: the shard isn't read until a "
+        "person decides (`headrace skip`). continue: the gap is recorded in the table, and reading goes on with "
+        "the oldest record that is left.",
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoverySettings:
-    prefix: str | None = knob(
-        doc="Headrace reads all streams of this account and region whose names begin with this text."
-    )
-    tags: Mapping[str, str] = knob(
-        factory=dict,
-        doc="Headrace reads all streams that have all of these tags. With `prefix` too, a stream must match both.",
-    )
-    initial_position: InitialPosition = knob(
-        InitialPosition.TRIM_HORIZON, doc="Where Headrace starts in a found stream that it has never read."
-    )
-    timestamp: datetime | None = knob(
-        doc="With `initial_position: AT_TIMESTAMP`: the moment, with a time zone."
-    )
-    on_data_loss: OnDataLoss = knob(
-        OnDataLoss.STOP, doc="As in `streams`, for all streams that `streams` doesn't name: stop or continue."
-    )
-
-    @property
-    def is_asked_for(self) -> bool:
-        return self.prefix is not None or bool(self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +103,8 @@ class CoordinationSettings:
     )
     create: Create = knob(
         Create.AUTO,
-        doc="auto: the leader creates missing tables. never: a missing table is an error, which names the command that creates it.",
+        doc="auto: the leader creates missing tables. never: a missing table is an error, which names the command "
+        "that creates it.",
     )
     billing: Billing = knob(
         Billing.ON_DEMAND,
@@ -161,72 +140,45 @@ class CoordinationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentSettings:
-    strategy: Strategy = knob(
-        Strategy.GAP,
-        doc="How the leader balances leases. gap: a lease moves only if that makes the difference in load between two workers "
-        "smaller. variance, lease-count: KCL 3.x's WORKER_UTILIZATION_AWARE and LEASE_COUNT_BASED.",
-        kcl="leaseAssignmentStrategy",
-    )
-    graceful: bool = knob(
-        default=True,
-        doc="A worker finishes its wave before its lease moves to another worker. false: leases move at once, and records that the "
-        "worker had staged but not landed are read again.",
-        kcl="isGracefulLeaseHandoffEnabled",
-    )
-    max_leases: int | None = knob(doc="The most open leases of one worker.", kcl="maxLeasesForWorker")
-    tolerance: float = knob(
-        0.1,
-        doc="A fraction of the average load. Leases don't move while no worker's load differs from the average by more than this.",
-        kcl="reBalanceThresholdPercentage",
-    )
-    cpu: bool = knob(
-        default=True,
-        doc="Workers report how busy the CPUs of the hosts are on which their Spark tasks run, and the leader balances by this, too. "
-        "false: a worker's load is the throughput of its leases alone.",
-        kcl="disableWorkerMetrics (the opposite)",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LandingSettings:
     table: str = knob("lake.records", doc="Namespace and name of the lake table.")
     catalog: Mapping[str, str] = knob(
         factory=dict,
-        doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: an embedded catalog, which is SQLite and files "
-        "under `home`. Region, profile and endpoint come from `aws`, unless properties here say otherwise (s3.region, glue.endpoint, "
-        "client.profile-name, ...).",
+        doc="pyiceberg's catalog properties (type, uri, warehouse, ...). Default: an embedded catalog, which is "
+        "SQLite and files under `home`. Region, profile and endpoint come from `aws`, unless properties here say "
+        "otherwise (s3.region, glue.endpoint, client.profile-name, ...).",
     )
     state: str | None = knob(
-        doc="Folder (URI or path) for positions that are too large for a snapshot's summary. It must lie outside the table's "
-        "location. Required with `catalog`. Default: a folder in `home`."
+        doc="Folder (URI or path) for positions that are too large for a snapshot's summary. It must lie outside the "
+        "table's location. Required with `catalog`. Default: a folder in `home`."
     )
     home: str = knob(
         "headrace-data",
-        doc="Folder of the embedded catalog and its warehouse, used where `catalog` is left out. A relative path starts at the folder "
-        "of the settings file.",
+        doc="Folder of the embedded catalog and its warehouse, used where `catalog` is left out. A relative path "
+        "starts at the folder of the settings file.",
     )
     aggregates: Aggregates = knob(
         Aggregates.AUTO,
-        doc="What becomes of aggregates of the Kinesis Producer Library: `unpack` lands a row for each user record, `keep` one row for "
-        "the whole aggregate. `auto` unpacks, except in a table that was made with `keep`, until `unpack` is set. "
-        "Each range of the lineage table says which of the two it was.",
+        doc="What becomes of aggregates of the Kinesis Producer Library: `unpack` lands a row for each user record, "
+        "`keep` one row for the whole aggregate. `auto` unpacks, except in a table that was made with `keep`, "
+        "until `unpack` is set. Each range of the lineage table says which of the two it was.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
     region: str | None = knob(
-        doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in another region set "
-        "`s3.region` in `landing.catalog`."
+        doc="AWS region of all services. Default: the region of the environment or of the profile. For a bucket in "
+        "another region set `s3.region` in `landing.catalog`."
     )
     profile: str | None = knob(
-        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB, Kinesis, Glue and S3, and Spark's "
-        "tasks call Kinesis and S3: each of these hosts needs it. Access keys are never settings."
+        doc="Name of a profile in AWS's own configuration files, by which Headrace calls DynamoDB, Kinesis, Glue and "
+        "S3, and Spark's tasks call Kinesis and S3: each of these hosts needs it. Access keys are never settings."
     )
     endpoint: str | None = knob(
-        doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS. It counts for Glue and S3 too, "
-        "unless `landing.catalog` has `glue.endpoint` or `s3.endpoint` (empty: AWS's own). A table on local files asks neither."
+        doc="Endpoint of all AWS services, for `headrace local` and other local replacements of AWS. It counts for "
+        "Glue and S3 too, unless `landing.catalog` has `glue.endpoint` or `s3.endpoint` (empty: AWS's own). A "
+        "table on local files asks neither."
     )
 
 
@@ -251,8 +203,9 @@ class WaveSettings:
     )
     shard_share: float = knob(
         0.8,
-        doc="The part of a shard's limits (5 GetRecords calls and 2 MiB a second, for all applications that read the shard) that a run "
-        "uses at most. Choose 0.5 or less beside applications that read much, and 1 where Headrace reads alone.",
+        doc="The part of a shard's limits (5 GetRecords calls and 2 MiB a second, for all applications that read the "
+        "shard) that a run uses at most. Choose 0.5 or less beside applications that read much, and 1 where "
+        "Headrace reads alone.",
     )
 
 
@@ -260,8 +213,9 @@ class WaveSettings:
 class TimeSettings:
     worker_tick: timedelta = knob(
         timedelta(seconds=5),
-        doc="The time between two ticks of a worker's sensor. Dagster's daemon looks every 5 s which sensors are due: other times are "
-        "rounded up to a multiple of 5 s. Set a longer time if your daemon can't keep up, or if fewer requests matter more than latency.",
+        doc="The time between two ticks of a worker's sensor. Dagster's daemon looks every 5 s which sensors are due: "
+        "other times are rounded up to a multiple of 5 s. Set a longer time if your daemon can't keep up, or if "
+        "fewer requests matter more than latency.",
     )
     leader_tick: timedelta = knob(
         timedelta(seconds=5),
@@ -278,7 +232,8 @@ class TimeSettings:
     )
     idle: timedelta = knob(
         timedelta(seconds=20),
-        doc="A run ends when no record came for this long. The worker's sensor then looks for new records, and asks for the next run.",
+        doc="A run ends when no record came for this long. The worker's sensor then looks for new records, and asks "
+        "for the next run.",
     )
     launch_grace: timedelta = knob(
         timedelta(seconds=60),
@@ -290,8 +245,8 @@ class TimeSettings:
     )
     handover_deadline: timedelta = knob(
         timedelta(seconds=90),
-        doc="A handover that takes longer than this is forced: the lease moves, the table refuses the records that the old worker was "
-        "still reading, and the new worker reads them again.",
+        doc="A handover that takes longer than this is forced: the lease moves, the table refuses the records that "
+        "the old worker was still reading, and the new worker reads them again.",
         kcl="gracefulLeaseHandoffTimeoutMillis",
     )
     shard_sync: timedelta = knob(
@@ -301,8 +256,8 @@ class TimeSettings:
     )
     cleanup: timedelta = knob(
         timedelta(minutes=5),
-        doc="The time between two rounds in which the leader deletes rows of ended shards. In every sixth round the leader asks "
-        "Kinesis which shards no longer exist, and deletes their rows, too.",
+        doc="The time between two rounds in which the leader deletes rows of ended shards. In every sixth round the "
+        "leader asks Kinesis which shards no longer exist, and deletes their rows, too.",
         kcl="completedLeaseCleanupIntervalMillis",
     )
     assignment: timedelta = knob(
@@ -317,8 +272,8 @@ class TimeSettings:
     )
     checkpoint: timedelta = knob(
         timedelta(seconds=60),
-        doc="The most by which a lease row's checkpoint is behind the lake table while a run keeps its claim from wave to wave. It is "
-        "exact once the claim is released.",
+        doc="The most by which a lease row's checkpoint is behind the lake table while a run keeps its claim from "
+        "wave to wave. It is exact once the claim is released.",
     )
     materialize: timedelta = knob(
         timedelta(minutes=5), doc="The least time between two materialization events of one shard in a run."
@@ -348,8 +303,8 @@ class Settings:
     )
     streams_mode: StreamsMode = knob(
         StreamsMode.SINGLE,
-        doc="single: lease keys and the names of partitions are shard ids. multi: they name the stream, too. `headrace rekey` changes "
-        "the mode of an application that has started.",
+        doc="single: lease keys and the names of partitions are shard ids. multi: they name the stream, too. "
+        "`headrace rekey` changes the mode of an application that has started.",
     )
     discovery: DiscoverySettings = knob(
         factory=DiscoverySettings,
@@ -358,8 +313,9 @@ class Settings:
     )
     former_streams: FormerStreams = knob(
         FormerStreams.KEEP,
-        doc="What happens to streams that have lease rows but are no longer in these settings. keep: Headrace reads them on. auto: "
-        "their lease rows are deleted. provided: only the lease rows of streams in `former_streams_delete` are deleted.",
+        doc="What happens to streams that have lease rows but are no longer in these settings. keep: Headrace reads "
+        "them on. auto: their lease rows are deleted. provided: only the lease rows of streams in "
+        "`former_streams_delete` are deleted.",
         kcl="formerStreamsLeasesDeletionStrategy",
     )
     former_streams_delete: tuple[str, ...] = knob(
@@ -367,8 +323,8 @@ class Settings:
     )
     former_streams_wait: timedelta = knob(
         timedelta(hours=1),
-        doc="How long a stream must have been missing from these settings before its lease rows are deleted. Until then Headrace reads "
-        "it on.",
+        doc="How long a stream must have been missing from these settings before its lease rows are deleted. Until "
+        "then Headrace reads it on.",
         kcl="waitPeriodToDeleteFormerStreams",
     )
     workers: tuple[WorkerSettings, ...] = knob(
@@ -383,23 +339,25 @@ class Settings:
     )
     kcl: KclSettings = knob(
         factory=KclSettings,
-        doc="Only for applications that work beside the Kinesis Client Library (KCL), that have taken over its tables, or that assign "
-        "leases by one of KCL's own strategies. All others leave this block out.",
+        doc="Only for applications that work beside the Kinesis Client Library (KCL), that have taken over its "
+        "tables, or that assign leases by one of KCL's own strategies. All others leave this block out.",
     )
     landing: LandingSettings = knob(
         factory=LandingSettings, doc="The Iceberg table into which records are landed."
     )
     parse: tuple[ParseSettings, ...] = knob(
         factory=tuple,
-        doc="Typed tables that Spark makes of the lake table's records. Each entry is a target with a table of its own.",
+        doc="Typed tables that Spark makes of the lake table's records. Each entry is a target with a table of its "
+        "own.",
     )
     upkeep: UpkeepSettings = knob(
         factory=UpkeepSettings, doc="How the lake table is kept small: what is expired and deleted, and when."
     )
     private_files: bool = knob(
         default=True,
-        doc="Only the user who runs Headrace can read and write the files and folders that Headrace makes on this machine (catalog, "
-        "warehouse, state, DAGSTER_HOME). false: the umask decides. Existing and remote folders stay as they are.",
+        doc="Only the user who runs Headrace can read and write the files and folders that Headrace makes on this "
+        "machine (catalog, warehouse, state, DAGSTER_HOME). false: the umask decides. Existing and remote folders "
+        "stay as they are.",
     )
     aws: AwsSettings = knob(
         factory=AwsSettings,
@@ -407,12 +365,14 @@ class Settings:
     )
     wire: WireFormat = knob(
         WireFormat.AUTO,
-        doc="The format in which Kinesis is asked for records and answers. cbor: payloads come as they are. json: they come as base64, a "
-        "third larger, and cost more CPU. auto: cbor, and json for a shard whose endpoint doesn't answer well in cbor.",
+        doc="The format in which Kinesis is asked for records and answers. cbor: payloads come as they are. json: "
+        "they come as base64, a third larger, and cost more CPU. auto: cbor, and json for a shard whose endpoint "
+        "doesn't answer well in cbor.",
     )
     wave: WaveSettings = knob(
         factory=WaveSettings,
-        doc="How much one wave reads. A wave is one round of a run: read from Kinesis, stage files, commit them to the table.",
+        doc="How much one wave reads. A wave is one round of a run: read from Kinesis, stage files, commit them to "
+        "the table.",
     )
     times: TimeSettings = knob(factory=TimeSettings, doc="Intervals and deadlines.")
 
@@ -443,7 +403,8 @@ class Settings:
 
     @property
     def hung_after(self) -> timedelta:
-        """A run stops its beat when its wave made no progress for this long. A healthy wave reads for at most half of it."""
+        """A run stops its beat when its wave made no progress for this long. A healthy wave reads for at most half of
+        it."""
         return max(_LEAST_HUNG, 2 * self.wave.seconds)
 
     def worker(self, worker_id: str) -> WorkerSettings | None:

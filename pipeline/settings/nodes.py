@@ -18,9 +18,12 @@ def compose(text: str, name: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
-        # The parser's message may quote the text, which may be a secret: quotes longer than one character are taken out.
+        # The parser's message may quote the text, which may be a secret: quotes longer than one character are
+        # taken out.
         problem = re.sub(r"'[^'<\\][^']+'", "'...'", error.problem or error.context or "a mistake")
+        # The parser speaks of a character that can't start a token, which helps nobody.
         hint = " (indent with spaces, not with tabs)" if r"'\t'" in problem else ""
+        # `from None`, because the parser's own error quotes the text.
         raise BadSetting(f"{place}: this isn't YAML: {problem}{hint}") from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1
@@ -44,24 +47,25 @@ def line_of(node: yaml.Node) -> int:
 
 
 def line_within(node: yaml.Node, offset: int) -> int:
-    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't space is counted."""
+    """The line of a place in a scalar's value. YAML folds lines and leaves out indents, so that what isn't
+    space is counted."""
     mark = node.start_mark
     if not isinstance(node, yaml.ScalarNode) or mark is None or mark.buffer is None:
         return line_of(node)
     raw = mark.buffer[mark.pointer : node.end_mark.pointer]
     # The sign of a block, such as >-, stands on a line of its own; quotes aren't part of the value.
     start = raw.find("\n") + 1 if node.style in ("|", ">") else 1 if node.style else 0
-    left = sum(not letter.isspace() for letter in node.value[:offset])
+    remaining = sum(not letter.isspace() for letter in node.value[:offset])
     for place in range(start, len(raw)):
         if raw[place].isspace():
             continue
-        if not left:
+        if not remaining:
             return line_of(node) + raw.count("\n", 0, place)
-        left -= 1
+        remaining -= 1
     return line_of(node) + raw.rstrip().count("\n")
 
 
-def kind_of(node: yaml.Node) -> str:
+def node_kind(node: yaml.Node) -> str:
     if is_null(node):
         return "empty"
     match node:
@@ -75,20 +79,20 @@ def kind_of(node: yaml.Node) -> str:
 
 def secrets_in(node: yaml.Node) -> Iterator[yaml.Node]:
     """Nodes at or below this one that look like secrets. Each node is visited once: YAML aliases can make a loop."""
-    waiting, seen = [node], set[int]()
+    waiting, visited = [node], set[int]()
     while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
+        reached = waiting.pop()
+        if id(reached) in visited:
             continue
-        seen.add(id(each))
-        match each:
+        visited.add(id(reached))
+        match reached:
             case yaml.ScalarNode():
-                if holds_secret(each.value):
-                    yield each
+                if holds_secret(reached.value):
+                    yield reached
             case yaml.SequenceNode():
-                waiting.extend(each.value)
+                waiting.extend(reached.value)
             case yaml.MappingNode():
-                for name, value in each.value:
+                for name, value in reached.value:
                     if isinstance(name, yaml.ScalarNode) and names_secret(name.value):
                         yield name
                     waiting.extend((name, value))

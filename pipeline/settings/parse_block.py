@@ -21,18 +21,20 @@ class InflatedSettings:
     )
     ratio: int = knob(
         200,
-        doc="So does a payload that inflates to more than a mebibyte, and to more than so many times its compressed size.",
+        doc="So does a payload that inflates to more than a mebibyte, and to more than so many times its "
+        "compressed size.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniqueSettings:
     by: str | None = knob(
-        doc="The columns of the schema, with commas between them, whose values together tell that two rows are the same event (order_id). Rows "
-        "in which one of them is null are all kept.",
+        doc="The columns of the schema, with commas between them, whose values together tell that two rows "
+        "are the same event (order_id). Rows in which one of them is null are all kept.",
     )
     within: timedelta | None = knob(
-        doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them at most this long apart.",
+        doc="With `unique.by`: two rows with equal values are the same event where Kinesis received them "
+        "at most this long apart.",
     )
 
 
@@ -51,40 +53,46 @@ class ParseSettings:
     name: str = field(metadata={"doc": "The target's name in Dagster and in `headrace parse`."})
     table: str = field(
         metadata={
-            "doc": "Namespace and name of the typed table, in the catalog of the lake table. Its quarantine table has the same name with "
-            "`_quarantine` at its end."
+            "doc": "Namespace and name of the typed table, in the catalog of the lake table. "
+            "Its quarantine table has the same name with `_quarantine` at its end."
         }
     )
     format: ParseFormat = knob(
         ParseFormat.JSON,
-        doc="json: each payload is one JSON object. avro: Avro's binary form. avro-single-object: the same after "
-        "the header with the schema's fingerprint. avro-confluent, avro-glue: the same after the header of a schema registry. protobuf: one "
-        "message. protobuf-confluent: the same after such a header. callable: your own function makes the rows.",
+        doc="json: each payload is one JSON object. avro: "
+        "Avro's binary form. avro-single-object: the same after the header with the schema's "
+        "fingerprint. avro-confluent, avro-glue: the same after the header of a schema registry. "
+        "protobuf: one message. protobuf-confluent: the same after such a header. callable: "
+        "your own function makes the rows.",
     )
     schema: str = knob(
         "",
-        doc="The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), or the path of a file with them that ends in "
-        ".ddl. With Avro the schema in JSON, or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that ends "
-        "in .desc. NOT NULL after a column's type: a payload without a value there goes to quarantine. A column that is added here later is "
-        "added to the table, too; older rows have null in it. Needed unless columns is inferred or evolving.",
+        doc="The columns, as Spark writes them (id BIGINT, items ARRAY<STRUCT<sku: STRING>>), "
+        "or the path of a file with them that ends in .ddl. With Avro the schema in JSON, "
+        "or the path of a file that ends in .avsc. With Protobuf the path of a descriptor set that "
+        "ends in .desc. NOT NULL after a column's type: a payload without a value there goes to "
+        "quarantine. A column that is added here later is added to the table, too; "
+        "older rows have null in it. Needed unless columns is inferred or evolving.",
     )
     columns: ColumnsFrom = knob(
         ColumnsFrom.GIVEN,
-        doc="given: schema has all columns. inferred: the JSON payloads of the first wave add columns to those of schema, and then the columns "
-        "stay. evolving: each new field of a JSON payload adds a column.",
+        doc="given: schema has all columns. inferred: the JSON payloads of the first wave add columns to "
+        "those of schema, and then the columns stay. evolving: "
+        "each new field of a JSON payload adds a column.",
     )
     most_columns: int = knob(
         300,
-        doc="With columns: inferred or evolving: how many columns the payloads may make of the table, fields of structs counted.",
+        doc="With columns: inferred or evolving: how many columns the payloads may make of the table, "
+        "fields of structs counted.",
     )
     schemas: str | None = knob(
-        doc="With format: avro-confluent or avro-glue: a folder with the registry's schemas, by which the producers write: each in a file named "
-        "for its id (42.avsc).",
+        doc="With format: avro-confluent or avro-glue: a folder with the registry's schemas, "
+        "by which the producers write: each in a file named for its id (42.avsc).",
     )
     compression: Compression = knob(
         Compression.NONE,
-        doc="How the producers compressed the payloads. auto: a payload that begins as gzip or zstd does is inflated, and another one is taken "
-        "as it is.",
+        doc="How the producers compressed the payloads. auto: "
+        "a payload that begins as gzip or zstd does is inflated, and another one is taken as it is.",
     )
     inflated: InflatedSettings = knob(
         factory=InflatedSettings,
@@ -92,30 +100,36 @@ class ParseSettings:
     )
     most_values: int = knob(
         MOST_VALUES,
-        doc="A payload that makes more values goes to quarantine, before its values are made: each object, list, entry, text, number and null "
-        "counts, and each column of each object. Not with `format: callable`.",
+        doc="A payload that makes more values goes to quarantine, before its values are made: each object, "
+        "list, entry, text, number and null counts, and each column of each object. Not with `format: "
+        "callable`.",
     )
     callable: str | None = knob(
-        doc="With `format: callable`: the function, as package.module:function. Its module is beside this file, or installed."
+        doc="With `format: callable`: the function, as package.module:function. "
+        "Its module is beside this file, or installed."
     )
     message: str | None = knob(doc="With `format: protobuf`: the message's full name, as package.Message.")
     stream: str | None = knob(doc="Only records of the stream with this name. Default: of all streams.")
     filter: str | None = knob(
-        doc="Only records for which this Spark SQL condition is true. It has the columns record, partition_key, explicit_hash_key and data "
-        "(get_json_object(CAST(data AS STRING), '$.type') = 'order'). Or the path of a file with it that ends in .sql. A record on which the "
-        "condition fails goes to quarantine."
+        doc="Only records for which this Spark SQL condition is true. It has the columns record, "
+        "partition_key, explicit_hash_key and data (get_json_object(CAST(data AS STRING), "
+        "'$.type') = 'order'). Or the path of a file with it that ends in .sql. "
+        "A record on which the condition fails goes to quarantine."
     )
     unique: UniqueSettings = knob(
         factory=UniqueSettings,
-        doc="Which rows are left out because the same event is in the table already: producers that try again send it twice.",
+        doc="Which rows are left out because the same event is in the table already: "
+        "producers that try again send it twice.",
     )
     version: str = knob(
         "1",
-        doc="The version of your schema and code, which the ledger records with each range. Raise it when you change either.",
+        doc="The version of your schema and code, which the ledger records with each range. "
+        "Raise it when you change either.",
     )
     stop_above: float = knob(
         0.5,
-        doc="If more than this part of a wave of at least 100 records can't be parsed, nothing of the wave is committed, and the run fails.",
+        doc="If more than this part of a wave of at least 100 records can't be parsed, "
+        "nothing of the wave is committed, and the run fails.",
     )
 
     written: Written = field(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.pipeline.errors import WrongSettings
+from headrace.pipeline.errors import Mistake, WrongSettings
 
 NO_SECRETS = (
     "looks like a secret, and secrets are never settings: leave it out and use a role, AWS's own configuration "
@@ -25,38 +25,42 @@ class ValueSource:
 class Problems:
     file: str
     """The settings file's name. The error names mistakes in the file first, in the order of the file's lines."""
-    _found: list[tuple[ValueSource, str]] = field(default_factory=list)
+    _mistakes: list[tuple[ValueSource, Mistake]] = field(default_factory=list)
     _unread: set[str] = field(default_factory=set)
     """Keys whose value (or whole section) could not be read."""
     _broken: set[str] = field(default_factory=set)
     """Keys that break a rule."""
 
-    def unread(self, at: ValueSource, key: str, why: str) -> None:
+    def unread(self, source: ValueSource, key: str, why: str) -> None:
         """Add a mistake: the value of `key` can't be read. Reading goes on with the default value."""
-        self._found.append((at, f"{at}: {why}"))
+        self._mistakes.append((source, Mistake(str(source), key, f"{source}: {why}")))
         self._unread.add(key)
 
-    def broken(self, at: ValueSource, key: str, why: str) -> None:
-        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence after the key."""
-        self._found.append((at, f"{at}: {key} {why}"))
+    def broken(self, source: ValueSource, key: str, why: str) -> None:
+        """Add a mistake: the value of `key` doesn't fit the other settings. `why` is the rest of a sentence
+        after the key."""
+        self._mistakes.append((source, Mistake(str(source), key, f"{source}: {key} {why}")))
         self._broken.add(key)
 
     def variable(self, name: str, sentence: str) -> None:
         """Add a mistake about an environment variable as a whole; the sentence names the variable."""
-        self._found.append((ValueSource(name), sentence))
+        self._mistakes.append((ValueSource(name), Mistake(name, name, sentence)))
 
     def touches(self, key: str, *also: str) -> bool:
         """Whether this key, or one of the keys that a rule compares it with, already has a mistake in the list."""
         if not self._broken.isdisjoint((key, *also)) or any(_within(key, bad) for bad in self._unread):
             return True
-        return any(_within(other, bad) or _within(bad, other) for other in also for bad in self._unread)
+        return any(
+            _within(compared, bad) or _within(bad, compared) for compared in also for bad in self._unread
+        )
 
     def error(self) -> WrongSettings | None:
         """The error with one line for each mistake; None where there is no mistake."""
-        if not self._found:
+        if not self._mistakes:
             return None
-        ordered = sorted(self._found, key=lambda each: (each[0].name != self.file, each[0].line or 0))
-        return WrongSettings("\n".join(dict.fromkeys(sentence for _, sentence in ordered)))
+        # Mistakes of the file first, in the order of its lines; those of variables have no line.
+        ordered = sorted(self._mistakes, key=lambda entry: (entry[0].name != self.file, entry[0].line or 0))
+        return WrongSettings([mistake for _, mistake in ordered])
 
 
 def _within(key: str, section: str) -> bool:

@@ -4,5 +4,5 @@ _MOST = 60
 
 
 def clipped(text: str) -> str:
-    """In quotes, and cut where it is long."""
+    """The text in quotes, and cut where it is long."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]}...")

@@ -12,8 +12,8 @@ from headrace.pipeline.settings.choices import (
     InitialPosition,
     Mode,
 )
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.model import (
-    DiscoverySettings,
     LandingSettings,
     Settings,
     StreamSettings,
@@ -22,16 +22,19 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.target_rules import target_rules
 from headrace.pipeline.settings.values import show
 
-_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")  # DynamoDB's rule
-_STREAM = re.compile(  # Kinesis's rule for names
+# DynamoDB's rule for names of tables.
+_TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+# Kinesis's rule for names.
+_STREAM = re.compile(
     r"(?:arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/)?[A-Za-z0-9_.-]{1,128}"
 )
+# The name of a stream, or its beginning.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-"""The name of a stream, or its beginning."""
+# Sentences join ids by commas, and the key of a run has slashes between its parts
+# (`pipeline/duties/fleet/sensor_turn.py`).
 _WORKER = re.compile(r"[^\s,/]+")
-"""Sentences join ids by commas, and the key of a run has slashes between its parts (`pipeline/duties/fleet/sensor_turn.py`)."""
+# Keys of KCL's own rows, which lie in one table with the workers' rows in layout S.
 _TAKEN = frozenset({"Leader", "Migration3.0", "TableMigration3.5"})
-"""Keys of KCL's own rows, which lie in one table with the workers' rows in layout S."""
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -85,16 +88,16 @@ def _bare_name(name_or_arn: str) -> str:
 
 
 def _discovery(settings: Settings) -> Iterator[Broken]:
-    found = settings.discovery
-    if found.is_asked_for and not settings.multi:
+    discovery = settings.discovery
+    if discovery.is_asked_for and not settings.multi:
         yield Broken(
             "discovery",
             "is given, but streams_mode is single: it needs streams_mode: multi",
             also=("streams_mode",),
         )
-    if found.prefix is not None and not _PREFIX.fullmatch(found.prefix):
-        yield Broken("discovery.prefix", f"is {found.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
-    yield from _start(found, "discovery")
+    if discovery.prefix is not None and not _PREFIX.fullmatch(discovery.prefix):
+        yield Broken("discovery.prefix", f"is {discovery.prefix!r}; allowed: 1 to 128 of A-Z a-z 0-9 _ . -")
+    yield from _start(discovery, "discovery")
 
 
 def _former(settings: Settings) -> Iterator[Broken]:
@@ -204,7 +207,7 @@ def _tables(settings: Settings) -> Iterator[Broken]:
                 "give this table a name, or the application a shorter one",
                 also=("application",),
             )
-        twins = [other for other in names if other != knob and names[other] == name]
+        twins = [twin for twin in names if twin != knob and names[twin] == name]
         if twins:
             yield Broken(
                 f"coordination.{knob}",
@@ -224,14 +227,15 @@ def _mode(settings: Settings) -> Iterator[Broken]:
     if kcl.mode is Mode.KCL_2 and kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: lease, else workers believe each other dead and take each other's leases",
+            f"is {kcl.heartbeat}; allowed with kcl.mode: 2.x: "
+            "lease, else workers believe each other dead and take each other's leases",
             also=("kcl.mode",),
         )
 
 
+# With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is
+# over. A run counts as hung at the earliest a minute after that time.
 _LEAST_SHARE = 0.1
-"""With it, a page of 10 MiB is followed by a pause of 50 s, which may begin just before a wave's time is over. A run counts as hung at the
-earliest a minute after that time."""
 
 
 def _fractions(settings: Settings) -> Iterator[Broken]:
@@ -244,11 +248,12 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
         if not 0 < value <= 1:
             yield Broken(key, f"is {value}; allowed: a fraction, more than 0 and at most 1 (0.1)")
     share = settings.wave.shard_share
+    # A share that is no fraction has its sentence already.
     if 0 < share < _LEAST_SHARE:
         yield Broken(
             "wave.shard_share",
-            f"is {share}; allowed: {_LEAST_SHARE} to 1. After a page of 10 MiB, the largest, a run with a smaller share would pause for so long "
-            "that it counts as hung",
+            f"is {share}; allowed: {_LEAST_SHARE} to 1. After a page of 10 MiB, the largest, "
+            "a run with a smaller share would pause for so long that it counts as hung",
         )
     most = settings.kcl.max_throughput_kbps
     if most is not None and most <= 0:
@@ -257,10 +262,10 @@ def _fractions(settings: Settings) -> Iterator[Broken]:
         yield Broken("kcl.max_utilisation", f"is {settings.kcl.max_utilisation}; allowed: 1 to 100 percent")
 
 
+# With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each).
 _LEAST_FAILOVER = timedelta(seconds=20)
-"""With less, the leases of a worker would expire when its sensor misses a few ticks (5 s each)."""
+# A longer time is almost surely a number of milliseconds that was taken for seconds.
 _MOST_FAILOVER = timedelta(hours=1)
-"""A longer time is almost surely a number of milliseconds that was taken for seconds."""
 
 
 def _shared(settings: Settings) -> Iterator[Broken]:
@@ -269,8 +274,8 @@ def _shared(settings: Settings) -> Iterator[Broken]:
         if kcl.allow_foreign_checkpoints:
             yield Broken(
                 "kcl.allow_foreign_checkpoints",
-                "is true, but kcl.failover is missing; allowed with kcl.failover only, which says how long the KCL fleet waits for "
-                "the counter of a lease to move",
+                "is true, but kcl.failover is missing; allowed with kcl.failover only, "
+                "which says how long the KCL fleet waits for the counter of a lease to move",
                 also=shared,
             )
         return
@@ -283,19 +288,20 @@ def _shared(settings: Settings) -> Iterator[Broken]:
     if kcl.failover > _MOST_FAILOVER:
         yield Broken(
             "kcl.failover",
-            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. KCL's failoverTimeMillis is in milliseconds: "
-            "write 30s for its 30000",
+            f"is {show(kcl.failover)}; allowed: {show(_MOST_FAILOVER)} or less. "
+            "KCL's failoverTimeMillis is in milliseconds: write 30s for its 30000",
         )
     if kcl.heartbeat is not Heartbeat.LEASE:
         yield Broken(
             "kcl.heartbeat",
-            f"is {kcl.heartbeat}; allowed beside KCL's workers: lease, else KCL's workers believe our workers dead and take their leases",
+            f"is {kcl.heartbeat}; allowed beside KCL's workers: "
+            "lease, else KCL's workers believe our workers dead and take their leases",
         )
     if not kcl.allow_foreign_checkpoints:
         yield Broken(
             "kcl.allow_foreign_checkpoints",
-            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the lake table, and the "
-            "table's ledger records these ranges as foreign",
+            "is false; allowed beside KCL's workers: true. Records that KCL's workers read aren't in the "
+            "lake table, and the table's ledger records these ranges as foreign",
         )
     if 2 * times.worker_tick > kcl.failover:
         yield Broken(
@@ -306,8 +312,8 @@ def _shared(settings: Settings) -> Iterator[Broken]:
     if times.lease_duration < kcl.failover:
         yield Broken(
             "times.lease_duration",
-            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, else living workers of "
-            "KCL count as dead",
+            f"is {show(times.lease_duration)}; allowed: kcl.failover ({show(kcl.failover)}) or more, "
+            "else living workers of KCL count as dead",
             also=shared,
         )
 
@@ -327,6 +333,7 @@ def _landing(settings: Settings) -> Iterator[Broken]:
             "there. Allowed: a folder (s3://bucket/headrace-state) that every host reaches, outside the table's own",
             also=("landing.catalog",),
         )
+    # Where the catalog puts the table isn't known before it is asked: both usual folders count.
     for table in _table_locations(landing):
         if landing.state is not None and _inside(landing.state, table):
             yield Broken(
@@ -338,7 +345,8 @@ def _landing(settings: Settings) -> Iterator[Broken]:
 
 
 def _table_locations(landing: LandingSettings) -> Iterator[str]:
-    """The folders in a warehouse in which catalogs put a table: <namespace>/<table>, or Hive's <namespace>.db/<table>."""
+    """The folders in a warehouse in which catalogs put a table: <namespace>/<table>, or Hive's
+    <namespace>.db/<table>."""
     warehouse = landing.catalog.get("warehouse") if landing.catalog else f"{landing.home}/warehouse"
     if warehouse:
         *spaces, name = landing.table.split(".")
@@ -352,8 +360,9 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+# A commit may name files that were staged half a day ago (`pipeline/lake/table/lake_table.py`), and hosts' clocks
+# differ.
 _LEAST_ORPHANS_AFTER = timedelta(days=1)
-"""A commit may name files that were staged half a day ago (`pipeline/lake/table/lake_table.py`), and hosts' clocks differ."""
 
 
 _LEAST_RETENTION = timedelta(days=1)
@@ -364,7 +373,8 @@ def _upkeep(settings: Settings) -> Iterator[Broken]:
     if after < _LEAST_ORPHANS_AFTER:
         yield Broken(
             "upkeep.orphans_after",
-            f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that a running query reads",
+            f"is {show(after)}; allowed: {show(_LEAST_ORPHANS_AFTER)} or more, else files are deleted that "
+            "a running query reads",
         )
     keep_runs = settings.upkeep.keep_runs
     if keep_runs < timedelta(hours=1):

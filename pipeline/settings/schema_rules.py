@@ -18,8 +18,8 @@ OWN_COLUMNS = frozenset(
         *("sort_key", "arrival_day", "record", REASON, DATA),
     }
 )
-"""Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed table, and those by which it
-hands rows on."""
+"""Names, in small letters, that no column of a schema may have: columns that Headrace itself gives to a typed
+table, and those by which it hands rows on."""
 DDL_FORMATS = (ParseFormat.JSON, ParseFormat.CALLABLE)
 """Formats whose schema is DDL."""
 
@@ -31,7 +31,10 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
     columns = read_ddl(target.schema)
     for column in columns:
         if column.name.lower() in OWN_COLUMNS:
-            why = f"Headrace itself gives the table a column {column.name.lower()}; use format: callable, and give the column another name"
+            why = (
+                f"Headrace itself gives the table a column {column.name.lower()}; use format: callable, "
+                "and give the column another name"
+            )
             raise WrongDdl(why, column.name, column.offset)
         if target.format is ParseFormat.JSON and any(
             kind != "string" for kind in _kinds_of_keys(column.type)
@@ -42,20 +45,22 @@ def columns_of_schema(target: ParseSettings) -> tuple[DdlColumn, ...]:
 
 
 def why_no_keys(by: Sequence[str], columns: Mapping[str, Any]) -> str | None:
-    """Why the columns of `unique.by` can't tell whether two rows are the same event. `columns`: with types as Spark writes them in JSON."""
+    """Why the columns of `unique.by` can't tell whether two rows are the same event. `columns`: with types as
+    Spark writes them in JSON."""
     for name in by:
         if name not in columns:
             return (
-                f"names {name}, and the schema has no such column ({', '.join(columns) or 'it names none'}); name columns of the schema. A part of "
-                "a struct can't be named; use format: callable, and make it a column"
+                f"names {name}, and the schema has no such column "
+                f"({', '.join(columns) or 'it names none'}); name columns of the schema. "
+                "A part of a struct can't be named; use format: callable, and make it a column"
             )
         kind = columns[name]
         # NaN isn't equal to itself, and Spark can't sort maps.
         if not isinstance(kind, str) or kind in ("float", "double"):
             word = kind if isinstance(kind, str) else kind["type"]
             return (
-                f"names {name}, whose type is {word}: such values can't tell whether two rows are the same event; name columns with texts, whole "
-                "numbers, decimals, times, booleans or bytes"
+                f"names {name}, whose type is {word}: such values can't tell whether two rows are the same "
+                "event; name columns with texts, whole numbers, decimals, times, booleans or bytes"
             )
     return None
 

@@ -23,6 +23,7 @@ _SECRET_WORDS = frozenset(
     }
 )
 _SECRET_PAIRS = frozenset({("access", "key"), ("account", "key"), ("api", "key"), ("private", "key")})
+# A name that ends in one of these tells how a secret is found (`credentials.provider`), not the secret.
 _ABOUT_SECRETS = frozenset(
     {
         "class",
@@ -41,7 +42,6 @@ _ABOUT_SECRETS = frozenset(
         "url",
     }
 )
-"""A name that ends in one of these tells how a secret is found (`credentials.provider`), not the secret."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _ASSIGNED = re.compile(r"([A-Za-z][\w.-]*)=[^\s;&]")
@@ -57,6 +57,7 @@ _SHAPES = tuple(
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY",
         # A JSON Web Token: two or three parts in base64, the first of which begins with {".
         r"(?<![A-Za-z0-9])eyJ[\w-]{8,}\.[\w-]{8,}",
+        # With a digit in the token: words such as "bearer authentication" are none.
         r"(?i:\bbearer)\s+(?=[^\s\"']*[0-9])[\w.~+/=-]{16,}",
         # A signature in an address that grants access to whoever has the address (Azure's SAS).
         r"[?&]sig=[^&\s]",
@@ -65,28 +66,31 @@ _SHAPES = tuple(
 _BASIC = re.compile(r"(?i:\bbasic)\s+([A-Za-z0-9+/]{6,}={0,2})")
 _QUOTED = re.compile(r"%([0-9A-Fa-f]{2})")
 _RUN = re.compile(r"[A-Za-z0-9/+]+")
+# Characters of an AWS secret access key, each of base64's alphabet of 64.
 _KEY_LENGTH = 40
-"""Characters of an AWS secret access key, each of base64's alphabet of 64."""
 _MOST_SLASHES = 4
 """The most slashes that a text may have to count as a key.
 
 One of three thousand random keys has more; most file paths of forty characters have more.
 """
 _TOKEN_LENGTH, _TOKEN_PART = 100, 32
-"""Characters. A text of at least the first length is a token if a part of it between slashes is random, and at least as long
-as the second length.
+"""Characters. A text of at least the first length is a token if a part of it between slashes is random, and
+at least as long as the second length.
 """
+# Different characters as a fraction of forty. Random texts have 30 on average, and hardly ever fewer than
+# 22.
 _LEAST_DISTINCT = 0.5
-"""Different characters as a fraction of forty. Random texts have 30 on average, and hardly ever fewer than 22."""
 _LEAST_CHANGES = 0.33
-"""The fraction of neighbouring characters of which one is a small letter, capital or digit and the other is of another kind.
+"""The fraction of neighbouring characters of which one is a small letter, capital or digit and the other is
+of another kind.
 
 Random text has 0.6. Paths made of words, even of CamelCased and numbered words, are mostly below 0.3.
 """
 
 
 def names_secret(name: str) -> bool:
-    """Whether a setting with this name would hold a secret: password, s3.secret-access-key, fs.s3a.access.key, oauthToken."""
+    """Whether a setting with this name would hold a secret: password, s3.secret-access-key,
+    fs.s3a.access.key, oauthToken."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _ABOUT_SECRETS:
         return False
@@ -96,7 +100,7 @@ def names_secret(name: str) -> bool:
 def holds_secret(text: str) -> bool:
     """Whether some part of a value has the shape of a secret, as it stands or after URL decoding (%2F for a slash)."""
     unquoted = _QUOTED.sub(lambda match: chr(int(match[1], 16)), text)
-    return any(_holds_secret(each) for each in {text, unquoted})
+    return any(_holds_secret(variant) for variant in {text, unquoted})
 
 
 def _holds_secret(text: str) -> bool:
@@ -104,7 +108,7 @@ def _holds_secret(text: str) -> bool:
         any(shape.search(text) for shape in _SHAPES)
         or any(names_secret(match[1]) for match in _ASSIGNED.finditer(text))
         or any(_is_login(match[1]) for match in _BASIC.finditer(text))
-        or any(_is_random(each) for run in _RUN.findall(text) for each in _candidates(run))
+        or any(_is_random(candidate) for run in _RUN.findall(text) for candidate in _candidates(run))
     )
 
 
@@ -119,7 +123,7 @@ def _is_login(encoded: str) -> bool:
 def _candidates(run: str) -> Iterator[str]:
     """Parts of a run of base64 characters that are as long as a key or a token. A key may be a part of a path."""
     if len(run) >= _TOKEN_LENGTH:
-        yield from (part for part in re.split("[/+]", run) if len(part) >= _TOKEN_PART)
+        yield from (piece for piece in re.split("[/+]", run) if len(piece) >= _TOKEN_PART)
     for start in (0, *(n + 1 for n, character in enumerate(run) if character == "/")):
         end = start + _KEY_LENGTH
         ends_here = end == len(run) or run[end : end + 1] == "/"
@@ -129,10 +133,11 @@ def _candidates(run: str) -> Iterator[str]:
 
 def _is_random(text: str) -> bool:
     """Whether a text looks random: neither words nor a hash in hexadecimal digits."""
+    # A hash in hexadecimal digits has letters of one case only.
     if not (re.search("[a-z]", text) and re.search("[A-Z]", text)):
         return False
-    pairs = [(one, other) for one, other in pairwise(text) if one.isalnum() and other.isalnum()]
-    changes = sum(_kind(one) != _kind(other) for one, other in pairs)
+    pairs = [(first, second) for first, second in pairwise(text) if first.isalnum() and second.isalnum()]
+    changes = sum(_kind(first) != _kind(second) for first, second in pairs)
     least = _LEAST_DISTINCT * min(len(text), _KEY_LENGTH)
     return len(set(text)) >= least and changes >= _LEAST_CHANGES * len(pairs)
 

@@ -10,19 +10,20 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.settings.schema_rules import DDL_FORMATS, columns_of_schema, why_no_keys
 
+# A Spark task holds a few such payloads at once.
 _MOST_INFLATED = 256 * 1024 * 1024
-"""A Spark task holds a few such payloads at once."""
 _MOST_RATIO = 1_000_000
 _MOST_VALUES = 100_000_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# Dagster's rule for names.
 _TARGET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Dagster's rule for names."""
 _MOST_COLUMNS = 10_000
+# Kinesis's rule for names.
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-"""Kinesis's rule for names."""
 
 
 def target_rules(settings: Settings) -> Iterator[Broken]:
+    # With the lineage tables, whose names Headrace makes of the others.
     tables = {settings.landing.table, f"{settings.landing.table}_lineage"}
     names: list[str] = []
     for n, target in enumerate(settings.parse):
@@ -33,7 +34,8 @@ def target_rules(settings: Settings) -> Iterator[Broken]:
         if taken := sorted(own & tables):
             yield Broken(
                 f"{key}.table",
-                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: a table of its own for each target",
+                f"is {target.table!r}, and {taken[0]} is another table of these settings; allowed: "
+                "a table of its own for each target",
                 also=("landing.table",),
             )
         if not is_table_name(target.table):
@@ -102,7 +104,8 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
     if target.columns is not ColumnsFrom.GIVEN and target.format is not ParseFormat.JSON:
         yield Broken(
             f"{key}.columns",
-            f"is {target.columns}, and format is {target.format}; allowed: given. Only JSON payloads tell their columns",
+            f"is {target.columns}, and format is {target.format}; allowed: given. "
+            "Only JSON payloads tell their columns",
             also=(f"{key}.format",),
         )
     if not 0 < target.most_columns <= _MOST_COLUMNS:
@@ -110,13 +113,15 @@ def _columns(target: ParseSettings, key: str) -> Iterator[Broken]:
 
 
 def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
-    """Of a schema that stands in the settings. One in a file of its own is judged when the file is read."""
+    """The mistakes of a schema that stands in the settings. One in a file of its own is judged when that file
+    is read."""
     if (
         target.format not in DDL_FORMATS
         or target.schema.endswith((".ddl", ".avsc", ".desc"))
         or not target.schema
     ):
         return
+    # JSON where DDL belongs has a sentence already (`_wrong_schema`).
     if target.schema.lstrip().startswith("{"):
         return
     try:
@@ -124,6 +129,7 @@ def _ddl(target: ParseSettings, key: str) -> Iterator[Broken]:
     except WrongDdl as wrong:
         yield Broken(f"{key}.schema", f"of the target {target.name} is wrong {wrong}", offset=wrong.offset)
         return
+    # With inferred columns, the payloads may bring what `schema` doesn't name.
     if target.columns is ColumnsFrom.GIVEN and (
         why := why_no_keys(target.key_columns, {column.name: column.type for column in columns})
     ):

@@ -1,4 +1,4 @@
-"""From a setting's text to its value and back, by the setting's type."""
+"""Turns a setting's text into its value and back, by the setting's type."""
 
 import json
 import re
@@ -20,8 +20,8 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>[0-9]+(?:\.[0-9]+)?)s)?(?:(?P<milliseconds>[0-9]+)ms)?"
 )
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# A whole number; underscores may group its digits, as in 10_000.
 _WHOLE = re.compile(r"[0-9][0-9_]*")
-"""A whole number; underscores may group its digits, as in 10_000."""
 
 
 class Knob(NamedTuple):
@@ -57,23 +57,24 @@ def settings_of(section: Any) -> tuple[Field[Any], ...]:
 def knobs(section: type[Any], prefix: str = "", *, index: str = "0") -> tuple[Knob, ...]:
     """Every single setting below a section."""
     hints = typing.get_type_hints(section)
-    found: list[Knob] = []
+    listed: list[Knob] = []
     for spec in settings_of(section):
         hint, key = bare(hints[spec.name]), f"{prefix}{spec.name}"
         inner = element(hint)
         if inner is not None and is_dataclass(inner):
-            found.extend(knobs(inner, f"{key}.{index}.", index=index))  # type: ignore[arg-type]  # a class
+            listed.extend(knobs(inner, f"{key}.{index}.", index=index))  # type: ignore[arg-type]  # a class
         elif inner is not None:
-            found.append(Knob(f"{key}.{index}", spec, inner))
+            listed.append(Knob(f"{key}.{index}", spec, inner))
         elif is_dataclass(hint):
-            found.extend(knobs(hint, f"{key}.", index=index))  # type: ignore[arg-type]  # a class, never an instance
+            listed.extend(knobs(hint, f"{key}.", index=index))  # type: ignore[arg-type]  # a class, never an instance
         else:
-            found.append(Knob(key, spec, hint))
-    return tuple(found)
+            listed.append(Knob(key, spec, hint))
+    return tuple(listed)
 
 
 def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Every single setting below a section, with its value: dotted key, value, unit. Each entry of a mapping counts as one."""
+    """Every single setting below a section, with its value: dotted key, value, unit. Each entry of a mapping
+    counts as one."""
     inner: Iterator[tuple[str, Any, str]]
     if is_dataclass(value):
         inner = (
@@ -93,7 +94,8 @@ def leaves(value: Any, key: str = "", *, unit: str = "") -> Iterator[tuple[str, 
 
 def read_value(hint: Any, text: str, *, unit: str = "") -> Any:
     """Raises ValueError or OverflowError when the text isn't what `allowed` says."""
-    if hint is bool:  # before int, because bool is a subclass of int
+    # Before int, because bool is a subclass of int.
+    if hint is bool:
         return _one_of({"true": True, "false": False}, text.lower())
     if hint is int:
         return _size(text) if unit == "bytes" else _positive(text)
@@ -102,6 +104,7 @@ def read_value(hint: Any, text: str, *, unit: str = "") -> Any:
     if issubclass(hint, StrEnum):
         return hint(text)
     value = datetime.fromisoformat(text) if hint is datetime else hint(text)
+    # A moment without a zone would be another one on each host.
     naive = isinstance(value, datetime) and value.tzinfo is None
     if naive or not text.strip() or (isinstance(value, float) and not isfinite(value)):
         raise ValueError(text)
@@ -131,7 +134,8 @@ def show(value: Any, *, unit: str = "") -> str:
     match value:
         case None:
             return "-"
-        case bool():  # before int, because True is an int too
+        # Before int, because True is an int too.
+        case bool():
             return str(value).lower()
         case int() if unit == "bytes":
             return next(
@@ -168,20 +172,21 @@ def _size(text: str) -> int:
 
 
 def _duration(text: str) -> timedelta:
-    found = timedelta()
+    duration = timedelta()
     if _NUMBER.fullmatch(text):
-        found = timedelta(seconds=float(text))
+        duration = timedelta(seconds=float(text))
     elif match := _DURATION.fullmatch(text):
-        found = timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
-    if not timedelta() < found <= LONGEST:
+        duration = timedelta(**{unit: float(number) for unit, number in match.groupdict().items() if number})
+    if not timedelta() < duration <= LONGEST:
         raise ValueError(text)
-    return found
+    return duration
 
 
 def _show_duration(value: timedelta) -> str:
+    # Parts of milliseconds have no unit of their own.
     if value.microseconds % 1000:
         return f"{value.total_seconds():.6f}".rstrip("0") + "s"
     hours, rest = divmod(value.seconds, 3600)
     minutes, seconds = divmod(rest, 60)
-    parts = {"d": value.days, "h": hours, "m": minutes, "s": seconds, "ms": value.microseconds // 1000}
-    return "".join(f"{number}{name}" for name, number in parts.items() if number) or "0s"
+    amounts = {"d": value.days, "h": hours, "m": minutes, "s": seconds, "ms": value.microseconds // 1000}
+    return "".join(f"{number}{name}" for name, number in amounts.items() if number) or "0s"

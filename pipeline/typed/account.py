@@ -1,4 +1,5 @@
-"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure functions on values."""
+"""Whether what Spark made of a wave accounts for each of its rows, and whether the wave may be committed. Pure
+functions on values."""
 
 from __future__ import annotations
 
@@ -16,30 +17,30 @@ FILTER = "filter"
 """Why a row is in neither table: the target's filter leaves it out."""
 
 
-def joined(parts: Iterable[Parsed]) -> Parsed:
+def one_report(reports: Iterable[Parsed]) -> Parsed:
     """The reports of all tasks as one."""
-    parts = tuple(parts)
+    reports = tuple(reports)
     counts: dict[ShardKey, ShardCount] = {}
-    for each in (count for part in parts for count in part.counts):
-        counts[each.key] = counts.get(each.key, ShardCount(each.key)).plus(each)
+    for tally in (count for report in reports for count in report.counts):
+        counts[tally.key] = counts.get(tally.key, ShardCount(tally.key)).plus(tally)
     apart: dict[tuple[ShardKey, str], ApartCount] = {}
-    for its in (count for part in parts for count in part.apart):
-        at = its.key, its.low
-        apart[at] = apart.get(at, ApartCount(*at)).plus(its)
+    for unpacked in (count for report in reports for count in report.apart):
+        place = unpacked.key, unpacked.low
+        apart[place] = apart.get(place, ApartCount(*place)).plus(unpacked)
     return Parsed(
-        tuple(file for part in parts for file in part.files),
-        tuple(file for part in parts for file in part.aside),
+        tuple(file for report in reports for file in report.files),
+        tuple(file for report in reports for file in report.aside),
         tuple(counts[key] for key in sorted(counts)),
-        tuple(sorted(run for part in parts for run in part.numbers)),
-        tuple(apart[at] for at in sorted(apart)),
+        tuple(sorted(run for report in reports for run in report.numbers)),
+        tuple(apart[where] for where in sorted(apart)),
     )
 
 
-def whole_survey(parts: Iterable[Survey]) -> Survey:
+def whole_survey(surveys: Iterable[Survey]) -> Survey:
     """The surveys of all tasks as one."""
-    parts = tuple(parts)
-    files = {path: told for part in parts for path, told in part.files.items()}
-    return Survey(tuple(piece for part in parts for piece in part.pieces), files)
+    surveys = tuple(surveys)
+    files = {path: file_parts for survey in surveys for path, file_parts in survey.files.items()}
+    return Survey(tuple(piece for survey in surveys for piece in survey.pieces), files)
 
 
 def account(
@@ -51,24 +52,26 @@ def account(
     """
     _check_numbers(plan, parsed)
     counts = {count.key: count for count in parsed.counts}
-    if strangers := sorted(counts.keys() - {each.key for each in plan.ranges}):
+    if strangers := sorted(counts.keys() - {r.key for r in plan.ranges}):
         raise _wrong(f"rows of {strangers[0]} came back, of which the wave has none")
-    found: dict[ShardKey, Accounting] = {}
-    for each in plan.ranges:
-        count = counts.get(each.key, ShardCount(each.key))
-        missing = each.rows - count.told
+    accountings: dict[ShardKey, Accounting] = {}
+    for planned in plan.ranges:
+        count = counts.get(planned.key, ShardCount(planned.key))
+        missing = planned.rows - count.told
+        # Only a function of the user may return fewer rows than it got. A filter counts what it leaves out.
         if missing and not dropped_as:
             raise _wrong(
-                f"of {each.key} {counted(each.rows, 'row')} went in, {count.parsed:,} were parsed and {count.aside:,} set aside"
+                f"of {planned.key} {counted(planned.rows, 'row')} went in, "
+                f"{count.parsed:,} were parsed and {count.aside:,} set aside"
             )
         reasons = ((FILTER, count.filtered), (dropped_as, missing), (DUPLICATE, count.duplicates))
         dropped = all_dropped({why: rows} for why, rows in reasons if rows)
-        names = tuple(aside_name(file.path) for file in parsed.aside if each.key in file.shards)
-        told = Accounting(each.rows, count.parsed, count.aside, dropped, version, schema, names)
-        if not told.is_complete:
-            raise _wrong(f"of {each.key} more rows came back than went in: {told.text()}")
-        found[each.key] = told
-    return found
+        names = tuple(aside_name(file.path) for file in parsed.aside if planned.key in file.shards)
+        accounting = Accounting(planned.rows, count.parsed, count.aside, dropped, version, schema, names)
+        if not accounting.is_complete:
+            raise _wrong(f"of {planned.key} more rows came back than went in: {accounting.text()}")
+        accountings[planned.key] = accounting
+    return accountings
 
 
 def aside_name(path: str) -> str:
@@ -79,32 +82,35 @@ def aside_name(path: str) -> str:
 def _check_numbers(plan: WavePlan, parsed: Parsed) -> None:
     end = 0
     for first, length in parsed.numbers:
+        # The numbers are sorted runs: one that begins before the last one's end has a row again.
         if first < end:
             raise _wrong(f"row {first:,} of the wave came back twice")
         end = first + length
     if end > plan.rows:
         raise _wrong(f"row {end - 1:,} came back, and the wave has {counted(plan.rows, 'row')}")
-    told = sum(count.told for count in parsed.counts)
-    if sum(length for _, length in parsed.numbers) != told:
+    total = sum(count.told for count in parsed.counts)
+    if sum(length for _, length in parsed.numbers) != total:
         raise _wrong("the numbers of the rows that came back don't agree with how many were written")
 
 
 def _wrong(why: str) -> WrongShape:
     return WrongShape(
-        f"the parsed rows don't account for the rows of the lake table: {why}. Nothing was committed, and no position moved. If the parser is "
+        f"the parsed rows don't account for the rows of the lake table: {why}. "
+        "Nothing was committed, and no position moved. If the parser is "
         "a callable, it has to return each row at most once, with the column `record` as it came"
     )
 
 
 _LEAST_JUDGED = 100
-"""With fewer records, a share says little."""
+"""The least number of records by which a wave is judged. With fewer records, a share says little."""
 
 
 def why_stop(accountings: Iterable[Accounting], stop_above: float) -> str | None:
     """Why the wave must not be committed: too large a part of it would go to quarantine."""
-    told = tuple(accountings)
-    aside = sum(each.quarantined for each in told)
-    judged = aside + sum(each.parsed for each in told)
+    of_wave = tuple(accountings)
+    aside = sum(accounting.quarantined for accounting in of_wave)
+    judged = aside + sum(accounting.parsed for accounting in of_wave)
+    # Rows that were dropped count on neither side: they were left out on purpose.
     if judged < _LEAST_JUDGED or aside <= stop_above * judged:
         return None
     return f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"

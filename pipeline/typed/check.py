@@ -1,4 +1,5 @@
-"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on values.
+"""Does the lake table still have the rows that its ledgers state, where a typed table parses them? Pure functions on
+values.
 
 ledgers of the lake table    (0 .. 20] 7 rows   (20 .. 30] 4 rows   (30 .. 50] 9 rows
 a wave that ends at 30       found 11 rows: whole.   found 10: a row has gone, and the wave would pass over it
@@ -16,13 +17,14 @@ from headrace.pipeline.core.ledger.arrivals import APPROXIMATE, may_be_dropped
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Step, Story, story_of
-from headrace.pipeline.core.shards.sort_texts import order_text, text_of
+from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 _WITHOUT_COUNT = frozenset({Kind.REPAIR, Kind.REPOSITION})
 """Kinds of ranges of which the ledgers don't tell how many rows the table has there."""
+# A day within the limits of datetime, so that adding or subtracting `APPROXIMATE` doesn't overflow.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
@@ -31,17 +33,17 @@ class Differs:
     """A part of a shard of which the lake table has other rows than its ledgers state."""
 
     key: ShardKey
-    found: int
+    rows_found: int
     stated: int
-    """At least so many where `is_cut`."""
+    """The number of rows that the ledgers state. Where `is_cut`, there are at least so many."""
     is_cut: bool
     steps: tuple[Step, ...]
     """The ranges that were compared."""
 
     @property
     def lacks(self) -> int:
-        """Rows that aren't there; negative where there are more than stated."""
-        return self.stated - self.found
+        """How many rows aren't there; negative where there are more than stated."""
+        return self.stated - self.rows_found
 
     @property
     def since(self) -> int:
@@ -50,67 +52,80 @@ class Differs:
 
     def __str__(self) -> str:
         least = "at least " if self.is_cut else ""
-        return f"the ledgers of the lake table state {least}{counted(self.stated, 'row')} of {self.key} here, and {self.found:,} were found"
+        return (
+            f"the ledgers of the lake table state {least}{counted(self.stated, 'row')} of {self.key} here, "
+            f"and {self.rows_found:,} were found"
+        )
 
 
-def asked_of(plan: WavePlan, *, whole: bool = False) -> RangeFilter:
-    """The ledgers that tell of the wave's rows. `whole`: all that tell of its shards."""
-    shards = frozenset(each.key.shard_id for each in plan.ranges)
-    if whole:
+def ledgers_asked(plan: WavePlan, *, all_ledgers: bool = False) -> RangeFilter:
+    """The ledgers that tell of the wave's rows. `all_ledgers`: all that tell of its shards."""
+    shards = frozenset(planned.key.shard_id for planned in plan.ranges)
+    if all_ledgers:
         return RangeFilter(shards=shards)
     # An arrival may be a little before the one that comes before it in the shard.
     since = min(
-        each.after.arrival - APPROXIMATE if each.after and each.after.arrival else _FIRST
-        for each in plan.ranges
+        planned.after.arrival - APPROXIMATE if planned.after and planned.after.arrival else _FIRST
+        for planned in plan.ranges
     )
-    ends = [each.upto.arrival for each in plan.ranges]
-    until = max(_LAST if at is None else at + APPROXIMATE for at in ends)
-    is_open = any(each.upto.ended for each in plan.ranges)
+    ends = [planned.upto.arrival for planned in plan.ranges]
+    until = max(_LAST if end is None else end + APPROXIMATE for end in ends)
+    is_open = any(planned.upto.ended for planned in plan.ranges)
     return RangeFilter(shards=shards, arrived=(since, _LAST if is_open else until))
 
 
 def differences(
-    plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, whole: bool = False
+    plan: WavePlan, entries: Iterable[LedgerEntry | Lost], parsed: ParsedSoFar, *, all_ledgers: bool = False
 ) -> Iterator[Differs]:
-    """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier waves. `whole`: whether
-    these are all ledgers of the shards. Else some that bring no rows may be missing, and what can't be compared by them differs."""
+    """`entries`: the ledgers of the lake table, oldest first. `parsed`: what the typed table's ledgers tell of earlier
+    waves. `all_ledgers`: whether these are all ledgers of the shards. Else some that bring no rows may be missing, and
+    what can't be compared by them differs."""
     story = story_of(entries)
-    for each in plan.ranges:
-        part = _part_of(each, story, parsed)
-        if part is not None and (part.is_clear or not whole) and (differs := part.judged()) is not None:
+    for planned in plan.ranges:
+        compared = _part_of(planned, story, parsed)
+        if (
+            compared is not None
+            and (compared.is_clear or not all_ledgers)
+            and (differs := compared.judged()) is not None
+        ):
             yield differs
 
 
 class ParsedSoFar:
-    """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave was cut."""
+    """How many rows earlier waves have decided about, by the typed table's ledgers, which are read only where a wave
+    was cut."""
 
     def __init__(self, pages: Iterable[LedgerPage]) -> None:
         self._pages = iter(pages)
         self._ranges: list[tuple[Range, int]] = []
 
-    def back_from(self, key: ShardKey, at: str) -> Iterator[tuple[Range, int]]:
-        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number of the lake table's
-        snapshot of whose rows the wave decided; 0 where nothing tells."""
-        for each, seen in self._all():
-            if each.key == key and each.moves and order_text(each.upto) == at:
-                yield each, seen
-                at = text_of(each.after)
+    def back_from(self, key: ShardKey, end: str) -> Iterator[tuple[Range, int]]:
+        """The ranges of the shard, newest first, from the one on that ends at this position. With the sequence number
+        of the lake table's snapshot of whose rows the wave decided; 0 where nothing tells."""
+        # The ledgers are read once, and kept for the other shards of the wave.
+        for parsed_range, sequence in self._all():
+            if parsed_range.key == key and parsed_range.moves and order_text(parsed_range.upto) == end:
+                yield parsed_range, sequence
+                end = order_text_of(parsed_range.after)
 
     def _all(self) -> Iterator[tuple[Range, int]]:
         yield from self._ranges
         for page in self._pages:
-            seen = 0 if page.looked is None else page.looked.sequence
-            new = [(each, seen) for each in page.ranges if each.kind is Kind.PARSED]
+            sequence = 0 if page.looked is None else page.looked.sequence
+            new = [
+                (parsed_range, sequence) for parsed_range in page.ranges if parsed_range.kind is Kind.PARSED
+            ]
             self._ranges += new
             yield from new
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is compared of one shard: rows of this wave, and of earlier waves that were cut within a range of the ledgers."""
+    """What is compared of one shard: rows of this wave, and of earlier waves that were cut within a range of the
+    ledgers."""
 
     key: ShardKey
-    found: int
+    rows_found: int
     steps: tuple[Step, ...]
     cut: int | None
     """Where the wave ends within a range: how many rows of it there are at least."""
@@ -119,84 +134,99 @@ class _Part:
 
     def judged(self) -> Differs | None:
         stated = sum(step.range.rows for step in self.steps) + (self.cut or 0)
-        if self.found == stated or (self.cut is not None and self.found > stated):
+        if self.rows_found == stated or (self.cut is not None and self.rows_found > stated):
             return None
-        return Differs(self.key, self.found, stated, self.cut is not None, self.steps)
+        return Differs(self.key, self.rows_found, stated, self.cut is not None, self.steps)
 
 
-def _part_of(each: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
-    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a person has set the lake
-    table back and the records of these rows landed anew, or not at all, or the typed table's ledgers of that wave have expired."""
-    low, high = text_of(each.after), "~" if each.upto.ended else order_text(each.upto)
-    steps = [step for step in story.of(each.key) if step.range.rows]
+def _part_of(planned: PlannedRange, story: Story, parsed: ParsedSoFar) -> _Part | None:
+    """None where nothing can be compared, because the aggregates of an earlier wave's rows were taken apart since, or a
+    person has set the lake table back and the records of these rows landed anew, or not at all, or the typed table's
+    ledgers of that wave have expired."""
+    # `~` sorts behind every sort key, since these begin with a digit.
+    low, high = order_text_of(planned.after), "~" if planned.upto.ended else order_text(planned.upto)
+    steps = [step for step in story.of(planned.key) if step.range.rows]
     landed = [step for step in steps if step.range.kind is not Kind.UNPACKED]
     apart = [step for step in steps if step.range.kind is Kind.UNPACKED]
     before = 0
     if any(_has_inside(step, low) for step in landed):
-        earlier = _back_to_a_beginning(each.key, low, story.of(each.key), parsed)
+        earlier = _back_to_a_beginning(planned.key, low, story.of(planned.key), parsed)
         if earlier is None or any(_is_within(step, earlier[0], high) for step in apart):
             return None
         low, before = earlier
     if any(_has_inside(step, low) or _has_inside(step, high) for step in apart):
         return None
     inside = (
-        step for step in steps if low <= text_of(step.range.after) and order_text(step.range.upto) <= high
+        step
+        for step in steps
+        if low <= order_text_of(step.range.after) and order_text(step.range.upto) <= high
     )
     cuts = [step for step in landed if _has_inside(step, high)]
-    # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is behind that end.
+    # An aggregate that landed as one row, at the end of a range, may have been taken apart since: then its last row is
+    # behind that end.
     cut = (
-        int(all(step.range.after is None or step.range.after.sequence != each.upto.sequence for step in cuts))
+        int(
+            all(
+                step.range.after is None or step.range.after.sequence != planned.upto.sequence
+                for step in cuts
+            )
+        )
         if cuts
         else None
     )
-    return _Part(each.key, each.rows + before, tuple(inside), cut, _is_clear(story, each.key, low, high))
+    return _Part(
+        planned.key, planned.rows + before, tuple(inside), cut, _is_clear(story, planned.key, low, high)
+    )
 
 
 def _back_to_a_beginning(
-    key: ShardKey, at: str, steps: Sequence[Step], parsed: ParsedSoFar
+    key: ShardKey, place: str, steps: Sequence[Step], parsed: ParsedSoFar
 ) -> tuple[str, int] | None:
-    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had from there on. None
-    where one of them came before such a range."""
+    """Where earlier waves of the typed table began together with a range of the lake table, and how many rows they had
+    from there on. None where one of them came before such a range."""
     rows = 0
     landed = [step for step in steps if step.range.rows and step.range.kind is not Kind.UNPACKED]
-    for each, seen in parsed.back_from(key, at):
-        rows += read_accounting(each.why).rows
-        low = text_of(each.after)
-        if any(step.sequence > seen and _is_within(step, low, order_text(each.upto)) for step in steps):
+    for parsed_range, sequence in parsed.back_from(key, place):
+        rows += read_accounting(parsed_range.account).rows
+        low = order_text_of(parsed_range.after)
+        if any(
+            step.sequence > sequence and _is_within(step, low, order_text(parsed_range.upto))
+            for step in steps
+        ):
             return None
         if not any(_has_inside(step, low) for step in landed):
             return low, rows
     return None
 
 
-def _has_inside(step: Step, at: str) -> bool:
-    return text_of(step.range.after) < at < order_text(step.range.upto)
+def _has_inside(step: Step, place: str) -> bool:
+    return order_text_of(step.range.after) < place < order_text(step.range.upto)
 
 
 def _is_within(step: Step, low: str, high: str) -> bool:
     """Whether the range has a part in common with what lies between."""
-    return text_of(step.range.after) < high and order_text(step.range.upto) > low
+    return order_text_of(step.range.after) < high and order_text(step.range.upto) > low
 
 
 def _is_clear(story: Story, key: ShardKey, low: str, high: str) -> bool:
-    """Whether ranges whose rows are known lead from one position to the other. Not so after a person or a repair has moved the position, where
-    records may have landed twice, and where ledgers are lost."""
-    at, has_ended = low, False
+    """Whether ranges whose rows are known lead from one position to the other. Not so after a person or a repair has
+    moved the position, where records may have landed twice, and where ledgers are lost."""
+    reached, has_ended = low, False
     for step in story.steps.get(key, ()):
-        begins, ends = text_of(step.range.after), order_text(step.range.upto)
+        begins, ends = order_text_of(step.range.after), order_text(step.range.upto)
         if max(begins, ends) > low and begins < high:
-            if step.range.kind in _WITHOUT_COUNT or begins != at:
+            if step.range.kind in _WITHOUT_COUNT or begins != reached:
                 return False
-            at, has_ended = ends, step.range.upto.ended
-    return not story.derived.get(key) and (at >= high or has_ended)
+            reached, has_ended = ends, step.range.upto.ended
+    return not story.derived.get(key) and (reached >= high or has_ended)
 
 
 def excused(
     differs: Differs, entries: Iterable[LedgerEntry | Lost], *, kept_from: date | None, begun: datetime | None
 ) -> bool:
-    """Whether the retention may have removed the rows that are missing before the typed table's first commit. From then on it waits for the
-    typed table. `begun`: when that was; None: it has none yet."""
-    landed: Mapping[int, datetime] = {each.snapshot: each.at for each in entries}
+    """Whether the retention may have removed the rows that are missing before the typed table's first commit. From then
+    on it waits for the typed table. `begun`: when that was; None: it has none yet."""
+    landed: Mapping[int, datetime] = {entry.snapshot: entry.at for entry in entries}
     may_lack = sum(
         step.range.rows
         for step in differs.steps

@@ -25,7 +25,7 @@ from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.lineage import LineageTable
-from headrace.pipeline.typed.check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
 from headrace.pipeline.typed.ports import ParsedTable, SourceTable
 from headrace.pipeline.typed.values import WavePlan
 
@@ -52,11 +52,11 @@ class ParseChecking:
     def check(self, plan: WavePlan, *, is_last: bool) -> tuple[str, ...]:
         """Notes for people. Raises WrongShape where rows are missing or doubled without a reason, and Changed where the wave is to look anew
         first (`is_last`: it has done so)."""
-        quick = tuple(differences(plan, self.landings.entries(asked_of(plan)), self._parsed()))
+        quick = tuple(differences(plan, self.landings.entries(ledgers_asked(plan)), self._parsed()))
         if not quick:
             return ()
-        entries = tuple(self.landings.entries(asked_of(plan, whole=True)))
-        differing = tuple(differences(plan, entries, self._parsed(), whole=True))
+        entries = tuple(self.landings.entries(ledgers_asked(plan, all_ledgers=True)))
+        differing = tuple(differences(plan, entries, self._parsed(), all_ledgers=True))
         if not differing:
             return ()
         if not is_last:

@@ -1,8 +1,10 @@
-"""Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the table already.
+"""Which rows of a typed table are duplicates: a row of the same event, by the values of its key columns, is in the
+table already.
 
-Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at most a window apart.
-Of such rows the first that is offered stays. Only rows that stay are compared with: the next one is told apart by them, never by a row that
-was left out. So of any two rows that stay with equal values, the arrivals are further apart than the window.
+Two rows are the same event where their key columns have equal values, none of them null, and Kinesis received them at
+most a window apart. Of such rows the first that is offered stays. Only rows that stay are compared with: the next one
+is told apart by them, never by a row that was left out. So of any two rows that stay with equal values, the arrivals
+are further apart than the window.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 @dataclass(slots=True)
 class KeptOfKey:
-    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table (`there`), then the wave's
-    rows are offered; both in the order of their arrival."""
+    """The arrivals of the rows with one key that stay, in whole units since any moment. First come those of the table
+    (`there`), then the wave's rows are offered; both in the order of their arrival."""
 
     within: int
+    # Eight bytes an arrival, where a list of Python's numbers takes some forty: a key may have many rows.
     _there: array[int] = field(default_factory=lambda: array("q"))
     _last: int | None = None
     """The arrival of the newest row of the wave that stays."""
@@ -57,22 +60,23 @@ class Comparison:
 
     @property
     def rows(self) -> int:
-        """At most so many."""
-        return sum(each.rows for each in self.files)
+        """The comparison reads at most so many rows."""
+        return sum(file.rows for file in self.files)
 
 
 def plan_comparison(
     files: Iterable[SourceFile], positions: Positions, wave: WavePlan, *, within: timedelta
 ) -> Comparison | None:
-    """None where no row of the wave has an arrival. `files`, `positions`: of one snapshot of the typed table."""
-    oldest = min((each.oldest for each in wave.ranges if each.oldest is not None), default=None)
-    newest = max((each.newest for each in wave.ranges if each.newest is not None), default=None)
+    """The rows of the typed table to compare with. None where no row of the wave has an arrival. `files` and
+    `positions` are of one snapshot of the typed table."""
+    oldest = min((planned.oldest for planned in wave.ranges if planned.oldest is not None), default=None)
+    newest = max((planned.newest for planned in wave.ranges if planned.newest is not None), default=None)
     if oldest is None or newest is None:
         return None
     since, until = oldest - within, newest + within
     near = (
-        each
-        for each in files
-        if (each.oldest is None or each.oldest <= until) and (each.newest is None or each.newest >= since)
+        file
+        for file in files
+        if (file.oldest is None or file.oldest <= until) and (file.newest is None or file.newest >= since)
     )
     return Comparison(tuple(near), since, until, within, positions)

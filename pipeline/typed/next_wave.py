@@ -40,7 +40,7 @@ def plan_next(
     aggregates that came whole are wanted. `known`: gets what is found in the files."""
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
-        portion = plan_portion(known.told(files), wishes, rows=rows, others=others)
+        portion = plan_portion(known.told(files), wishes, rows=rows, with_unnamed=others)
         unknown = [each for each in portion.files if each.parts is None]
         if len(unknown) > _MANY and not has_looked:
             has_looked = True

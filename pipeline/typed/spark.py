@@ -14,16 +14,16 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.lake.files.not_null import has_required
 from headrace.pipeline.lake.spark.engine_zip import ship
-from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.spark.tasks import SparkTasks, failing_as
 from headrace.pipeline.lake.spark.waiting import warn
 from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.ports.tasks import Job, packed
 from headrace.pipeline.settings.choices import ColumnsFrom
-from headrace.pipeline.typed.account import joined, whole_survey
-from headrace.pipeline.typed.codec import decode_facts, decode_parsed, decode_survey
+from headrace.pipeline.typed.account import one_report
+from headrace.pipeline.typed.codec import decode_facts, decode_parsed
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.duplicates_spark import keys_type, rows_type, side_by_side
 from headrace.pipeline.typed.filter_frame import reads_json
@@ -38,6 +38,7 @@ from headrace.pipeline.typed.json.fit import Judge
 from headrace.pipeline.typed.json.growth import grow
 from headrace.pipeline.typed.json.task_facts import Looking
 from headrace.pipeline.typed.ports import Inferrer, Parser
+from headrace.pipeline.typed.surveying import survey_by
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.typed.tasks.duplicates import key_columns, small_columns
 from headrace.pipeline.typed.tasks.read import rows_ddl
@@ -71,8 +72,7 @@ class SparkParser(Parser, Inferrer):
     def survey(self, order: SurveyOrder) -> Survey:
         if not order.files:
             return Survey()
-        spec = self.source.staging_spec()
-        return self.asked(lambda session: survey_on(session, order, spec, cores=self.tasks))
+        return survey_by(self.numbered, order, self.source.staging_spec(), self.job)
 
     def parse(
         self, plan: WavePlan, wishes: Wishes, comparison: Comparison | None = None
@@ -257,15 +257,21 @@ class SparkParser(Parser, Inferrer):
 
     def asked(self, ask: Callable[[SparkSession], _T]) -> _T:
         session = self.session(warn)
-        try:
+        with failing_as(self.job):
             return ask(session)
-        except Exception as error:
-            if not is_of_spark(error):
-                raise
-            raise Unreachable(
-                f"the Spark job that parses records for {self.table.identifier} failed: {cause_of(str(error))}. Nothing was committed, and no "
-                "position moved; the next run tries again"
-            ) from error
+
+    @property
+    def job(self) -> Job:
+        """What people are told where a job fails."""
+        return Job(
+            f"parses records for {self.table.identifier}",
+            "Nothing was committed, and no position moved; the next run tries again",
+        )
+
+    @property
+    def numbered(self) -> SparkTasks:
+        """Tasks that get a number and no rows."""
+        return SparkTasks(self.session, self.tasks)
 
 
 def _tasks_for(plan: WavePlan, comparison: Comparison, *, cores: int) -> int:
@@ -282,36 +288,11 @@ def _numbers(session: SparkSession, tasks: int) -> DataFrame:
 
 def _reported(reports: DataFrame) -> Parsed:
     told: list[Any] = reports.toArrow().column(0).to_pylist()
-    return joined(map(decode_parsed, told))
-
-
-def survey_on(session: SparkSession, order: SurveyOrder, spec: StagingSpec, *, cores: int) -> Survey:
-    """`spec`: that of the lake table."""
-    files = packed(order.files, cores=cores)
-    answers = run_tasks(session, len(files), _surveying(files, order, spec))
-    return whole_survey(map(decode_survey, answers))
-
-
-def packed(items: Sequence[_T], *, cores: int) -> tuple[tuple[_T, ...], ...]:
-    """What each task gets: neighbours together, so that a task reads few files."""
-    count = min(len(items), cores * _TASKS_A_CORE)
-    return tuple(tuple(items[len(items) * n // count : len(items) * (n + 1) // count]) for n in range(count))
+    return one_report(map(decode_parsed, told))
 
 
 # Functions inside of functions: Spark pickles such a function whole, with the values that it uses, and its imports run on the worker, from
 # the shipped zip.
-
-
-def _surveying(
-    files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec
-) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
-        from headrace.pipeline.typed.codec import encode_survey
-        from headrace.pipeline.typed.tasks.read import survey
-
-        return encode_survey(survey(order, files[number], spec))
-
-    return work
 
 
 def _reading(

@@ -1,8 +1,9 @@
-"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark made of it.
+"""The values of parsing: what a wave of a typed table wants of the lake table, what Spark found there, and what Spark
+made of it.
 
-Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do. Kinesis gives the
-children of a shard greater sequence numbers than the shard's own, so that a wave which takes the lowest sort keys first takes parents
-before their children.
+Rows are told apart by their sort keys (`sort_key` of the lake table): texts that sort as the records of a shard do.
+Kinesis gives the children of a shard greater sequence numbers than the shard's own, so that a wave which takes the
+lowest sort keys first takes parents before their children.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ class SourceFile:
     day: str | None = None
     """The day (UTC) on which all its rows arrived, as YYYY-MM-DD; None where the file isn't of one day."""
     added: int | None = None
-    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that isn't known."""
+    """The sequence number of the commit that has added the file to the table, whatever it was for; None where that
+    isn't known."""
     parts: tuple[FilePart, ...] | None = None
-    """All its rows that have a shard and a sequence number, where a survey has looked at the file."""
+    """All rows of the file that have a shard and a sequence number, where a survey has looked at the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,10 @@ class Wanted:
     """All rows of the shard that are wanted have higher sort keys."""
     parents: tuple[ParentReason, ...] = ()
     is_over: bool = False
-    """Of a shard without a position in the lake table: nothing will come after the rows that are there."""
+    """Whether nothing will come after the rows that are there, for a shard without a position in the lake table."""
     is_new: bool = False
-    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any more may come before
-    its own."""
+    """Nothing of the shard is parsed, and not all of its parents are known: rows of shards that neither table knows any
+    more may come before its own."""
 
     @property
     def low(self) -> str:
@@ -107,7 +109,7 @@ class Wishes:
     @property
     def are_due(self) -> bool:
         """Whether a wave would move a position."""
-        return any(each.upto is not None or each.is_over for each in self.wanted)
+        return any(lack.upto is not None or lack.is_over for lack in self.wanted)
 
 
 # --- what Spark found -------------------------------------------------------------------------------------------
@@ -121,7 +123,8 @@ class Bound:
     low: str = ""
     high: str | None = None
     reason: str | None = None
-    """Of rows in a quarantine table: only those with this reason."""
+    """The reason for which rows of a quarantine table were set aside: only rows with it are meant. None: all rows
+    are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class SurveyOrder:
     others: bool = True
     """Whether rows of further shards of the streams are wanted, too."""
     aggregates: bool = False
-    """Only rows that have an aggregate of the Kinesis Producer Library as it came."""
+    """Whether only rows are wanted that have an aggregate of the Kinesis Producer Library as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +154,9 @@ class Piece:
     last: str
     rows: int
     bytes: int
-    """Estimated from the size of the row group."""
+    """The bytes of these rows, estimated from the size of the row group."""
     malformed: int = 0
-    """Rows that couldn't be taken apart when they were landed (`decode_error`)."""
+    """How many of these rows couldn't be taken apart when they were landed (`decode_error`)."""
     oldest: datetime | None = None
     newest: datetime | None = None
 
@@ -165,7 +168,7 @@ class Survey:
     pieces: tuple[Piece, ...] = ()
     """The wanted rows."""
     files: Mapping[str, tuple[FilePart, ...]] = field(default_factory=dict)
-    """By the path of each file that was looked at as a whole: all of its rows."""
+    """The path of each file that was looked at as a whole -> all rows of the file."""
 
 
 # --- what a wave does -------------------------------------------------------------------------------------------
@@ -188,7 +191,7 @@ class PlannedRange:
     oldest: datetime | None = None
     newest: datetime | None = None
     reason: str | None = None
-    """Of a redrive: only rows with this reason."""
+    """The reason for which the rows of a redrive were set aside: only rows with it are parsed. None: all rows are."""
     first: str = ""
     """The lowest sort key of the rows; empty where there are none."""
 
@@ -218,7 +221,7 @@ class WavePlan:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.ranges)
+        return sum(planned.rows for planned in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +231,11 @@ class ShardCount:
     key: ShardKey
     parsed: int = 0
     aside: int = 0
-    """Rows for the quarantine table."""
+    """How many rows go to the quarantine table."""
     duplicates: int = 0
-    """Rows that were left out because the typed table has, or gets, the same event."""
+    """How many rows were left out because the typed table has, or gets, the same event."""
     filtered: int = 0
-    """Rows that the target's filter leaves out."""
+    """How many rows the target's filter leaves out."""
 
     @property
     def told(self) -> int:
@@ -268,11 +271,12 @@ class Parsed:
     """What the Spark tasks of a wave report. A staged file that no report names is never committed."""
 
     files: tuple[StagedFile, ...] = ()
-    """Those of the typed table."""
+    """The staged files of the typed table."""
     aside: tuple[StagedFile, ...] = ()
-    """Those of the quarantine table."""
+    """The staged files of the quarantine table."""
     counts: tuple[ShardCount, ...] = ()
     numbers: tuple[tuple[int, int], ...] = ()
-    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run, and the run's length."""
+    """The numbers of the rows that were written to either table, and of those that were left out: the first of a run,
+    and the run's length."""
     apart: tuple[ApartCount, ...] = ()
-    """Of tasks that take aggregates of the lake table apart."""
+    """What tasks report that take aggregates of the lake table apart."""

@@ -20,7 +20,8 @@ from itertools import count
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, Range
+from headrace.pipeline.core.ledger.author import Arrivals, Author
+from headrace.pipeline.core.ledger.ledger import FilesDone, Kind
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
@@ -252,22 +253,19 @@ class Parsing:
     ) -> int | None:
         code = self.code()
         ranges = tuple(
-            Range(
+            Author(self.run).range(
                 Kind.PARSED,
-                each.key,
-                after=each.after,
-                upto=each.upto,
-                run=self.run,
-                claim=self.run,
-                rows=accounts[each.key].parsed,
-                bytes=each.bytes,
-                first_arrival=each.oldest,
-                last_arrival=each.newest,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
-                parents=each.parents,
-                why=replace(accounts[each.key], code=code).text(),
+                planned.key,
+                planned.after,
+                planned.upto,
+                rows=accounts[planned.key].parsed,
+                bytes=planned.bytes,
+                arrivals=Arrivals(planned.oldest, planned.newest),
+                files=parsed.files,
+                parents=planned.parents,
+                account=replace(accounts[planned.key], code=code).text(),
             )
-            for each in basis.plan.ranges
+            for planned in basis.plan.ranges
         )
         # All or nothing: the files of the quarantine table have rows of several shards, too.
         committed = self.table.commit(

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.arrivals import Days
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Range
@@ -184,18 +185,15 @@ class Replaying:
     def _commit(self, plan: WavePlan, parsed: Parsed) -> int | None:
         accounts = account(plan, parsed, dropped_as="", version="", schema=0)
         ranges = tuple(
-            Range(
+            Author(self.run).range(
                 Kind.COPIED,
                 each.key,
-                after=each.after,
-                upto=each.upto,
-                run=self.run,
-                claim=self.run,
+                each.after,
+                each.upto,
                 rows=accounts[each.key].parsed,
                 bytes=each.bytes,
-                first_arrival=each.oldest,
-                last_arrival=each.newest,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
+                arrivals=Arrivals(each.oldest, each.newest),
+                files=parsed.files,
             )
             for each in plan.ranges
         )

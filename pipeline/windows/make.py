@@ -1,7 +1,7 @@
 """A window is made of the ledgers: what was asked for becomes one range of each shard. Pure functions on values.
 
-A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and nothing in between. Only
-a window by sequence numbers cuts ranges.
+A range of the ledgers is taken as a whole: the ledgers tell when the first and the last of its records arrived, and
+nothing in between. Only a window by sequence numbers cuts ranges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.pipeline.core.ledger.arrivals import first_day, may_be_dropped
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.ledger.story import Step, Story
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import order_text, text_of
+from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.windows.stretches import (
@@ -30,7 +30,7 @@ from headrace.pipeline.windows.stretches import (
 from headrace.pipeline.windows.window import ReplayWindow, Stretch, WindowRange
 
 _LAST_SUB = 2**63 - 1
-"""Sorts after every user record of a Kinesis record."""
+"""The highest sub-sequence number, which sorts after every user record of a Kinesis record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,141 +72,159 @@ class Made:
 
 def make_window(
     story: Story,
-    asked: Asked,
+    request: Asked,
     *,
     takes: Callable[[ShardKey], bool],
     kept_from: date | None = None,
     reaches: Reaches | None = None,
 ) -> Made:
-    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table keeps. `reaches`: what
-    Kinesis still has, for a window that reads from the stream what the lake table lacks."""
+    """`takes`: whether the window is for this shard. `kept_from`: the first day that the retention of the lake table
+    keeps. `reaches`: what Kinesis still has, for a window that reads from the stream what the lake table lacks."""
     ranges: list[WindowRange] = []
     missing: list[str] = []
     days: list[date] = []
     twice: list[ShardKey] = []
     for key in filter(takes, story.keys):
         steps = story.of(key)
-        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of what came.
+        # Aggregates that were taken apart have rows in the ranges by which they landed: the range of that is no unit of
+        # what came.
         came = [step for step in steps if step.range.kind is not Kind.UNPACKED]
         reach = None if reaches is None else reaches.get(key.stream)
         lacks = () if reaches is None else lacking(came, kept_from, reach)
-        found = (
-            _of_numbers(key, came, asked, lacks)
-            if isinstance(asked, Numbers)
-            else _of_ranges(key, came, asked, lacks, reach)
+        window_range = (
+            _of_numbers(key, came, request, lacks)
+            if isinstance(request, Numbers)
+            else _of_ranges(key, came, request, lacks, reach)
         )
-        if found is not None:
-            inside = [step for step in steps if has_part_of(found, step)]
-            its = {step: stretch_in(found, step, came, reach) for step in inside if step in lacks}
-            stretches = {step: each for step, each in its.items() if isinstance(each, Stretch)}
+        if window_range is not None:
+            inside = [step for step in steps if has_part_of(window_range, step)]
+            outcomes = {step: stretch_in(window_range, step, came, reach) for step in inside if step in lacks}
+            stretches = {step: stretch for step, stretch in outcomes.items() if isinstance(stretch, Stretch)}
             copied = [step for step in inside if step not in stretches]
             ranges.append(
                 replace(
-                    found,
+                    window_range,
                     rows=sum(step.range.rows for step in copied),
                     bytes=sum(step.range.bytes for step in copied),
                     stretches=tuple(stretches[step] for step in lacks if step in stretches),
                     # How many rows aggregates have become in a part of the window isn't known.
-                    is_whole=found.is_whole and not any(_cuts(found, step, stretches) for step in inside),
+                    is_whole=window_range.is_whole
+                    and not any(_cuts(window_range, step, stretches) for step in inside),
                 )
             )
             days += [first_day(step) for step in copied if step in came and step.range.rows]
-            unread = {step: why for step, why in its.items() if isinstance(why, str)}
+            unread = {step: why for step, why in outcomes.items() if isinstance(why, str)}
             missing += _missing(key, copied, story, kept_from, unread)
             missing += [
-                f"{step}: {left}"
-                for step, each in stretches.items()
+                f"{step}: {sentence}"
+                for step, stretch in stretches.items()
                 if reach
-                for left in leaving(each, reach)
+                for sentence in leaving(stretch, reach)
             ]
-            if _is_twice(found, story.steps.get(key, ())):
+            if _is_twice(window_range, story.steps.get(key, ())):
                 twice.append(key)
     return Made(tuple(_with_parents(ranges, story)), tuple(missing), min(days, default=None), tuple(twice))
 
 
 def grown(window: ReplayWindow, story: Story) -> ReplayWindow:
-    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for these now."""
-    return replace(window, ranges=tuple(_grown(each, story.of(each.key)) for each in window.ranges))
+    """The window with all records of the ledgers' ranges that it cuts, and with the rows that the ledgers state for
+    these now."""
+    return replace(window, ranges=tuple(_grown(planned, story.of(planned.key)) for planned in window.ranges))
 
 
-def _grown(each: WindowRange, steps: Iterable[Step]) -> WindowRange:
+def _grown(planned: WindowRange, steps: Iterable[Step]) -> WindowRange:
     with_rows = [step for step in steps if step.range.rows]
-    inside = [step.range for step in with_rows if has_part_of(each, step)]
+    inside = [step.range for step in with_rows if has_part_of(planned, step)]
     # Rows that came since the window was made, because aggregates were taken apart, count as well.
     is_apart = any(r.kind is Kind.UNPACKED for r in inside)
-    if not inside or (each.is_whole and not is_apart):
-        return each
-    after, upto = min((r.after for r in inside), key=text_of), max((r.upto for r in inside), key=order_text)
-    found = replace(each, after=after, upto=upto)
-    if len(inside) < sum(1 for step in with_rows if has_part_of(found, step)):
+    if not inside or (planned.is_whole and not is_apart):
+        return planned
+    after, upto = (
+        min((r.after for r in inside), key=order_text_of),
+        max((r.upto for r in inside), key=order_text),
+    )
+    wider = replace(planned, after=after, upto=upto)
+    if len(inside) < sum(1 for step in with_rows if has_part_of(wider, step)):
         # The range of aggregates that were taken apart may begin or end within a landing.
-        return _grown(found, steps)
-    return replace(found, rows=sum(r.rows for r in inside), is_whole=True)
+        return _grown(wider, steps)
+    return replace(wider, rows=sum(r.rows for r in inside), is_whole=True)
 
 
 def twice_in(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
     """Shards of which the lake table has records of the window twice, because a person moved the position back."""
-    return tuple(each.key for each in window.ranges if _is_twice(each, story.steps.get(each.key, ())))
+    return tuple(
+        planned.key for planned in window.ranges if _is_twice(planned, story.steps.get(planned.key, ()))
+    )
 
 
 def _of_ranges(
     key: ShardKey,
     steps: Sequence[Step],
-    asked: Arrivals | OfSnapshot | OfRun,
+    request: Arrivals | OfSnapshot | OfRun,
     lacks: Sequence[Step],
     reach: Reach | None,
 ) -> WindowRange | None:
+    # An arrival doesn't grow from record to record, so that a time selects ranges of the ledger and never
+    # rows.
     chosen = [
         step.range
         for step in steps
-        if (step.range.rows or step in lacks) and _is_asked(step, asked, arrivals_of(step, steps, reach))
+        if (step.range.rows or step in lacks) and _is_asked(step, request, arrivals_of(step, steps, reach))
     ]
     if not chosen:
         return None
     # What lies between two chosen ranges belongs to the window, too: each shard has one range, as it has one position.
-    first, last = min(chosen, key=lambda r: text_of(r.after)), max(chosen, key=lambda r: order_text(r.upto))
+    first, last = (
+        min(chosen, key=lambda r: order_text_of(r.after)),
+        max(chosen, key=lambda r: order_text(r.upto)),
+    )
     return WindowRange(key, first.after, last.upto)
 
 
 def _is_asked(
     step: Step,
-    asked: Arrivals | OfSnapshot | OfRun,
+    request: Arrivals | OfSnapshot | OfRun,
     arrivals: tuple[datetime | None, datetime | None],
 ) -> bool:
-    match asked:
+    match request:
         case OfSnapshot(snapshot):
             return step.snapshot == snapshot
         case OfRun(run):
             return step.range.run == run
         case Arrivals():
-            return asked.has(*arrivals)
+            return request.has(*arrivals)
 
 
 def _of_numbers(
-    key: ShardKey, steps: Sequence[Step], asked: Numbers, lacks: Sequence[Step]
+    key: ShardKey, steps: Sequence[Step], request: Numbers, lacks: Sequence[Step]
 ) -> WindowRange | None:
     landed = [step.range for step in steps if step.range.rows or step in lacks]
-    if key.shard_id != asked.shard_id or not landed:
+    if key.shard_id != request.shard_id or not landed:
         return None
-    low, high = min((r.after for r in landed), key=text_of), max((r.upto for r in landed), key=order_text)
+    low, high = (
+        min((r.after for r in landed), key=order_text_of),
+        max((r.upto for r in landed), key=order_text),
+    )
     # All user records of the number before the first one are outside of the window.
-    after = low if not asked.first else _later(low, Position(asked.first - 1, _LAST_SUB))
-    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its beginning.
-    for each in (step.range for step in lacks):
-        if text_of(each.after) < text_of(after) < order_text(each.upto):
-            after = each.after
-    upto = high if asked.last is None or _is_last(high, asked.last) else _end_at(asked.last, landed)
-    if text_of(after) >= order_text(upto):
+    after = low if not request.first else _later(low, Position(request.first - 1, _LAST_SUB))
+    # Kinesis needs the number of a record that there is. So a range that is read from the stream is read from its
+    # beginning.
+    for lacked in (step.range for step in lacks):
+        if order_text_of(lacked.after) < order_text_of(after) < order_text(lacked.upto):
+            after = lacked.after
+    upto = high if request.last is None or _is_last(high, request.last) else _end_at(request.last, landed)
+    if order_text_of(after) >= order_text(upto):
         return None
-    begins = {text_of(r.after) for r in landed}
+    begins = {order_text_of(r.after) for r in landed}
     ends = {order_text(r.upto) for r in landed}
-    return WindowRange(key, after, upto, is_whole=text_of(after) in begins and order_text(upto) in ends)
+    return WindowRange(key, after, upto, is_whole=order_text_of(after) in begins and order_text(upto) in ends)
 
 
 def _end_at(last: int, landed: Iterable[Range]) -> Position:
-    """The end of all user records with this number: that of the landing which ends with them, so that the window has no part of what follows."""
+    """The end of all user records with this number: that of the landing which ends with them, so that the window has no
+    part of what follows."""
     ends = [r.upto for r in landed if r.kind is Kind.LANDED and r.upto.sequence == last]
-    return max((at for at in ends if not at.ended), key=order_text, default=Position(last, _LAST_SUB))
+    return max((end for end in ends if not end.ended), key=order_text, default=Position(last, _LAST_SUB))
 
 
 def _is_last(high: Position, last: int) -> bool:
@@ -214,32 +232,38 @@ def _is_last(high: Position, last: int) -> bool:
 
 
 def _later(low: Position | None, after: Position) -> Position | None:
-    return low if text_of(low) >= order_text(after) else after
+    return low if order_text_of(low) >= order_text(after) else after
 
 
-def has_part_of(found: WindowRange, step: Step) -> bool:
+def has_part_of(window_range: WindowRange, step: Step) -> bool:
     """Whether the window has records of a range of the ledgers."""
-    return text_of(step.range.after) < order_text(found.upto) and order_text(step.range.upto) > text_of(
-        found.after
-    )
+    return order_text_of(step.range.after) < order_text(window_range.upto) and order_text(
+        step.range.upto
+    ) > order_text_of(window_range.after)
 
 
-def _cuts(found: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
-    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that it reads from the stream."""
-    low, high = text_of(step.range.after), order_text(step.range.upto)
-    is_all = text_of(found.after) <= low and high <= order_text(found.upto)
-    reads = any(overlap(step, each) for each in stretches)
+def _cuts(window_range: WindowRange, step: Step, stretches: Iterable[Step]) -> bool:
+    """Whether the window doesn't copy all of a range of aggregates that were taken apart. `stretches`: the ranges that
+    it reads from the stream."""
+    low, high = order_text_of(step.range.after), order_text(step.range.upto)
+    is_all = order_text_of(window_range.after) <= low and high <= order_text(window_range.upto)
+    reads = any(overlap(step, stretch) for stretch in stretches)
     return step.range.kind is Kind.UNPACKED and (reads or not is_all)
 
 
-def _is_twice(found: WindowRange, steps: Iterable[Step]) -> bool:
+def _is_twice(window_range: WindowRange, steps: Iterable[Step]) -> bool:
     """Whether two of the shard's landed ranges have the same part of the window."""
-    # A window that was cut ends after all user records of its last record, and a landed range after the highest one that there is.
-    last = order_text(replace(found.upto, sub=0) if found.upto.sub == _LAST_SUB else found.upto)
+    # A window that was cut ends after all user records of its last record, and a landed range after the highest one
+    # that there is.
+    last = order_text(
+        replace(window_range.upto, sub=0) if window_range.upto.sub == _LAST_SUB else window_range.upto
+    )
     end = ""
-    for each in sorted((step.range for step in steps if step.range.rows), key=lambda r: text_of(r.after)):
-        upto = order_text(each.upto)
-        if max(text_of(each.after), text_of(found.after)) < min(end, upto, last):
+    for recorded in sorted(
+        (step.range for step in steps if step.range.rows), key=lambda r: order_text_of(r.after)
+    ):
+        upto = order_text(recorded.upto)
+        if max(order_text_of(recorded.after), order_text_of(window_range.after)) < min(end, upto, last):
             return True
         end = max(end, upto)
     return False
@@ -260,8 +284,10 @@ def _missing(
     old = [step for step in inside if step.range.rows and may_be_dropped(step, kept_from)]
     if old:
         yield (
-            f"{key}: {counted(sum(step.range.rows for step in old), 'row')} of {counted(len(old), 'range')} arrived before "
-            f"{kept_from}, the first day that the retention keeps; what upkeep has removed of them can't be read from the lake table"
+            f"{key}: {counted(sum(step.range.rows for step in old), 'row')} "
+            f"of {counted(len(old), 'range')} arrived before "
+            f"{kept_from}, the first day that the retention keeps; "
+            "what upkeep has removed of them can't be read from the lake table"
         )
     if inside and story.is_lost_between(min(s.sequence for s in inside) - 1, max(s.sequence for s in inside)):
         yield f"{key}: a part of the ledgers of this time is lost, so that the window may have more rows than are told"
@@ -274,9 +300,9 @@ _OUT_OF_REACH = {
 
 
 def _with_parents(ranges: Sequence[WindowRange], story: Story) -> Iterator[WindowRange]:
-    there = {each.key for each in ranges}
-    for each in ranges:
-        first = story.first(each.key)
+    keys = {r.key for r in ranges}
+    for planned in ranges:
+        first = story.first(planned.key)
         above = () if first is None else first.range.parents
-        its = sorted(p.shard_id for p in above if ShardKey(each.key.stream, p.shard_id) in there)
-        yield replace(each, parents=tuple(its))
+        inside = sorted(p.shard_id for p in above if ShardKey(planned.key.stream, p.shard_id) in keys)
+        yield replace(planned, parents=tuple(inside))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest, Staged
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
@@ -41,7 +42,7 @@ class WindowReading:
             for key, each in stretches.items()
         ]
         manifest = self.stage().stage(batches, spec, self.limits)
-        # Else records of a later life could come into the table as records of this one (D12 of docs/protocol.md).
+        # Else records of a later life could come into the table as records of this one (D12 of docs/reference/protocol.md).
         for stream in streams:
             _same_life(window, stream, source)
         return manifest
@@ -64,18 +65,15 @@ def reaches_of(keys: Sequence[ShardKey], origins: Mapping[StreamId, Origin], sou
 def ranges_of(manifest: Manifest, *, run: str) -> tuple[Range, ...]:
     """What the window's table gets. A range without a record has its place in the chain, too: nothing of it is left to read."""
     return tuple(
-        Range(
+        Author(run).range(
             Kind.READ,
             each.key,
-            after=each.after,
-            upto=each.upto,
-            run=run,
-            claim=run,
+            each.after,
+            each.upto,
             rows=each.rows,
             bytes=each.bytes,
-            first_arrival=each.first_arrival,
-            last_arrival=each.last_arrival,
-            files=tuple(f.path.rsplit("/", 1)[-1] for f in manifest.files if each.key in f.shards),
+            arrivals=Arrivals(each.first_arrival, each.last_arrival),
+            files=manifest.files,
             why=loss_of(each),
             records=each.records,
             unpacked=each.unpacked,

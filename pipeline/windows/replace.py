@@ -17,6 +17,7 @@ from datetime import timedelta
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.landing.valid_through_text import time_text
 from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped, read_accounting
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import StagedFile, TakenFile
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
@@ -45,12 +46,12 @@ from headrace.pipeline.windows.replace_plan import (
     check_covered,
     check_once,
     check_whole,
-    done_of,
+    done_up_to,
     for_quarantine,
     is_carried_out,
     leaving_of,
-    order_of,
     replays_of,
+    survey_order_of,
     whole_order,
     why_not_replaced,
     with_removed,
@@ -132,7 +133,7 @@ class Replacing:
         # about rows of these shards between this look and the commit.
         aside_look = ports.set_aside.look()
         typed_look = ports.typed.table.look()
-        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
+        done = done_up_to(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)
         look = ports.source.look()
         # After the look: whatever the looked-at files have, these ledgers tell.
         story = story_of(self.landings.entries(filter_of(window)))
@@ -154,7 +155,7 @@ class Replacing:
         order = [(each.key, each.after, each.upto) for each in plan.ranges]
         # A row of each of the tables tells when its record arrived.
         typed, aside = (
-            self._leaving(leaver, at, order_of(order, within(at.files, days), window.streams))
+            self._leaving(leaver, at, survey_order_of(order, within(at.files, days), window.streams))
             for leaver, at in ((ports.typed.leaver, typed_look), (ports.redriver, aside_look))
         )
         check_covered(plan, typed, aside)
@@ -191,7 +192,7 @@ class Replacing:
 
     def replaced(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
-        return sum(read_accounting(each.why).rows for each in self._replaced_ranges())
+        return sum(read_accounting(each.account).rows for each in self._replaced_ranges())
 
     def _replaced_ranges(self) -> Iterator[Range]:
         if not self.ports.table.exists():
@@ -280,32 +281,23 @@ class Replacing:
     ) -> Iterator[Range]:
         code = self.ports.code()
         for each in plan.ranges:
-            yield Range(
+            yield Author(self.run).range(
                 Kind.REPLAY,
                 each.key,
                 each.after,
                 each.upto,
-                run=self.run,
-                claim=self.run,
                 rows=told[each.key].parsed,
                 bytes=each.bytes,
-                first_arrival=each.oldest,
-                last_arrival=each.newest,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if each.key in f.shards),
-                why=replace(told[each.key], code=code).text(),
+                arrivals=Arrivals(each.oldest, each.newest),
+                files=parsed.files,
+                account=replace(told[each.key], code=code).text(),
             )
 
     def _generations(self, at: Positions, exchanged: Mapping[ShardKey, Accounting]) -> Iterator[Range]:
         for key, told in exchanged.items():
             before = at.of(chain_of(key))
-            yield Range(
-                Kind.GENERATION,
-                chain_of(key),
-                before,
-                next_link(before),
-                run=self.run,
-                claim=self.run,
-                why=told.text(),
+            yield Author(self.run).range(
+                Kind.GENERATION, chain_of(key), before, next_link(before), account=told.text()
             )
 
     def _commit(self, proposal: Proposal) -> int | None:

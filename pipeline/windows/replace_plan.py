@@ -1,8 +1,8 @@
-"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed table and its quarantine
-table in the same commit. Pure functions on values.
+"""What a wave of a replacement does: which rows of a window are parsed again, and which older rows leave the typed
+table and its quarantine table in the same commit. Pure functions on values.
 
-A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both tables, each file
-that has a row of these ranges leaves, and its other rows come back in a new file.
+A wave takes a range `(after, upto]` of some shards. Its rows in the lake table are parsed by the present code. In both
+tables, each file that has a row of these ranges leaves, and its other rows come back in a new file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
 from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Position, Positions, reaches
-from headrace.pipeline.core.shards.sort_texts import key_of
+from headrace.pipeline.core.shards.sort_texts import sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import WrongShape
@@ -34,88 +34,106 @@ from headrace.pipeline.typed.values import (
 from headrace.pipeline.windows.make import twice_in
 from headrace.pipeline.windows.window import ReplayWindow
 
+# More rows than a table can have, so that the portion takes every file that may have one.
 _NO_LIMIT = 2**62
 
 
 def replays_of(page: LedgerPage, window: str) -> LedgerPage:
     """The part of a ledger, of a typed table or of the lake table, that is about this window."""
-    ranges = (each for each in page.ranges if not each.moves)
-    return LedgerPage(tuple(each for each in ranges if read_accounting(each.why).window == window))
+    ranges = (recorded for recorded in page.ranges if not recorded.moves)
+    return LedgerPage(
+        tuple(recorded for recorded in ranges if read_accounting(recorded.account).window == window)
+    )
 
 
-def done_of(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
-    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's beginning."""
-    shards = {each.key: each.after for each in window.ranges if each.after is not None}
+def done_up_to(entries: Iterable[LedgerEntry | Lost], window: ReplayWindow) -> Positions:
+    """How far the window was done, by the ledgers of the typed table (oldest first); where nothing was, the window's
+    beginning."""
+    shards = {planned.key: planned.after for planned in window.ranges if planned.after is not None}
     for entry in entries:
         if isinstance(entry, LedgerEntry):
-            shards |= {each.key: each.upto for each in replays_of(entry.page, window.id).ranges}
+            shards |= {recorded.key: recorded.upto for recorded in replays_of(entry.page, window.id).ranges}
+    # A later replay of the same range gives the same rows, so that the newest end counts.
     return Positions({}, shards)
 
 
 def why_not_replaced(window: ReplayWindow, source: Positions, target: Positions) -> Iterator[str]:
     """Why the window's rows can't be replaced now: one sentence for each shard that is in the way."""
-    for each in window.ranges:
+    for planned in window.ranges:
         # The lake table has dropped the position of an ended shard that Kinesis has forgotten, and has all of its rows.
-        landed, at = source.of(each.key), target.of(each.key)
-        if landed is not None and not reaches(landed, each.upto):
-            yield f"{each.key}: the lake table is at {landed}, before the window's end {each.upto}: it was rolled back since"
-        if at is None or not reaches(at, each.upto):
+        landed, position = source.of(planned.key), target.of(planned.key)
+        if landed is not None and not reaches(landed, planned.upto):
             yield (
-                f"{each.key}: the typed table is at {at or 'no position'}, before the window's end {each.upto}; parse these records first "
+                f"{planned.key}: the lake table is at {landed}, "
+                f"before the window's end {planned.upto}: it was rolled back since"
+            )
+        if position is None or not reaches(position, planned.upto):
+            yield (
+                f"{planned.key}: the typed table is at {position or 'no position'}, "
+                f"before the window's end {planned.upto}; parse these records first "
                 "(`headrace parse`)"
             )
 
 
 def is_carried_out(window: ReplayWindow, typed: Positions, aside: Positions) -> bool:
-    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the window's records: else
-    a record may be in both tables, or may still come into quarantine."""
-    generations = {key: at.token for key, at in typed.shards.items() if is_chain(key)}
-    settled = {key: at.token for key, at in aside.shards.items() if is_chain(key)}
-    ends = ((aside.of(each.key), each.upto) for each in window.ranges)
-    return generations == settled and all(at is not None and reaches(at, upto) for at, upto in ends)
+    """Whether the quarantine table, as it was looked at, has carried out all that the typed table has decided about the
+    window's records: else a record may be in both tables, or may still come into quarantine."""
+    generations = {key: position.token for key, position in typed.shards.items() if is_chain(key)}
+    settled = {key: position.token for key, position in aside.shards.items() if is_chain(key)}
+    ends = ((aside.of(planned.key), planned.upto) for planned in window.ranges)
+    return generations == settled and all(
+        position is not None and reaches(position, upto) for position, upto in ends
+    )
 
 
-def order_of(
+def survey_order_of(
     ranges: Iterable[tuple[ShardKey, Position | None, Position]],
     files: Iterable[SourceFile],
     streams: tuple[StreamId, ...],
 ) -> SurveyOrder:
     """What Spark is to look for: all rows of these ranges, in the files that may have some by their sort keys."""
-    wanted = tuple(Wanted(key, after, upto, floor=key_of(after)) for key, after, upto in ranges)
-    portion = plan_portion(files, Wishes(wanted), rows=_NO_LIMIT)
-    bounds = tuple(Bound(each.key, each.low, each.high) for each in wanted)
+    lacks = tuple(Wanted(key, after, upto, floor=sort_key_of(after)) for key, after, upto in ranges)
+    portion = plan_portion(files, Wishes(lacks), rows=_NO_LIMIT)
+    bounds = tuple(Bound(lack.key, lack.low, lack.high) for lack in lacks)
     paths = tuple(file.path for file in portion.files)
     return SurveyOrder(paths, bounds, frozenset(), streams, None, others=False)
 
 
 def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrder:
-    return order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
+    return survey_order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
 def check_once(window: ReplayWindow, story: Story) -> None:
     """Raise where the lake table has records of the window twice. `story`: its ledgers."""
     if twice := twice_in(window, story):
         raise WrongShape(
-            f"the lake table has records of {twice[0]} twice in the window {window.id}, because a person has moved the position of the shard back "
-            "since the window was made. Nothing more was replaced, because the typed table would have these rows twice, too; make a window of "
+            f"the lake table has records of {twice[0]} twice in the window {window.id}, "
+            "because a person has moved the position of the shard back "
+            "since the window was made. Nothing more was replaced, "
+            "because the typed table would have these rows twice, too; make a window of "
             "records that landed once"
         )
 
 
 def check_whole(window: ReplayWindow, pieces: Iterable[Piece]) -> None:
-    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more. `pieces`: those that are there.
-    `window`: as `headrace.pipeline.windows.make.grown` made it, because the ledgers state the rows of whole ranges."""
-    found = sum(piece.rows for piece in pieces)
-    if found > window.rows:
+    """Raise where the lake table no longer has all rows of the window, as its ledgers state them, or has more.
+    `pieces`: those that are there. `window`: as `headrace.pipeline.windows.make.grown` made it, because the
+    ledgers state the rows of whole ranges."""
+    rows = sum(piece.rows for piece in pieces)
+    if rows > window.rows:
         raise WrongShape(
-            f"the lake table has {counted(found, 'row')} of the landings of the window {window.id}, and its ledgers stated {window.rows:,} when the window was made: "
-            "a person has moved the position of a shard back since, or another engine has inserted rows. Nothing was replaced, because the "
+            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, "
+            f"and its ledgers stated {window.rows:,} when the window was made: "
+            "a person has moved the position of a shard back since, or another engine has inserted rows. "
+            "Nothing was replaced, because the "
             "typed table would have rows twice"
         )
-    if found < window.rows:
+    if rows < window.rows:
         raise WrongShape(
-            f"the lake table has {counted(found, 'row')} of the landings of the window {window.id}, and its ledgers state {window.rows:,}: rows were removed "
-            "since they landed (upkeep.retention, another engine). Nothing was replaced, because the typed table may have rows that can't be "
+            f"the lake table has {counted(rows, 'row')} of the landings of the window {window.id}, "
+            f"and its ledgers state {window.rows:,}: rows were removed "
+            "since they landed (upkeep.retention, another engine). "
+            "Nothing was replaced, because the typed table may have rows that can't be "
             "made again; make a window of records that are all there"
         )
 
@@ -130,15 +148,16 @@ class Leaving:
 
     @property
     def kept(self) -> int:
-        """Rows of these files that stay in the table, in new files."""
-        return sum(each.rows for each in self.files) - sum(each.rows for each in self.pieces)
+        """The number of rows of these files that stay in the table, in new files."""
+        return sum(file.rows for file in self.files) - sum(piece.rows for piece in self.pieces)
 
     def rows_of(self, key: ShardKey) -> int:
-        return sum(each.rows for each in self.pieces if each.key == key)
+        return sum(piece.rows for piece in self.pieces if piece.key == key)
 
 
 def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
     """`pieces`: the rows of the wave's ranges in these files."""
+    # Each file with such a row leaves as a whole, because pyiceberg can't write delete files.
     paths = {piece.path for piece in pieces}
     taken = sorted((file for file in files if file.path in paths), key=lambda file: file.path)
     return Leaving(tuple(taken), tuple(pieces))
@@ -147,23 +166,27 @@ def leaving_of(files: Iterable[SourceFile], pieces: Sequence[Piece]) -> Leaving:
 def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
     """Raise where rows would leave whose records the lake table no longer has.
 
-    A retention removes the oldest records of a shard, so that the lowest sort key tells. The number tells of most other losses.
+    A retention removes the oldest records of a shard, so that the lowest sort key tells. The number tells of most other
+    losses.
     """
-    for each in plan.ranges:
-        leaving = typed.rows_of(each.key) + aside.rows_of(each.key)
-        lowest = min((p.first for p in (*typed.pieces, *aside.pieces) if p.key == each.key), default="")
-        if leaving and (leaving > each.rows or lowest < each.first):
+    for planned in plan.ranges:
+        leaving = typed.rows_of(planned.key) + aside.rows_of(planned.key)
+        lowest = min((p.first for p in (*typed.pieces, *aside.pieces) if p.key == planned.key), default="")
+        if leaving and (leaving > planned.rows or lowest < planned.first):
             raise WrongShape(
-                f"of {each.key} after {each.after or 'the start'} up to {each.upto}, {counted(leaving, 'row')} would leave the typed table and "
-                f"its quarantine table, and the lake table doesn't have all of their records any more ({counted(each.rows, 'row')}). Nothing of "
+                f"of {planned.key} after {planned.after or 'the start'} up to {planned.upto}, "
+                f"{counted(leaving, 'row')} would leave the typed table and "
+                "its quarantine table, and the lake table doesn't have all of their "
+                f"records any more ({counted(planned.rows, 'row')}). Nothing of "
                 "this wave was replaced; make a window of records that are all there"
             )
 
 
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
-    if (told := sum(count.aside for count in copied.counts)) != leaving.kept:
+    if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.kept:
         raise WrongShape(
-            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, and {told:,} were copied. Nothing was "
+            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, "
+            f"and {copied_rows:,} were copied. Nothing was "
             "committed; report this as an error of Headrace"
         )
 
@@ -173,21 +196,21 @@ def with_removed(
 ) -> dict[ShardKey, Accounting]:
     """What became of the rows of the lake table (`accounts`), with what they replace."""
     return {
-        key: replace(told, window=window, removed=(typed.rows_of(key), aside.rows_of(key)))
-        for key, told in accounts.items()
+        key: replace(accounting, window=window, removed=(typed.rows_of(key), aside.rows_of(key)))
+        for key, accounting in accounts.items()
     }
 
 
 def for_quarantine(
     accounts: Mapping[ShardKey, Accounting], parsed: Parsed, copied: Parsed, aside: Leaving
 ) -> dict[ShardKey, Accounting]:
-    """What the quarantine table has to exchange, for each shard whose generation the commit raises: those of the ranges, and those of which
-    the exchanged files have other rows. `copied`: these other rows."""
+    """What the quarantine table has to exchange, for each shard whose generation the commit raises: those of the
+    ranges, and those of which the exchanged files have other rows. `copied`: these other rows."""
     stays = {count.key: count.aside for count in copied.counts}
-    taken = tuple(aside_name(each.path) for each in aside.files)
-    found: dict[ShardKey, Accounting] = {}
+    taken = tuple(aside_name(file.path) for file in aside.files)
+    accountings: dict[ShardKey, Accounting] = {}
     for key in sorted(accounts.keys() | stays.keys()):
         rows = stays.get(key, 0) + (accounts[key].quarantined if key in accounts else 0)
         names = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
-        found[key] = Accounting(rows, 0, rows, aside=names, taken=taken)
-    return found
+        accountings[key] = Accounting(rows, 0, rows, aside=names, taken=taken)
+    return accountings

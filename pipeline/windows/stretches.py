@@ -1,4 +1,5 @@
-"""What a window reads from the stream: ranges that the lake table lacks, as far as Kinesis still has their records. Pure functions on values.
+"""What a window reads from the stream: ranges that the lake table lacks, as far as Kinesis still has their records.
+Pure functions on values.
 
 the ledgers say                                       read from the stream
 a skipped range, or a foreign one                     as far as Kinesis may still have records of it
@@ -18,7 +19,7 @@ from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs
 from headrace.pipeline.core.ledger.story import Step
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import order_text, text_of
+from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.windows.window import Stretch, WindowRange
 
@@ -32,15 +33,17 @@ class Reach:
 
     retention: timedelta
     asked: datetime
-    """By Kinesis's clock, in whole seconds."""
+    """When Kinesis was asked, by its clock, in whole seconds."""
     gone: frozenset[str] = frozenset()
-    """Shards that Kinesis has forgotten."""
+    """The shards that Kinesis has forgotten."""
     began: datetime | None = None
-    """The moment at which the application's reading of the stream began: older records never landed. None: at the oldest record."""
+    """The moment at which the application's reading of the stream began: older records never landed. None: at the
+    oldest record."""
 
     @property
     def horizon(self) -> datetime:
-        """Records that arrived before may have left the stream."""
+        """The moment before which records may have left the stream."""
+        # Kinesis's clock may be almost a second ahead of the Date by which it was asked.
         return self.asked + WITHIN_THE_SECOND - self.retention
 
 
@@ -49,68 +52,76 @@ Reaches = Mapping[StreamId, Reach]
 
 
 def lacking(steps: Sequence[Step], kept_from: date | None, reach: Reach | None) -> tuple[Step, ...]:
-    """The ranges of a shard with records that the lake table lacks or may lack. After a person has moved a position back, the records of a
-    skipped range may have landed all the same."""
+    """The ranges of a shard with records that the lake table lacks or may lack. After a person has moved a position
+    back, the records of a skipped range may have landed all the same."""
     landed = [step for step in steps if step.range.rows]
-    found = [
+    lacked = [
         step
         for step in steps
-        if (step.range.kind in LACKING and not any(overlap(step, other) for other in landed))
+        if (step.range.kind in LACKING and not any(overlap(step, landing) for landing in landed))
         or (step.range.kind is Kind.LANDED and step.range.rows and may_be_dropped(step, kept_from))
         or _has_older(step, reach)
     ]
-    return tuple(sorted((s for s in found if _low(s) < _high(s) and _has_end(s.range.upto)), key=_low))
+    return tuple(sorted((s for s in lacked if _low(s) < _high(s) and _has_end(s.range.upto)), key=_low))
 
 
 def _has_older(step: Step, reach: Reach | None) -> bool:
     """Whether Kinesis may have records of the shard from before the application began to read it."""
-    its = step.range
-    if reach is None or reach.began is None or its.after is not None or its.kind is not Kind.LANDED:
+    recorded = step.range
+    if reach is None or reach.began is None or recorded.after is not None or recorded.kind is not Kind.LANDED:
         return False
     # After a parent that was read, a shard is read from its oldest record.
-    return all(each.why in {ParentIs.BEFORE_START, ParentIs.GONE} for each in its.parents)
+    return all(parent.why in {ParentIs.BEFORE_START, ParentIs.GONE} for parent in recorded.parents)
 
 
 def arrivals_of(
     step: Step, steps: Sequence[Step], reach: Reach | None = None
 ) -> tuple[datetime | None, datetime | None]:
     """Between which moments the records of a range arrived, as far as the ledgers tell."""
-    its = step.range
+    recorded = step.range
     if _has_older(step, reach):
-        return None, its.last_arrival
-    if its.rows:
-        return its.first_arrival, its.last_arrival
+        return None, recorded.last_arrival
+    if recorded.rows:
+        return recorded.first_arrival, recorded.last_arrival
     later = [s.range.first_arrival for s in steps if s.range.rows and _low(s) >= _high(step)]
-    first = its.first_arrival or (None if its.after is None else its.after.witness)
-    last = its.last_arrival or its.upto.arrival or min((at for at in later if at is not None), default=None)
+    first = recorded.first_arrival or (None if recorded.after is None else recorded.after.witness)
+    last = (
+        recorded.last_arrival
+        or recorded.upto.arrival
+        or min((when for when in later if when is not None), default=None)
+    )
     return first, last
 
 
 def stretch_in(
-    found: WindowRange, step: Step, steps: Sequence[Step], reach: Reach | None
+    window_range: WindowRange, step: Step, steps: Sequence[Step], reach: Reach | None
 ) -> Stretch | str | None:
-    """The part of a lacking range that the window reads from the stream; else why it can't, as a part of a sentence. None: the lake table may
-    still have the rows, and Kinesis doesn't have all of them."""
-    its = step.range
+    """The part of a lacking range that the window reads from the stream; else why it can't, as a part of a sentence.
+    None: the lake table may still have the rows, and Kinesis doesn't have all of them."""
+    recorded = step.range
     first, last = arrivals_of(step, steps, reach)
-    since = first or its.key.stream.created
+    since = first or recorded.key.stream.created
     landed_since = (reach.began if reach is not None and _has_older(step, reach) else None) or since
-    if its.rows and (reach is None or its.key.shard_id in reach.gone or landed_since < reach.horizon):
+    if recorded.rows and (
+        reach is None or recorded.key.shard_id in reach.gone or landed_since < reach.horizon
+    ):
         return None
     if reach is None:
         return "the stream was deleted since, or created again"
-    if its.key.shard_id in reach.gone:
+    if recorded.key.shard_id in reach.gone:
         return "Kinesis has forgotten the shard"
     if last is not None and last < reach.horizon:
         return f"they have left the stream, which keeps records for {reach.retention}"
-    return Stretch(its.after, min(its.upto, found.upto, key=order_text), since, last)
+    # Not beyond the window's own end, where the window cuts the range.
+    return Stretch(recorded.after, min(recorded.upto, window_range.upto, key=order_text), since, last)
 
 
 def leaving(stretch: Stretch, reach: Reach) -> Iterator[str]:
     """What of a stretch has left the stream already, as a part of a sentence."""
     if stretch.since < reach.horizon:
         yield (
-            f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z and {reach.horizon:%Y-%m-%d %H:%M:%S}Z may have left the stream, "
+            f"records that arrived between {stretch.since:%Y-%m-%d %H:%M:%S}Z "
+            f"and {reach.horizon:%Y-%m-%d %H:%M:%S}Z may have left the stream, "
             f"which keeps records for {reach.retention}; the run reads what is left, and more leaves until then"
         )
 
@@ -120,13 +131,13 @@ def _has_end(upto: Position) -> bool:
     return upto.sequence is not None or upto.ended
 
 
-def overlap(one: Step, other: Step) -> bool:
+def overlap(first: Step, second: Step) -> bool:
     """Whether two ranges of a shard have a part in common."""
-    return max(_low(one), _low(other)) < min(_high(one), _high(other))
+    return max(_low(first), _low(second)) < min(_high(first), _high(second))
 
 
 def _low(step: Step) -> str:
-    return text_of(step.range.after)
+    return order_text_of(step.range.after)
 
 
 def _high(step: Step) -> str:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import DONE_ANEW, Kind, LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.story import story_of
@@ -40,7 +41,7 @@ from headrace.pipeline.windows.unpack_plan import (
     files_with,
     kept_in,
     next_wishes,
-    parts_of,
+    parts_by_landing,
     without_ledger,
 )
 from headrace.pipeline.windows.window import ReplayWindow, filter_of
@@ -150,7 +151,7 @@ class Unpacking:
         if not plan.rows:
             return UnpackedWave(is_last=plan.is_last)
         files = files_with(plan, look.files)
-        parts = parts_of(plan, story)
+        parts = parts_by_landing(plan, story)
         self.on_arrow("planned")
         streams = tuple(sorted(look.positions.streams()))
         made = ports.unpacker.unpack(files, [each.kept.bound for each in parts], streams, shards)
@@ -169,7 +170,7 @@ class Unpacking:
         entries = self.ports.lineage.entries(RangeFilter(kinds=DONE_ANEW))
         pages = (each.page for each in entries if isinstance(each, LedgerEntry))
         ranges = (each for page in pages for each in replays_of(page, self.id).ranges)
-        return sum(read_accounting(each.why).removed[0] for each in ranges)
+        return sum(read_accounting(each.account).removed[0] for each in ranges)
 
     def _entries(self, window: ReplayWindow) -> Iterator[LedgerEntry | Lost]:
         """The ledgers that tell of the window's shards."""
@@ -198,22 +199,15 @@ class Unpacking:
         first, last = landing.first_arrival, landing.last_arrival
         low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"
         high = "~" if last is None else f"{last + APPROXIMATE:%Y-%m-%d}"
-        return Range(
+        return Author(self.run).range(
             Kind.UNPACKED,
             kept.key,
             kept.after,
             kept.upto,
-            run=self.run,
-            claim=self.run,
             rows=told.rows - told.removed[0],
-            first_arrival=first,
-            last_arrival=last,
-            files=tuple(
-                each.path.rsplit("/", 1)[-1]
-                for each in made.files
-                if kept.key in each.shards and low <= each.partition <= high
-            ),
-            why=told.text(),
+            arrivals=Arrivals(first, last),
+            files=(file for file in made.files if low <= file.partition <= high),
+            account=told.text(),
             unpacked=True,
         )
 

@@ -1,11 +1,12 @@
 """Which part of a window has aggregates that landed as one row each, and what became of them. Pure functions on values.
 
-The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked` says that they were
-taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and never a user record whose own payload
-begins so. Where a ledger is lost that may have told of an unpacking, nothing is looked at.
+The ledgers tell: a range says whether aggregates were taken apart when it landed, and a range of the kind `unpacked`
+says that they were taken apart since. Only the rest is looked at. A row there that begins as an aggregate is one, and
+never a user record whose own payload begins so. Where a ledger is lost that may have told of an unpacking, nothing is
+looked at.
 
-A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its rows within one landing,
-and whatever goes by landings (windows, proofs) stays as exact as it was before.
+A wave has a range of the kind `unpacked` for each landing of which it takes aggregates apart. So each of them has its
+rows within one landing, and whatever goes by landings (windows, proofs) stays as exact as it was before.
 """
 
 from __future__ import annotations
@@ -59,29 +60,32 @@ class LandedPart:
 
 
 def kept_in(window: ReplayWindow, story: Story) -> tuple[Kept, ...]:
-    """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their order."""
+    """The parts of the window whose aggregates are whole, by the ledgers of the lake table. Those of a shard in their
+    order."""
+    # A window of very many shards still takes a part of each.
     most = max(1, _MOST_LANDINGS // max(1, len(window.ranges)))
-    return tuple(part for each in window.ranges for part in _kept_of(each, story, most))
+    return tuple(part for planned in window.ranges for part in _kept_of(planned, story, most))
 
 
-def parts_of(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
+def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
     """The wave by landings, in the order of each shard."""
-    found: list[LandedPart] = []
-    for each in plan.ranges:
-        wave = Kept(each.key, each.after, each.upto)
-        steps = [step for step in story.steps.get(each.key, ()) if _landed_whole(step)]
-        parts = [(_common(_kept(step), wave), step.range) for step in steps]
-        found += sorted(
-            (LandedPart(kept, landing) for kept, landing in parts if kept is not None),
+    landed_parts: list[LandedPart] = []
+    for planned in plan.ranges:
+        wave = Kept(planned.key, planned.after, planned.upto)
+        steps = [step for step in story.steps.get(planned.key, ()) if _landed_whole(step)]
+        candidates = [(_common(_kept(step), wave), step.range) for step in steps]
+        landed_parts += sorted(
+            (LandedPart(common, landing) for common, landing in candidates if common is not None),
             key=lambda part: part.kept.low,
         )
-    return tuple(found)
+    return tuple(landed_parts)
 
 
 def _kept_of(window: WindowRange, story: Story, most: int) -> Iterator[Kept]:
-    known = (step for step in story.steps.get(window.key, ()) if step.sequence >= _lost_until(story))
-    asked = Kept(window.key, window.after, window.upto)
-    yield from _joined(_left(_parts(known, asked), _apart(window.key, story)), most)
+    steps = (step for step in story.steps.get(window.key, ()) if step.sequence >= _lost_until(story))
+    scope = Kept(window.key, window.after, window.upto)
+    # What was taken apart is left out before parts are joined: a joined part must not reach over it.
+    yield from _joined(_left(_parts(steps, scope), _apart(window.key, story)), most)
 
 
 def _landed_whole(step: Step) -> bool:
@@ -89,7 +93,8 @@ def _landed_whole(step: Step) -> bool:
 
 
 def _lost_until(story: Story) -> int:
-    """Of rows that landed before this snapshot (by sequence numbers), a ledger that is lost may have told that they were taken apart."""
+    """The sequence number of a snapshot: for rows that landed before it, a ledger that is lost may have told that they
+    were taken apart."""
     return max((part.sequence for part in story.lost), default=-1)
 
 
@@ -97,138 +102,149 @@ def _kept(step: Step) -> Kept:
     return Kept(step.range.key, step.range.after, step.range.upto)
 
 
-def _parts(steps: Iterable[Step], asked: Kept) -> list[Kept]:
+def _parts(steps: Iterable[Step], scope: Kept) -> list[Kept]:
     """What landed whole of the asked records."""
-    found = (_common(_kept(step), asked) for step in steps if _landed_whole(step))
-    return sorted((each for each in found if each is not None), key=lambda each: each.low)
+    candidates = (_common(_kept(step), scope) for step in steps if _landed_whole(step))
+    return sorted((part for part in candidates if part is not None), key=lambda part: part.low)
 
 
 def _apart(key: ShardKey, story: Story) -> tuple[Kept, ...]:
     """What was taken apart since, by the ledgers that are there."""
-    its = (_kept(step) for step in story.replays.get(key, ()) if step.range.kind is Kind.UNPACKED)
-    return tuple(_joined(sorted(its, key=lambda each: each.low)))
+    unpacked = (_kept(step) for step in story.replays.get(key, ()) if step.range.kind is Kind.UNPACKED)
+    return tuple(_joined(sorted(unpacked, key=lambda part: part.low)))
 
 
-def _common(one: Kept, other: Kept) -> Kept | None:
-    after = max(one, other, key=lambda each: each.low).after
-    upto = min(one, other, key=lambda each: each.high).upto
-    found = Kept(one.key, after, upto)
-    return found if found.low < found.high else None
+def _common(first: Kept, second: Kept) -> Kept | None:
+    after = max(first, second, key=lambda part: part.low).after
+    upto = min(first, second, key=lambda part: part.high).upto
+    common = Kept(first.key, after, upto)
+    return common if common.low < common.high else None
 
 
 def _left(parts: Iterable[Kept], apart: Sequence[Kept]) -> Iterator[Kept]:
     """The parts without what was taken apart. `apart`: in order, none of which meets another one."""
-    highs = [each.high for each in apart]
+    highs = [done.high for done in apart]
     for part in parts:
         yield from _without(part, apart, bisect_right(highs, part.low))
 
 
-def _without(part: Kept, apart: Sequence[Kept], at: int) -> Iterator[Kept]:
-    """`at`: the place of the first one that may have something of the part."""
-    while at < len(apart) and apart[at].low < part.high:
-        done = apart[at]
+def _without(part: Kept, apart: Sequence[Kept], place: int) -> Iterator[Kept]:
+    """`place`: the place of the first one that may have something of the part."""
+    while place < len(apart) and apart[place].low < part.high:
+        done = apart[place]
+        # Something of the part comes before what is done.
         if part.low < done.low and done.after is not None:
             yield replace(part, upto=done.after)
         if part.high <= done.high:
             return
-        part, at = replace(part, after=done.upto), at + 1
+        part, place = replace(part, after=done.upto), place + 1
     yield part
 
 
 def _joined(parts: Iterable[Kept], most: int | None = None) -> Iterator[Kept]:
     """Parts that meet are one, but at most so many: a wave takes one part of each shard. `parts`: in order."""
-    whole: Kept | None = None
+    merged: Kept | None = None
     many = 0
     for part in parts:
-        if whole is not None and part.low <= whole.high and many != most:
-            whole = whole if part.high <= whole.high else replace(whole, upto=part.upto)
+        if merged is not None and part.low <= merged.high and many != most:
+            merged = merged if part.high <= merged.high else replace(merged, upto=part.upto)
             many += 1
             continue
-        if whole is not None:
-            yield whole
-        whole, many = part, 1
-    if whole is not None:
-        yield whole
+        if merged is not None:
+            yield merged
+        merged, many = part, 1
+    if merged is not None:
+        yield merged
 
 
 def without_ledger(window: ReplayWindow, story: Story) -> tuple[ShardKey, ...]:
-    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't known."""
-    return tuple(each.key for each in window.ranges if _has_unknown(each, story))
+    """Shards of the window with rows of which a ledger is lost: whether their aggregates were taken apart isn't
+    known."""
+    return tuple(planned.key for planned in window.ranges if _has_unknown(planned, story))
 
 
 def _has_unknown(window: WindowRange, story: Story) -> bool:
-    asked, until = Kept(window.key, window.after, window.upto), _lost_until(story)
-    if any(_common(asked, _kept(step)) for step in story.derived.get(window.key, ())):
+    scope, until = Kept(window.key, window.after, window.upto), _lost_until(story)
+    if any(_common(scope, _kept(step)) for step in story.derived.get(window.key, ())):
         return True
     before = (step for step in story.steps.get(window.key, ()) if step.sequence < until)
-    return any(_left(_parts(before, asked), _apart(window.key, story)))
+    return any(_left(_parts(before, scope), _apart(window.key, story)))
 
 
-def next_wishes(window: ReplayWindow, kept: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
+def next_wishes(window: ReplayWindow, parts: Iterable[Kept], looked: Mapping[ShardKey, Position]) -> Wishes:
     """What the next wave looks for: the first part of each shard. `looked`: up to where this run has looked already."""
-    wanted: dict[ShardKey, Wanted] = {}
+    lacks: dict[ShardKey, Wanted] = {}
     waiting = False
-    for each in kept:
-        upto = looked.get(each.key)
+    for kept_part in parts:
+        upto = looked.get(kept_part.key)
         # A wave ends with a whole record, also where its end is written as the last possible user record of it.
         reached = "" if upto is None else end_of(upto)
-        if reached >= each.high:
+        if reached >= kept_part.high:
             continue
-        after = upto if reached > each.low else each.after
-        part = Kept(each.key, after, each.upto)
-        waiting = waiting or each.key in wanted
-        wanted.setdefault(each.key, Wanted(each.key, after, each.upto, floor=part.low))
-    return Wishes(tuple(wanted.values()), has_waiting=waiting, streams=window.streams)
+        after = upto if reached > kept_part.low else kept_part.after
+        part = Kept(kept_part.key, after, kept_part.upto)
+        waiting = waiting or kept_part.key in lacks
+        lacks.setdefault(kept_part.key, Wanted(kept_part.key, after, kept_part.upto, floor=part.low))
+    return Wishes(tuple(lacks.values()), has_waiting=waiting, streams=window.streams)
 
 
 def files_with(plan: WavePlan, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
     """The files with an aggregate of the wave."""
     paths = {unit.path for unit in plan.units}
-    return tuple(sorted((each for each in files if each.path in paths), key=lambda each: each.path))
+    return tuple(sorted((file for file in files if file.path in paths), key=lambda file: file.path))
 
 
 def account_unpacked(
-    plan: WavePlan, parts: Iterable[LandedPart], files: Iterable[SourceFile], made: Parsed, *, window: str
+    plan: WavePlan,
+    parts: Iterable[LandedPart],
+    files: Iterable[SourceFile],
+    rewritten: Parsed,
+    *,
+    window: str,
 ) -> tuple[tuple[LandedPart, Accounting], ...]:
-    """What became of the wave's aggregates, by landing. `made`: the rows of these files now: of aggregates, and others as they were.
+    """What became of the wave's aggregates, by landing. `rewritten`: the rows of these files now: of aggregates, and
+    others as they were.
 
     Raises WrongShape where a row is missing or came twice.
     """
-    stays = sum(each.rows for each in files) - plan.rows
-    told = sum(count.aside for count in made.counts)
-    if told != stays:
+    stays = sum(file.rows for file in files) - plan.rows
+    copied = sum(count.aside for count in rewritten.counts)
+    if copied != stays:
         raise _wrong(
-            f"the files have {counted(stays, 'row')} beside the aggregates, and {told:,} were copied"
+            f"the files have {counted(stays, 'row')} beside the aggregates, and {copied:,} were copied"
         )
-    written = sum(each.rows for each in made.files)
-    if written != sum(count.told for count in made.counts):
+    written = sum(file.rows for file in rewritten.files)
+    if written != sum(count.told for count in rewritten.counts):
         raise _wrong(f"{counted(written, 'row')} were written, which isn't what the tasks counted")
-    _check_apart(plan, made)
-    apart = {(each.key, each.low): each for each in made.apart}
-    found = [(part, apart.pop((part.kept.key, part.kept.low), None)) for part in parts]
+    _check_apart(plan, rewritten)
+    apart = {(count.key, count.low): count for count in rewritten.apart}
+    pairs = [(part, apart.pop((part.kept.key, part.kept.low), None)) for part in parts]
     if apart:
         raise _wrong("aggregates of a landing were taken apart that the wave doesn't have")
-    return tuple((part, _account(each, window)) for part, each in found if each is not None)
+    return tuple((part, _account(count, window)) for part, count in pairs if count is not None)
 
 
-def _check_apart(plan: WavePlan, made: Parsed) -> None:
-    wanted = {each.key: each.rows for each in plan.ranges if each.rows}
+def _check_apart(plan: WavePlan, rewritten: Parsed) -> None:
+    expected = {planned.key: planned.rows for planned in plan.ranges if planned.rows}
     taken: dict[ShardKey, int] = {}
     rows: dict[ShardKey, int] = {}
-    for each in made.apart:
-        taken[each.key] = taken.get(each.key, 0) + each.aggregates
-        rows[each.key] = rows.get(each.key, 0) + each.rows
-    if taken != wanted or any(each.rows < each.aggregates for each in made.apart):
+    for tally in rewritten.apart:
+        taken[tally.key] = taken.get(tally.key, 0) + tally.aggregates
+        rows[tally.key] = rows.get(tally.key, 0) + tally.rows
+    # By shard, as the survey has counted: the job that looked and the job that worked are two witnesses.
+    if taken != expected or any(c.rows < c.aggregates for c in rewritten.apart):
         raise _wrong("an aggregate became no row, or one that wasn't asked for was taken apart")
-    if rows != {count.key: count.parsed for count in made.counts if count.parsed}:
+    if rows != {count.key: count.parsed for count in rewritten.counts if count.parsed}:
         raise _wrong("the rows of the landings aren't those of their shards")
 
 
 def _account(count: ApartCount, window: str) -> Accounting:
+    # Each row that an aggregate became is in the table, and the aggregates are the rows that they replace.
     return Accounting(count.rows, count.rows, window=window, removed=(count.aggregates, 0))
 
 
 def _wrong(why: str) -> WrongShape:
     return WrongShape(
-        f"the rows of aggregates that were taken apart don't add up: {why}. Nothing was committed; report this as an error of Headrace"
+        f"the rows of aggregates that were taken apart don't add up: {why}. "
+        "Nothing was committed; report this as an error of Headrace"
     )

@@ -1,7 +1,8 @@
-"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake table, and where it lacks
-them from the stream.
+"""A window: which records are read once more, as an immutable value {shard -> (after, upto]}. They come from the lake
+table, and where it lacks them from the stream.
 
-`headrace.pipeline.windows.make` makes windows of the ledgers, and `headrace.pipeline.windows.copy_plan` says what a wave takes of one.
+`headrace.pipeline.windows.make` makes windows of the ledgers, and `headrace.pipeline.windows.copy_plan` says what
+a wave takes of one.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Stretch:
     upto: Position
     """An end of the shard stands for all records that the shard still had."""
     since: datetime
-    """None of these records arrived before."""
+    """A moment before which none of these records arrived."""
     until: datetime | None = None
-    """None of these records arrived later. None: nothing tells."""
+    """A moment after which none of these records arrived. None: nothing tells."""
 
-    def has_passed(self, at: Position | None) -> bool:
+    def has_passed(self, position: Position | None) -> bool:
         """Whether a table that stands here has all of the stretch."""
-        return at is not None and is_forward(self.upto, at)
+        return position is not None and is_forward(self.upto, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +53,36 @@ class WindowRange:
 
     key: ShardKey
     after: Position | None
-    """None: from the first record of the shard that has landed."""
+    """The position after which the window begins. None: it begins with the first record of the shard that has
+    landed."""
     upto: Position
     parents: tuple[str, ...] = ()
     """The shard's parents that belong to the window, too. Their records are taken first."""
     rows: int = 0
-    """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window cuts."""
+    """Rows that the ledgers state for these records. Where `is_whole` is false, the rows of every range that the window
+    cuts."""
     bytes: int = 0
-    """Bytes of the Kinesis records, counted as `rows` is."""
+    """The bytes of the Kinesis records, counted as `rows` is."""
     is_whole: bool = True
     """Whether the window begins and ends where ranges of the ledgers do."""
     stretches: tuple[Stretch, ...] = ()
-    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and `bytes`."""
+    """What of these records is read from the stream, in the order of the shard. Their records don't count in `rows` and
+    `bytes`."""
 
-    def has(self, at: Position) -> bool:
+    def has(self, position: Position) -> bool:
         # What follows before an end of the shard isn't known when the window is made.
-        return is_forward(self.after, at) and (self.upto.ended or is_forward(at, self.upto))
+        return is_forward(self.after, position) and (self.upto.ended or is_forward(position, self.upto))
 
-    def next_stretch(self, at: Position | None) -> Stretch | None:
+    def next_stretch(self, position: Position | None) -> Stretch | None:
         """The first stretch that a table which stands here lacks as a whole or in part."""
-        return next((each for each in self.stretches if not each.has_passed(at)), None)
+        return next((stretch for stretch in self.stretches if not stretch.has_passed(position)), None)
 
-    def open_stretch(self, at: Position | None) -> Stretch | None:
+    def open_stretch(self, position: Position | None) -> Stretch | None:
         """The stretch that comes next, if nothing of the lake table comes before it."""
-        found = self.next_stretch(at)
-        if found is None or found.after is None or found.after.sequence is None:
-            return found
-        return found if at is not None and is_forward(found.after, at) else None
+        stretch = self.next_stretch(position)
+        if stretch is None or stretch.after is None or stretch.after.sequence is None:
+            return stretch
+        return stretch if position is not None and is_forward(stretch.after, position) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,27 +100,28 @@ class ReplayWindow:
     oldest_day: date | None = None
     """The first day (UTC) that may have records of the window. None: the window has no records of the lake table."""
     target: str = ""
-    """The target whose typed table gets the window's records anew, in the place of their older rows (`headrace.pipeline.windows.replace`). Without
-    one, the window is copied into a table of its own."""
+    """The target whose typed table gets the window's records anew, in the place of their older rows
+    (`headrace.pipeline.windows.replace`). Without one, the window is copied into a table of its own."""
     unpack: bool = False
-    """The window's aggregates that landed as one row each are taken apart in the lake table itself (`headrace.pipeline.windows.unpack`)."""
+    """The window's aggregates that landed as one row each are taken apart in the lake table itself
+    (`headrace.pipeline.windows.unpack`)."""
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
         """The lives of streams that the window has shards of."""
-        return tuple(sorted({each.key.stream for each in self.ranges}))
+        return tuple(sorted({planned.key.stream for planned in self.ranges}))
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.ranges)
+        return sum(planned.rows for planned in self.ranges)
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.ranges)
+        return sum(planned.bytes for planned in self.ranges)
 
     @property
     def is_whole(self) -> bool:
-        return all(each.is_whole for each in self.ranges)
+        return all(planned.is_whole for planned in self.ranges)
 
     @property
     def cpu(self) -> timedelta:
@@ -134,27 +139,32 @@ class ReplayWindow:
             else "copy"
         )
         return (
-            f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, {most}{counted(self.rows, 'row')}, "
+            f"{counted(len(self.ranges), 'shard')} of {counted(len(self.streams), 'stream')}, "
+            f"{most}{counted(self.rows, 'row')}, "
             f"{self.bytes:,} bytes of Kinesis records, about {seconds:,} s of CPU to {work}"
         )
 
     def stream_cost(self, share: float) -> str:
-        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it. Nothing tells how many
-        records there are, but Kinesis doesn't take more than so many bytes a second into a shard."""
+        """What reading from the stream costs, with this share of a shard's limits; empty where nothing is read from it.
+        Nothing tells how many records there are, but Kinesis doesn't take more than so many bytes a second into a
+        shard."""
         seconds = [
-            sum(((s.until or self.made) - s.since).total_seconds() for s in each.stretches)
-            for each in self.ranges
-            if each.stretches
+            sum(((s.until or self.made) - s.since).total_seconds() for s in planned.stretches)
+            for planned in self.ranges
+            if planned.stretches
         ]
         if not seconds:
             return ""
-        stretches = [s for each in self.ranges for s in each.stretches]
+        stretches = [s for planned in self.ranges for s in planned.stretches]
         since, until = min(s.since for s in stretches), max(s.until or self.made for s in stretches)
+        # Shards are read side by side, so that the longest stretch decides how long it takes.
         most = max(seconds) * PUT_BYTES_A_SECOND / (share * BYTES_A_SECOND)
         return (
-            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
+            f"from the stream: {counted(len(stretches), 'range')} of {counted(len(seconds), 'shard')}, "
+            f"with records that arrived from {since:%Y-%m-%d %H:%M:%S}Z "
             f"to {until:%Y-%m-%d %H:%M:%S}Z. How many records these are isn't known before they are read: at most "
-            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
+            f"{math.ceil(sum(seconds) * PUT_BYTES_A_SECOND):,} bytes, "
+            f"which takes at most {math.ceil(most):,} s with {share:.0%} of each shard's limits"
         )
 
 
@@ -177,6 +187,7 @@ class KeptWindow:
 
     def after(self, word: str) -> KeptWindow:
         """`word`: a `Word`, or one of a later version."""
+        # A word of a later version that isn't known here leaves the window to be done.
         is_cancelled = word == Word.CANCELLED
         return replace(
             self, is_cancelled=is_cancelled, is_done=word == Word.DONE or (is_cancelled and self.is_done)
@@ -190,18 +201,22 @@ class KeptWindow:
         return "done" if self.is_done else ""
 
     def keeps_days(self, before: date) -> bool:
-        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still need their rows."""
+        """Whether `upkeep.retention` has to leave days before this one in the lake table, because the window may still
+        need their rows."""
         oldest = self.window.oldest_day
         return oldest is not None and oldest < before and not (self.is_cancelled or self.is_done)
 
 
 def kept_days(windows: Iterable[KeptWindow], before: date) -> tuple[date, tuple[str, ...]]:
-    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the windows that keep days."""
-    keeping = [each for each in windows if each.keeps_days(before)]
-    first = min((each.window.oldest_day for each in keeping if each.window.oldest_day), default=before)
-    return first, tuple(each.window.id for each in keeping)
+    """The day before which a retention may drop days, where `before` is the one of the settings; and the ids of the
+    windows that keep days."""
+    # Whole days are kept, because a retention drops whole days.
+    keeping = [keeper for keeper in windows if keeper.keeps_days(before)]
+    first = min((keeper.window.oldest_day for keeper in keeping if keeper.window.oldest_day), default=before)
+    return first, tuple(keeper.window.id for keeper in keeping)
 
 
 def filter_of(window: ReplayWindow, kinds: frozenset[Kind] | None = None) -> RangeFilter:
     """Asks for the ranges of the window's shards."""
-    return RangeFilter(shards=frozenset(each.key.shard_id for each in window.ranges), kinds=kinds)
+    # By the ids only: shards of other streams with the same ids come along, and the reader leaves them out.
+    return RangeFilter(shards=frozenset(planned.key.shard_id for planned in window.ranges), kinds=kinds)

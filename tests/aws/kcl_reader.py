@@ -1,4 +1,4 @@
-"""How KCL reads a lease row, written from KCL's behaviour without using code of Headrace (I24 of docs/protocol.md).
+"""How KCL reads a lease row, written from KCL's behaviour without using code of Headrace (I24 of docs/reference/protocol.md).
 
 An older KCL throws for the whole list when one row lacks a leaseCounter, so everything here raises.
 """

@@ -18,7 +18,7 @@ import pytest
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, move
+from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, move_or_hand_over
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatchMemory
 from headrace.pipeline.duties.policy.memory import PartMemory
 from headrace.pipeline.duties.policy.own_tables import (
@@ -99,7 +99,9 @@ class AssignToTheColour:
         if not names or not leaving:
             return self.gap.plan_moves(scene, workers, run=run)
         return [
-            move(row, names[n % len(names)], "the colours change", at=scene.now, rules=self.gap.rules)
+            move_or_hand_over(
+                row, names[n % len(names)], "the colours change", when=scene.now, rules=self.gap.rules
+            )
             for n, row in enumerate(sorted(leaving, key=lambda row: row.key))
             if row.checkpoint_owner is None
         ]

@@ -115,6 +115,16 @@ def test_an_open_parent_of_a_child_with_a_position_is_read_too() -> None:
     assert len(world.landed()) == 6 + 2
 
 
+def test_the_end_of_a_shard_that_kcl_ended_names_its_children_also_those_without_a_row() -> None:
+    world = World(shards=1)
+    world.source.split(world.shard(0))
+    kcl(world, {0: SHARD_END, 1: TRIM_HORIZON})
+    adopt(world)
+    end = world.table.load().positions.of(world.shard(0))
+    assert end is not None
+    assert end.children == (world.shard(1).shard_id, world.shard(2).shard_id)
+
+
 def test_a_shard_without_a_row_counts_as_ended_only_if_a_descendant_has_a_row() -> None:
     world = World(shards=2)
     world.produce(0, 5)

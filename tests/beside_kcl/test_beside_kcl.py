@@ -103,7 +103,7 @@ def test_a_row_that_kcl_left_behind_the_table_is_brought_forward() -> None:
 
 
 def test_headraces_own_checkpoint_ahead_of_the_table_means_a_rollback_beside_kcl_too() -> None:
-    """D14 of docs/protocol.md."""
+    """D14 of docs/reference/protocol.md."""
     world = shared(World(shards=1))
     world.settle()
     world.produce(0, 5)

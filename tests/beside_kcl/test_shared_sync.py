@@ -16,7 +16,7 @@ from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, SHARD
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import plan_sync
+from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from headrace.pipeline.kcl.auditor import SeenHole
 from headrace.pipeline.kcl.coverage import SeenHoles, coverage_warnings
 
@@ -98,7 +98,7 @@ def test_headraces_plan_fills_the_same_gap_without_records_from_before_the_start
 
     def sync(positions: Positions) -> set[str]:
         family = a_family(STREAM, shards, leases=rows)
-        plan = plan_sync(family, shards, rows, positions=positions, multi=False, sentinel=TRIM_HORIZON)
+        plan = plan_shard_sync(family, shards, rows, positions=positions, multi=False, sentinel=TRIM_HORIZON)
         rows.extend(c.create for c in plan if c.create)
         return set(created(plan))
 

@@ -13,7 +13,7 @@ from headrace.pipeline.core.leases.change import Applied, beat, give_up
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
-from headrace.pipeline.core.sharing.loads import cluster_of
+from headrace.pipeline.core.sharing.loads import cluster_name
 from headrace.pipeline.duties.policy.own_form import OwnForm
 from headrace.pipeline.kcl import leader
 from headrace.pipeline.settings.choices import Heartbeat, Mode
@@ -113,7 +113,7 @@ def test_two_clusters_stay_at_300_to_200_leases_until_the_strategy_gap_balances_
     for report in fleet.period(*first, *second).values():
         assert report.taken == ()
     assert {row.key: row.owner for row in fleet.leases.scan().leases} == settled
-    assert Counter(cluster_of(owner or "") for owner in settled.values()) == {"a": 300, "b": 200}
+    assert Counter(cluster_name(owner or "") for owner in settled.values()) == {"a": 300, "b": 200}
     assert set(fleet.counts.values()) == {2, 3}, (
         "no worker has two leases more than another, so no lease is stolen"
     )
@@ -123,7 +123,9 @@ def test_two_clusters_stay_at_300_to_200_leases_until_the_strategy_gap_balances_
     )
     moves = plan_assign(scene, GapRules(dwell=timedelta(0), graceful=False))
     assert all(isinstance(fleet.leases.apply(change), Applied) for change in moves)
-    assert Counter(cluster_of(owner or "") for owner in fleet.counts for _ in range(fleet.counts[owner])) == {
+    assert Counter(
+        cluster_name(owner or "") for owner in fleet.counts for _ in range(fleet.counts[owner])
+    ) == {
         "a": 250,
         "b": 250,
     }

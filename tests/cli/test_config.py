@@ -84,7 +84,7 @@ def test_a_missing_file_is_one_line_that_says_what_to_do(
 def test_the_settings_document_is_updated_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = tmp_path / "d.md"
     before, after = (
-        "# Mine\n\n<!-- knobs: made by `headrace config --doc docs/settings.md` -->",
+        "# Mine\n\n<!-- knobs: made by `headrace config --doc docs/reference/settings.md` -->",
         "<!-- end of knobs -->\nmore\n",
     )
     document.write_text(f"{before}\nan older table\n{after}", encoding="utf-8")

@@ -171,7 +171,7 @@ def stand_ahead_of_the_table(app: App, key: str) -> None:
     claimed = change.claim(row, "w1", "test/1")
     app.leases.apply(claimed)
     held = replace(row, run_claim="test/1")
-    app.leases.apply(change.checkpoint(held, "w1", "test/1", at=Checkpoint(app.put[key][0])))
+    app.leases.apply(change.checkpoint(held, "w1", "test/1", upto=Checkpoint(app.put[key][0])))
     app.leases.apply(change.release(held, "test/1", looked_at=None, behind_ms=None))
 
 

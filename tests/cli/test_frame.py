@@ -1,6 +1,7 @@
 """What all commands share: one line for an error, an exit code for scripts, and a quick start."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,18 @@ def fail_with(error: BaseException) -> Any:
         raise error
 
     return raise_the_error
+
+
+def test_the_help_names_a_folder_with_each_page_that_a_message_names(capsys: pytest.CaptureFixture[str]):
+    main([])
+    folder = Path(capsys.readouterr().err.rsplit("are in ", maxsplit=1)[1].strip())
+    pages = {
+        page
+        for code in (ROOT / "pipeline").rglob("*.py")
+        for page in re.findall(r"docs/[\w/-]+\.md", code.read_text(encoding="utf-8"))
+    }
+    assert "docs/use/proof.md" in pages
+    assert {page for page in pages if not (folder / page).is_file()} == set()
 
 
 @pytest.mark.parametrize(

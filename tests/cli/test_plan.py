@@ -12,7 +12,15 @@ import pytest
 
 from headrace.pipeline.app.wiring import wire
 from headrace.pipeline.cli import main
-from headrace.pipeline.cli.plan import _start, before, default_period, document, kind_of, lines, watch
+from headrace.pipeline.cli.plan import (
+    _start,
+    change_word,
+    default_period,
+    lines,
+    lines_before,
+    plan_document,
+    watch_plan,
+)
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
@@ -59,8 +67,8 @@ IN_HANDOVER = Lease("shardId-2", 4, owner="w2", checkpoint_owner="w1")
 def test_each_change_is_printed_with_what_happens_to_the_lease(
     planned: Change, kind: str, before: str | None, after: str | None
 ):
-    assert kind_of(planned) == kind
-    said = document([planned])["changes"]
+    assert change_word(planned) == kind
+    said = plan_document([planned])["changes"]
     assert said == [
         {
             "kind": kind,
@@ -81,12 +89,12 @@ def test_each_line_has_its_reason_and_the_last_line_the_sum():
         "the leader would make 2 changes: 1 assign, 1 hand over",
     ]
     assert lines(changes[:1])[-1] == "the leader would make 1 change: 1 assign"
-    assert document(changes)["counts"] == {"assign": 1, "hand over": 1}
+    assert plan_document(changes)["counts"] == {"assign": 1, "hand over": 1}
 
 
 def test_an_empty_plan_says_so():
     assert lines([]) == ["the leader would change nothing now"]
-    assert document([]) == {"changes": [], "counts": {}}
+    assert plan_document([]) == {"changes": [], "counts": {}}
 
 
 def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing():
@@ -94,10 +102,12 @@ def test_the_leader_then_does_what_the_plan_said_and_the_command_writes_nothing(
     world.lead()
     rows = world.leases.scan().leases
 
-    seen = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world))
+    seen = watch_plan(
+        world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world)
+    )
     planned = seen.changes
-    assert before(seen, "app") == []
-    assert {kind_of(each) for each in planned} == {"assign"}
+    assert lines_before(seen, "app") == []
+    assert {change_word(each) for each in planned} == {"assign"}
     assert world.leases.scan().leases == rows, "the command wrote nothing"
     assert len(planned) == 4
     for each in planned:
@@ -128,9 +138,11 @@ def test_with_each_strategy_the_moves_are_shown_with_their_reasons(strategy: Str
         world.produce(shard)
     world.wave()
     world.workers = ("w1", "w2")
-    seen = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world))
+    seen = watch_plan(
+        world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world)
+    )
     assert seen.changes
-    assert {(kind_of(each), each.put["owner"]) for each in seen.changes} == {("move", "w2")}
+    assert {(change_word(each), each.put["owner"]) for each in seen.changes} == {("move", "w2")}
     assert all(each.why.startswith("w1 ") for each in seen.changes)
 
 
@@ -138,9 +150,11 @@ def test_if_kcls_client_version_contradicts_the_mode_only_the_reason_is_shown():
     world = shared(World(workers=("w1", "w2"), shards=4))
     world.lead()
     world.tables.version = ClientVersion.UPGRADE_FROM_2X
-    seen = watch(world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world))
+    seen = watch_plan(
+        world.a_leader(), timedelta(seconds=10), every=timedelta(seconds=5), pause=ticking(world)
+    )
     assert seen.changes == ()
-    (told,) = before(seen, "app")
+    (told,) = lines_before(seen, "app")
     assert "KCL's workers are at CLIENT_VERSION_UPGRADE_FROM_2X" in told
     assert told in world.lead().sentence
 
@@ -158,9 +172,9 @@ def test_beside_kcl_workers_that_the_settings_dont_join_the_plan_says_so_as_the_
 
     period = default_period(world.settings)
     duty = world.a_leader()
-    seen = watch(duty, period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
+    seen = watch_plan(duty, period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
     assert (seen.changes, seen.has_started) == ((), True)
-    (told,) = before(seen, "app")
+    (told,) = lines_before(seen, "app")
     assert "(kcl-1)" in told
     assert "kcl.failover" in told
     assert _start(seen)["why_not"] == told
@@ -176,8 +190,10 @@ def test_the_plan_says_so_before_a_first_start_too_if_kcls_workers_have_read_not
         kcl_writes(world, 0)
 
     period = default_period(world.settings)
-    seen = watch(world.a_leader(), period, every=world.settings.times.leader_tick, pause=renew_while_pausing)
-    why_not, then, *_ = before(seen, "app")
+    seen = watch_plan(
+        world.a_leader(), period, every=world.settings.times.leader_tick, pause=renew_while_pausing
+    )
+    why_not, then, *_ = lines_before(seen, "app")
     assert "(kcl-1)" in why_not
     assert then == "application app hasn't started yet: the leader would first"
 
@@ -186,7 +202,7 @@ def test_the_command_watches_for_as_long_as_its_option_says(capsys: pytest.Captu
     world = World()
     world.lead()
     pauses: list[float] = []
-    watch(world.a_leader(), timedelta(seconds=12), every=timedelta(seconds=5), pause=pauses.append)
+    watch_plan(world.a_leader(), timedelta(seconds=12), every=timedelta(seconds=5), pause=pauses.append)
     assert pauses == [5, 5, 2]
     assert capsys.readouterr().err.splitlines()[-1] == "watching the workers for 2 s"
 
@@ -295,8 +311,8 @@ def test_a_stream_without_an_origin_shows_its_start_and_its_rows_beside_one_that
     assert seen.first_steps == (
         "commit the origin of stream late to the lake table: LATEST, which means the time on Kinesis's clock at that moment",
     )
-    assert before(seen, "app")[0] == "the leader would first"
-    assert [(kind_of(each), ":late:" in each.key) for each in seen.changes] == [("create", True)]
+    assert lines_before(seen, "app")[0] == "the leader would first"
+    assert [(change_word(each), ":late:" in each.key) for each in seen.changes] == [("create", True)]
     assert {stream.name for stream in world.table.load().positions.origins} == {STREAM}
 
 

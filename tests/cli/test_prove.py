@@ -72,7 +72,7 @@ def test_prove_reads_on_the_spark_of_the_first_worker_and_its_exit_code_says_whe
     assert app("--all") == 1
     said = capsys.readouterr()
     out = said.out.splitlines()
-    assert "docs/proof.md, `When something is wrong`, tells what to do" in said.err
+    assert "docs/use/proof.md, `When something is wrong`, tells what to do" in said.err
     assert "NO   each range has as many rows as its ledger states (6 ranges)" in out
     assert out[-1].startswith("NOT PROVED: 2 checks of 8 found 2 mistakes")
 

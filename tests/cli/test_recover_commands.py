@@ -73,7 +73,7 @@ class App:
         held = self.leases.apply(change.hold(row, "r/1", "a test"))
         assert isinstance(held, change.Applied)
         said = Checkpoint(str(at))
-        self.leases.apply(change.reposition(held.lease, "r/1", at=said, landed=said, why="a test"))
+        self.leases.apply(change.reposition(held.lease, "r/1", place=said, landed=said, why="a test"))
         moved = self.leases.get(shard)
         assert moved is not None
         self.leases.apply(change.release(moved, "r/1"))

@@ -16,7 +16,7 @@ from headrace.pipeline.cli import main
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Terminal
 from headrace.pipeline.inspect.findings import findings_of
-from headrace.pipeline.inspect.looking import look
+from headrace.pipeline.inspect.looking import look_at_tables
 from headrace.pipeline.inspect.read import TableNames, TableReader
 from headrace.pipeline.lake.spark.server.users import leave, use
 from headrace.pipeline.lake.spark.session import DISCOVERY, own_folder
@@ -224,7 +224,7 @@ def test_only_describe_and_scan_are_requested(kcl: KclTables, aws: LocalAws):
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
     asked: list[str] = []
     client.meta.events.register("before-call.dynamodb", lambda model, **_: asked.append(model.name))
-    look(client, kcl.lease_table, watch=timedelta(seconds=30), clock=MemoryClock())
+    look_at_tables(client, kcl.lease_table, watch=timedelta(seconds=30), clock=MemoryClock())
     assert set(asked) == {"DescribeTable", "Scan"}
     assert len(asked) == 12, "two requests for each of three tables, twice"
     assert kcl.everything() == before
@@ -254,10 +254,10 @@ def test_two_looks_show_dead_workers_and_a_leader_that_assigns_nothing(kcl: KclT
             kcl.put([lock], table=f"{kcl.lease_table}-CoordinatorState")
 
     client = dynamodb_client(AwsSettings(region=aws.region, endpoint=aws.endpoint))
-    seen = look(client, kcl.lease_table, watch=timedelta(seconds=60), clock=Meanwhile())
+    seen = look_at_tables(client, kcl.lease_table, watch=timedelta(seconds=60), clock=Meanwhile())
     assert seen.watched == timedelta(seconds=60.5)
     assert seen.still == ("east-2",)
-    assert seen.left == ("shardId-000000000002",)
+    assert seen.still_unowned == ("shardId-000000000002",)
     assert {finding.code for finding in findings_of(seen) if finding.needs_person} == {
         "leader-idle",
         "unowned",

@@ -14,7 +14,7 @@ from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
 from headrace.pipeline.aws.leases.tables import DynamoTables
 from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
 from headrace.pipeline.cli import dev, main
-from headrace.pipeline.cli.stop import Stopped, start_workers, stop, stop_workers
+from headrace.pipeline.cli.stop import Stopped, start_workers, stop_and_wait, stop_workers
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.lease import Lease
@@ -55,7 +55,7 @@ def stopping(
         world.clock.advance(timedelta(seconds=seconds))
 
     progress = (told if told is not None else []).append
-    return stop(
+    return stop_and_wait(
         world.leases,
         world.rows,
         names,
@@ -68,14 +68,14 @@ def stopping(
 
 def test_a_stopped_worker_gives_up_its_leases_and_the_other_worker_gets_them(world: World):
     stopped = stopping(world, "w2")
-    assert not stopped.left
+    assert not stopped.still_held
     assert "w2 held no open lease any more" in str(stopped)
     world.tick(3)
     assert {row.owner for row in world.leases.scan().leases} == {"w1"}
 
 
 def test_if_all_workers_stop_no_lease_has_an_owner_and_the_lock_is_free(world: World):
-    assert not stopping(world, "w1", "w2").left
+    assert not stopping(world, "w1", "w2").still_held
     world.tick()
     assert {row.owner for row in world.leases.scan().leases} == {None}
     assert world.lock.read() is None
@@ -93,7 +93,7 @@ def test_the_command_waits_for_a_wave_at_work_and_says_so(world: World):
 
     told: list[str] = []
     stopped = stopping(world, "w2", wait=timedelta(seconds=40), meanwhile=meanwhile, told=told)
-    assert stopped.left == {"w2": 1}
+    assert stopped.still_held == {"w2": 1}
     assert stopped.silent == ()
     assert "may still be in a wave" in str(stopped)
     assert told[0] == "2 open leases still held (w2), waited 0 s"
@@ -102,7 +102,7 @@ def test_the_command_waits_for_a_wave_at_work_and_says_so(world: World):
 
 def test_a_worker_without_beats_is_reported(world: World):
     stopped = stopping(world, "w1", "w2", wait=timedelta(seconds=10), meanwhile=lambda: None)
-    assert stopped.left == {"w1": 2, "w2": 2}
+    assert stopped.still_held == {"w1": 2, "w2": 2}
     assert stopped.silent == ("w1", "w2")
     assert stopped.after >= timedelta(seconds=10)
     assert "no sensor runs for it" in str(stopped)
@@ -113,7 +113,7 @@ def test_the_command_waits_for_leases_during_their_handover_too(world: World):
     for row in world.leases.held_by("w2").leases:
         world.leases.apply(change.initiate_handover(row, "w1", "a test"))
     assert world.leases.held_by("w2").leases == ()
-    assert stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left == {"w2": 2}
+    assert stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).still_held == {"w2": 2}
 
 
 def test_the_command_doesnt_wait_for_ended_leases(world: World):
@@ -122,7 +122,7 @@ def test_the_command_doesnt_wait_for_ended_leases(world: World):
         ended = replace(row, checkpoint=replace(row.checkpoint, sequence="SHARD_END"))
         world.leases.apply(change.delete_garbage(row, "a test"))
         world.leases.apply(change.create(ended, "a test"))
-    assert not stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).left
+    assert not stopping(world, "w2", wait=timedelta(seconds=3), meanwhile=lambda: None).still_held
 
 
 def test_a_worker_without_a_run_stops_at_once(world: World):
@@ -230,7 +230,7 @@ def test_if_the_time_is_over_the_exit_code_says_to_try_again_later(
 
 def test_the_end_of_headrace_dev_stops_its_workers_and_its_start_lets_them_work(app: App):
     told: list[str] = []
-    assert not stop_workers(app.settings, wait=timedelta(seconds=1), progress=told.append).left
+    assert not stop_workers(app.settings, wait=timedelta(seconds=1), progress=told.append).still_held
     assert app.stopped() == {"w1", "w2"}
     assert start_workers(app.settings) == ("w1", "w2")
     assert start_workers(app.settings) == ()
@@ -268,7 +268,7 @@ def test_a_second_ctrl_c_skips_the_wait_and_is_no_error(app: App, monkeypatch: p
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(stop.__kwdefaults__ or {}, "pause", interrupt)
+    monkeypatch.setitem(stop_and_wait.__kwdefaults__ or {}, "pause", interrupt)
     stop_workers_before_runs(app.settings)
     assert app.stopped() == {"w1", "w2"}
 

@@ -60,7 +60,7 @@ CASES = {
         refused_by=({"owner": "other"}, {"run_claim": "run/1"}),
     ),
     "reposition": Case(
-        change.reposition(PENDING, "run/1", at=Checkpoint("7"), landed=Checkpoint("7"), why="a person's"),
+        change.reposition(PENDING, "run/1", place=Checkpoint("7"), landed=Checkpoint("7"), why="a person's"),
         PENDING,
         {
             "counter": 6,
@@ -73,7 +73,7 @@ CASES = {
     ),
     "reposition to a start": Case(
         change.reposition(
-            replace(CLAIMED, landed=CHECKPOINT), "run/1", at=TRIM_HORIZON, landed=None, why="a person's"
+            replace(CLAIMED, landed=CHECKPOINT), "run/1", place=TRIM_HORIZON, landed=None, why="a person's"
         ),
         replace(CLAIMED, landed=CHECKPOINT),
         {"counter": 6, "checkpoint": TRIM_HORIZON, "landed": None},
@@ -129,7 +129,7 @@ CASES = {
         allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "checkpoint": Case(
-        change.checkpoint(PENDING, "me", "run/1", at=FURTHER_CHECKPOINT, throughput_kbps=12.345678),
+        change.checkpoint(PENDING, "me", "run/1", upto=FURTHER_CHECKPOINT, throughput_kbps=12.345678),
         PENDING,
         {
             "counter": 6,
@@ -153,7 +153,7 @@ CASES = {
         allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "checkpoint of an end": Case(
-        change.checkpoint(CLAIMED, "me", "run/1", at=SHARD_END),
+        change.checkpoint(CLAIMED, "me", "run/1", upto=SHARD_END),
         CLAIMED,
         {"counter": 6, "checkpoint": SHARD_END, "landed": SHARD_END, "owner_switches": 0},
         refused_by=({"run_claim": None}, {"checkpoint": SHARD_END}),
@@ -188,7 +188,7 @@ CASES = {
     ),
     "checkpoint and release": Case(
         change.checkpoint_and_release(
-            change.checkpoint(PENDING, "me", "run/1", at=FURTHER_CHECKPOINT, throughput_kbps=12.345678),
+            change.checkpoint(PENDING, "me", "run/1", upto=FURTHER_CHECKPOINT, throughput_kbps=12.345678),
             change.release(PENDING, "run/1", looked_at=NOON, behind_ms=7),
         ),
         PENDING,
@@ -217,7 +217,7 @@ CASES = {
     ),
     "checkpoint and release after a failure": Case(
         change.checkpoint_and_release(
-            change.checkpoint(FAILING, "me", "run/1", at=FURTHER_CHECKPOINT),
+            change.checkpoint(FAILING, "me", "run/1", upto=FURTHER_CHECKPOINT),
             change.release(FAILING, "run/1", is_well=True),
         ),
         FAILING,
@@ -232,7 +232,7 @@ CASES = {
         refused_by=({"run_claim": None}, {"checkpoint": FURTHER_CHECKPOINT}),
     ),
     "note failure": Case(
-        change.note_failure(IDLE, "me", FAILURE.why, at=FAILURE.since + timedelta(microseconds=7)),
+        change.note_failure(IDLE, "me", FAILURE.why, when=FAILURE.since + timedelta(microseconds=7)),
         IDLE,
         {"failure": FAILURE},
         refused_by=(
@@ -273,14 +273,14 @@ CASES = {
         allowed_by=({"checkpoint": FURTHER_CHECKPOINT},),
     ),
     "assign, stamped": Case(
-        change.move(CLAIMED, "you", "more to read", at=NOON + timedelta(microseconds=7)),
+        change.move(CLAIMED, "you", "more to read", when=NOON + timedelta(microseconds=7)),
         CLAIMED,
         {"counter": 6, "owner": "you", "run_claim": None, "owner_switches": 3, "assigned_at": NOON},
         refused_by=({"owner": "other"}, {"checkpoint_owner": "other"}, {"counter": 6}),
         allowed_by=({"run_claim": "run/2"}, {"assigned_at": NOON}),
     ),
     "initiate handover": Case(
-        change.initiate_handover(CLAIMED, "you", "more to read", at=NOON),
+        change.initiate_handover(CLAIMED, "you", "more to read", when=NOON),
         CLAIMED,
         {"owner": "you", "checkpoint_owner": "me", "assigned_at": NOON},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),
@@ -306,7 +306,7 @@ CASES = {
         ),
     ),
     "prepare": Case(
-        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, state=b"half way"),
+        change.prepare_checkpoint(CLAIMED, "me", "run/1", upto=FURTHER_CHECKPOINT, state=b"half way"),
         CLAIMED,
         {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"half way"},
         refused_by=(
@@ -318,7 +318,7 @@ CASES = {
         allowed_by=({"counter": 77}, IN_HANDOVER),
     ),
     "prepare again, without a state": Case(
-        change.prepare_checkpoint(PENDING, "me", "run/1", at=FURTHER_CHECKPOINT),
+        change.prepare_checkpoint(PENDING, "me", "run/1", upto=FURTHER_CHECKPOINT),
         PENDING,
         {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": None},
         refused_by=({"run_claim": "run/2"},),
@@ -396,7 +396,7 @@ CASES = {
         allowed_by=({"checkpoint_owner": None}, {"owner": "third"}),
     ),
     "KCL's checkpoint": Case(
-        writes.checkpoint(PENDING, FURTHER_CHECKPOINT),
+        writes.kcl_checkpoint(PENDING, FURTHER_CHECKPOINT),
         PENDING,
         {
             "counter": 6,
@@ -409,14 +409,14 @@ CASES = {
         allowed_by=(IN_HANDOVER, {"run_claim": "run/2"}),
     ),
     "KCL's prepare": Case(
-        writes.prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
+        writes.kcl_prepare(IDLE, FURTHER_CHECKPOINT, state=b"x"),
         IDLE,
         {"counter": 6, "pending": FURTHER_CHECKPOINT, "pending_state": b"x"},
         refused_by=({"counter": 6},),
         allowed_by=(IN_HANDOVER, {"owner_switches": 9}),
     ),
     "KCL's assign": Case(
-        writes.assign(IDLE, "you", "more to read"),
+        writes.kcl_assign(IDLE, "you", "more to read"),
         IDLE,
         {"counter": 6, "owner": "you", "owner_switches": 3},
         refused_by=({"owner": None}, {"owner": "other"}, {"checkpoint_owner": "other"}),

@@ -311,7 +311,7 @@ def test_a_reposition_by_a_person_may_move_a_position_back(landed: Lake):
 
 
 def test_a_replay_lands_rows_and_moves_no_position(landed: Lake):
-    """I15 of docs/protocol.md. A replay also doesn't have to begin at the table's position."""
+    """I15 of docs/reference/protocol.md. A replay also doesn't have to begin at the table's position."""
     land(landed, A, 3, [4])
     file = a_file(landed.table.staging_spec(), {A: [2]})
     raised = a_range(redrive_chain.chain_of(A), None, Position(1), kind=Kind.GENERATION)

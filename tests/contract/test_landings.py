@@ -51,7 +51,7 @@ def test_each_landing_names_its_application_newest_first_and_an_origin_is_none(l
 def test_the_look_ends_at_the_given_time(lake: Lake):
     for number, application in enumerate(["second", "first", "second"], start=1):
         land(lake, application, number)
-    newest = lake.handle("first").landings(LONG_AGO)[0].at
+    newest = lake.handle("first").landings(LONG_AGO)[0].when
     assert told(lake, newest)[0] == "second"
     assert told(lake, newest + timedelta(milliseconds=1)) == []
 

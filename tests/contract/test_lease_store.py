@@ -165,7 +165,9 @@ def test_a_row_with_the_same_values_and_another_claim_doesnt_count_as_this_write
             run_claim="run/2",
         ),
     )
-    assert isinstance(store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT)), Refused)
+    assert isinstance(
+        store.apply(change.checkpoint(CLAIMED, "me", "run/1", upto=FURTHER_CHECKPOINT)), Refused
+    )
 
 
 @pytest.mark.parametrize("name", ["KCL's assign", "KCL's renewal", "KCL's checkpoint", "redirect handover"])
@@ -201,7 +203,7 @@ def test_an_assignment_that_arrives_twice_is_refused_if_another_write_came_betwe
 def test_a_handover_started_by_another_leader_doesnt_count_as_this_write(store: LeaseStore, odd: Row):
     begun = replace(CLAIMED, owner="you", checkpoint_owner="me", assigned_at=NOON)
     hold(store, replace(begun, **odd))
-    answer = store.apply(change.initiate_handover(CLAIMED, "you", "more to read", at=NOON))
+    answer = store.apply(change.initiate_handover(CLAIMED, "you", "more to read", when=NOON))
     assert answer == Refused(replace(begun, **odd))
 
 
@@ -209,11 +211,11 @@ def test_a_handover_started_by_another_leader_doesnt_count_as_this_write(store: 
 def test_a_checkpoint_removes_a_prepared_checkpoint(store: LeaseStore, at: Checkpoint):
     hold(store, CLAIMED)
     prepared = store.apply(
-        change.prepare_checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, state=b"x")
+        change.prepare_checkpoint(CLAIMED, "me", "run/1", upto=FURTHER_CHECKPOINT, state=b"x")
     )
     assert isinstance(prepared, Applied)
     assert prepared.lease.checkpoint == CHECKPOINT
-    landed = store.apply(change.checkpoint(prepared.lease, "me", "run/1", at=at))
+    landed = store.apply(change.checkpoint(prepared.lease, "me", "run/1", upto=at))
     assert isinstance(landed, Applied)
     assert (landed.lease.checkpoint, landed.lease.pending, landed.lease.pending_state) == (at, None, None)
 
@@ -226,7 +228,7 @@ def test_a_row_gets_shard_end_even_if_the_last_record_was_checkpointed_before(
 ):
     row = replace(CLAIMED, checkpoint=last)
     hold(store, row)
-    ended = store.apply(change.checkpoint(row, "me", "run/1", at=SHARD_END))
+    ended = store.apply(change.checkpoint(row, "me", "run/1", upto=SHARD_END))
     assert isinstance(ended, Applied)
     assert ended.lease.has_ended
 
@@ -241,7 +243,7 @@ def test_get_many_finds_all_existing_rows_however_many_are_asked_for(store: Leas
 
 def test_throughput_is_kept_to_six_places_and_its_write_is_recognized(store: LeaseStore):
     hold(store, CLAIMED)
-    wanted = change.checkpoint(CLAIMED, "me", "run/1", at=FURTHER_CHECKPOINT, throughput_kbps=1.23456789)
+    wanted = change.checkpoint(CLAIMED, "me", "run/1", upto=FURTHER_CHECKPOINT, throughput_kbps=1.23456789)
     first = store.apply(wanted)
     assert isinstance(first, Applied)
     assert first.lease.throughput_kbps == 1.234568
@@ -294,9 +296,7 @@ def test_of_twelve_claims_at_once_one_succeeds(store: LeaseStore):
     winners = [claim for claim, answer in answers.items() if isinstance(answer, Applied)]
     assert len(winners) == 1
     assert store.get(KEY) == replace(IDLE, counter=6, run_claim=winners[0])
-    assert all(
-        a.found and a.found.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused)
-    )
+    assert all(a.row and a.row.run_claim == winners[0] for a in answers.values() if isinstance(a, Refused))
 
 
 def test_many_changes_are_answered_in_their_order_and_a_refusal_stops_no_other(store: LeaseStore):

@@ -100,7 +100,7 @@ def test_the_worker_store_lists_only_workers(table: OneTable):
 def test_writes_of_one_store_dont_touch_the_rows_of_the_others(table: OneTable):
     claimed = table.leases.apply(change.claim(LEASE, "w1", "run/1"))
     assert isinstance(claimed, Applied)
-    landed = table.leases.apply(change.checkpoint(claimed.lease, "w1", "run/1", at=Checkpoint("5")))
+    landed = table.leases.apply(change.checkpoint(claimed.lease, "w1", "run/1", upto=Checkpoint("5")))
     assert isinstance(landed, Applied)
     assert table.workers.beat("w1", "dagster-a", found="dagster-a")
     table.workers.forget_runs("w2", ["run/1"])

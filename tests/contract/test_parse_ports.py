@@ -12,7 +12,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of
+from headrace.pipeline.core.shards.sort_texts import end_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports.landing import LandingTable
@@ -31,7 +31,7 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter
 from headrace.pipeline.windows.ports import Copier
-from headrace.pipeline.windows.replace_plan import check_copied, leaving_of, order_of
+from headrace.pipeline.windows.replace_plan import check_copied, leaving_of, survey_order_of
 from tests.lake.samples import NOON, ORIGIN, STREAM, StandingClock, a_key, a_range
 from tests.lake.tables import append_as_others, delete_as_others, rewrite_as_others
 from tests.memory.live import MemoryLive, MemoryRewriter
@@ -192,7 +192,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
 
 
 def key(number: int) -> str:
-    return key_of(Position(number))
+    return sort_key_of(Position(number))
 
 
 def planned(made: Made) -> tuple[WavePlan, Wishes]:
@@ -367,7 +367,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     made.land(A, {4: True, 5: True})
     wave(made)
     look = made.typed.look()
-    order = order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
+    order = survey_order_of([(A, Position(1), Position(4))], look.files, (STREAM,))
     pieces = made.leaver.survey(order).pieces
     assert spanned(pieces) == (key(3), key(4), 2)
     leaving = leaving_of(look.files, pieces)
@@ -381,7 +381,7 @@ def test_rows_of_the_typed_table_are_found_and_those_that_stay_are_copied_as_whe
     files = tuple(replace(file, shards=frozenset({A})) for file in copied.aside)
     proposal = Proposal((replay, raised), files, whole=True, gone=gone)
     assert not made.table.commit(proposal).landing.refused
-    everything = order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
+    everything = survey_order_of([(A, None, Position(9))], made.typed.look().files, (STREAM,))
     assert spanned(made.leaver.survey(everything).pieces) == (key(1), key(5), 2)
     # A second commit that removes the same files is refused as a whole.
     again = replace(raised, after=next_link(None), upto=Position(2))

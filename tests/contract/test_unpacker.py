@@ -10,7 +10,7 @@ from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of
+from headrace.pipeline.core.shards.sort_texts import end_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.demo.aggregate import aggregated
 from headrace.pipeline.kcl.deaggregate import MAGIC
@@ -26,7 +26,7 @@ from tests.memory.parse import MemoryRows, MemorySourceTable
 from tests.memory.table import MemoryTable
 from tests.memory.unpack import MemoryUnpacker
 from tests.typed.parsings import A, B, good
-from tests.windows.unpackings import InProcess, UnpackBed, packed
+from tests.windows.unpackings import UnpackBed, local_unpacker, packed
 
 BROKEN, NESTED = -1, -2
 """A record that looks like an aggregate and is none, and an aggregate of one record that is an aggregate of two records."""
@@ -38,7 +38,7 @@ class OnIceberg:
         lake: IcebergTable = self._bed.lake.handle()
         self.table: LandingTable = lake
         self.source: SourceTable = IcebergSource(lake)
-        self.unpacker: Unpacker = InProcess(bed=self._bed)
+        self.unpacker: Unpacker = local_unpacker(self._bed)
 
     def land(self, key: ShardKey, records: Mapping[int, int]) -> None:
         self._bed.land(key, {number: self._payload(number, users) for number, users in records.items()})
@@ -97,7 +97,7 @@ def found(made: Made, *bounds: Bound, aggregates: bool = True) -> list[tuple[Sha
 
 
 def key(number: int, sub: int = 0) -> str:
-    return key_of(Position(number, sub))
+    return sort_key_of(Position(number, sub))
 
 
 def apart(made: Made, *bounds: Bound) -> Parsed:

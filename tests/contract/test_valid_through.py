@@ -70,7 +70,7 @@ def test_an_empty_range_that_saw_quiet_shards_moves_the_statement_and_no_positio
     known, now = (STREAM, state.through, state.positions), NOON + 2 * HOUR
     asked = quiet_shards(*known, now=now, retention=timedelta(days=1))
     assert asked == {A: 1, B: 1}
-    lake.table.commit(Proposal(seen_quiet(*known, asked=asked, news=(), now=now, by="leader")))
+    lake.table.commit(Proposal(seen_quiet(*known, keys=asked, news=(), now=now, by="leader")))
     after = lake.handle().load()
     assert after.through == {STREAM: now - APPROXIMATE}
     assert {key: at.token for key, at in after.positions.shards.items()} == {
@@ -87,7 +87,7 @@ def test_a_shard_that_has_landed_more_meanwhile_isnt_seen_quiet(lake: Lake):
     move(lake)
     later = lake.table.load()
     ranges = seen_quiet(
-        STREAM, state.through, state.positions, asked=[A, B], news=(), now=NOON + 2 * HOUR, by="leader"
+        STREAM, state.through, state.positions, keys=[A, B], news=(), now=NOON + 2 * HOUR, by="leader"
     )
     assert len(lake.table.commit(Proposal(ranges)).landing.refused) == 2
     assert lake.handle().load() == later

@@ -1,5 +1,6 @@
 """Hypothesis strategies for the values of core, within the limits of Kinesis and KCL."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import ACCOUNTED, Kind, LedgerPage, ParentIs, ParentReason, Range
 from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
@@ -45,6 +46,7 @@ POSITIONS = st.builds(
     start=st.none() | STARTS,
     gap_accepted=st.booleans(),
     inside=st.booleans(),
+    skipped_until=st.none() | MOMENTS,
 )
 
 
@@ -74,7 +76,7 @@ RANGES = st.builds(
     why=st.text(max_size=10),
     records=st.integers(0, 2**40),
     unpacked=st.booleans(),
-)
+).map(lambda drawn: replace(drawn, why="", account=drawn.why) if drawn.kind in ACCOUNTED else drawn)
 PAGES = st.builds(
     LedgerPage,
     st.lists(RANGES, max_size=4).map(tuple),

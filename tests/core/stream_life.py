@@ -21,7 +21,7 @@ from headrace.pipeline.core.sharing.cleanup_plan import (
     plan_drop,
     worth_asking,
 )
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_sync, sync_token
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_shard_sync, sync_token
 from tests.kcl.trees import a_tree
 
 STREAM = StreamId("arn:aws:kinesis:us-east-1:123456789012:stream/orders", 1_700_000_000)
@@ -107,7 +107,9 @@ class World:
         scope, _ = self.listing(late=late)
         family = a_family(STREAM, scope, leases=self.rows.values())
         rows = list(self.rows.values())
-        plan = plan_sync(family, scope, rows, positions=self.positions, multi=False, sentinel=TRIM_HORIZON)
+        plan = plan_shard_sync(
+            family, scope, rows, positions=self.positions, multi=False, sentinel=TRIM_HORIZON
+        )
         token = sync_token(STREAM, rows, self.positions)
         # Once Kinesis forgets a parent, a shard that waited for it may get a row, though rows and ENDs are unchanged.
         forgets = self.stream.keeps < FOR_EVER

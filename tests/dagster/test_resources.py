@@ -83,7 +83,7 @@ def test_a_run_whose_launchpad_repeats_the_settings_reads(make_world: MakeWorld)
 
 def test_an_asset_of_the_users_sees_the_leases_that_the_sensors_have_assigned(make_world: MakeWorld):
     world = make_world(workers=("w1", "w2"))
-    page = (ROOT / "docs" / "in-your-project.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "start" / "in-your-project.md").read_text(encoding="utf-8")
     (block,) = (
         code
         for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

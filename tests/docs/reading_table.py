@@ -1,4 +1,4 @@
-"""The small table `lake.orders` that the blocks of docs/reading.md read, in the folder `headrace-data`."""
+"""The small table `lake.orders` that the blocks of docs/use/reading.md read, in the folder `headrace-data`."""
 
 import json
 from collections.abc import Sequence

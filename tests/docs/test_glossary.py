@@ -1,4 +1,4 @@
-"""docs/glossary.md defines each word once, and only words that the project uses."""
+"""docs/reference/glossary.md defines each word once, and only words that the project uses."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.pages import CODE, PAGES, ROOT, table_rows
 
-GLOSSARY = ROOT / "docs" / "glossary.md"
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 ROWS = table_rows(GLOSSARY.read_text(encoding="utf-8"))
 WORDS = [word.strip() for row in ROWS for word in row[0].split(",")]
 ELSEWHERE = "\n".join(

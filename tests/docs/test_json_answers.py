@@ -8,7 +8,11 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-PAGES = {"lineage.json": "operations.md", "lineage-sequence.json": "operations.md", "prove.json": "proof.md"}
+PAGES = {
+    "lineage.json": "use/operations.md",
+    "lineage-sequence.json": "use/operations.md",
+    "prove.json": "use/proof.md",
+}
 OF_FILES = {"file", "arrival", "as_landed", "time"}
 """Names inside `found_in` and `valid_through`, which speak for themselves."""
 

@@ -1,4 +1,4 @@
-"""The table of KCL's settings in docs/kcl.md agrees with the names of KCL in pipeline/settings/model.py."""
+"""The table of KCL's settings in docs/use/kcl.md agrees with the names of KCL in pipeline/settings/model.py."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
 
-TEXT = (Path(__file__).parents[2] / "docs" / "kcl.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "use" / "kcl.md").read_text(encoding="utf-8")
 KNOBS = {key.removesuffix(".N"): spec.metadata.get("kcl", "") for key, spec, _ in knobs(Settings, index="N")}
 NAMED = {key: kcl for key, kcl in KNOBS.items() if kcl}
 _WORD = re.compile(r"`([^`]+)`")

@@ -1,4 +1,4 @@
-"""Each Python block of docs/reading.md runs, one after the other, and prints what the page says.
+"""Each Python block of docs/use/reading.md runs, one after the other, and prints what the page says.
 
 The SQL blocks need Spark 4.1: tests/engines/test_reading_by_spark.py runs them.
 """
@@ -16,7 +16,7 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import make_first_day, make_table
 
-PAGE = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "use" / "reading.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -54,7 +54,7 @@ def told_by_blocks() -> Iterator[tuple[str, str]]:
     for number, (code, expected) in enumerate(BLOCKS, start=1):
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            exec(compile(code, f"docs/reading.md, block {number}", "exec"), names)
+            exec(compile(code, f"docs/use/reading.md, block {number}", "exec"), names)
         yield told.getvalue(), expected
 
 

@@ -9,13 +9,14 @@ import pytest
 from headrace.pipeline.core.leases.change_kind import ChangeKind
 from tests.docs.pages import CODE, PAGES, ROOT, anchor, named
 
-PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
 RULES = set(re.findall(r"^\| ([ID]\d+) \|", PROTOCOL, re.MULTILINE))
+DOCUMENTS = [ROOT / "docs", *(path for path in (ROOT / "docs").rglob("*") if path.is_dir())]
 _FOLDERS = "pipeline|assets|resources|sensors|tests|bench|bin|docs|examples"
 _PATH = re.compile(rf"(?<![\w/.{{-])(?:{_FOLDERS})/[\w./-]*\w")
 _DOCUMENT = re.compile(r"\b(?:[\w-]+/)*[\w-]+\.md\b")
 _NUMBERED = re.compile(r'\(([A-Z]\d{1,2})[):,; ]|"""([A-Z]\d{1,2})[.:,]')
-_SECTION = re.compile(r"docs/protocol\.md, section (\d+)")
+_SECTION = re.compile(r"docs/reference/protocol\.md, section (\d+)")
 _MADE_BY_TESTS = {"d.md"}
 """Documents that a test writes into a folder of its own."""
 
@@ -24,7 +25,7 @@ def test_the_protocols_invariants_and_interleavings_are_numbered_without_gaps_ex
     None
 ):
     kept = {37}  # for a rule of a part that isn't built yet, as the page says
-    assert {f"I{n}" for n in range(1, 45) if n not in kept} | {f"D{n}" for n in range(1, 20)} == RULES
+    assert {f"I{n}" for n in range(1, 46) if n not in kept} | {f"D{n}" for n in range(1, 21)} == RULES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -43,7 +44,7 @@ def in_code(found: Callable[[Path, str], set[str]]) -> dict[str, set[str]]:
 
 def test_every_document_that_code_names_exists() -> None:
     def missing(path: Path, text: str) -> set[str]:
-        places = (ROOT, ROOT / "docs", path.parent)
+        places = (ROOT, path.parent, *DOCUMENTS)
         said = set(_DOCUMENT.findall(text)) - _MADE_BY_TESTS
         return {name for name in said if not any((place / name).exists() for place in places)}
 

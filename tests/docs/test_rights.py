@@ -1,4 +1,4 @@
-"""docs/operations.md names exactly the rights for the AWS calls that the code makes."""
+"""docs/use/operations.md names exactly the rights for the AWS calls that the code makes."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from botocore.session import get_session
 
 ROOT = Path(__file__).parents[2]
 SECTION = (
-    (ROOT / "docs" / "operations.md")
+    (ROOT / "docs" / "use" / "operations.md")
     .read_text(encoding="utf-8")
     .partition("\n## Rights\n")[2]
     .partition("\n## ")[0]

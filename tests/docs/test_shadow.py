@@ -1,4 +1,4 @@
-"""The example of docs/shadow.md runs as the page says. What Spark does is done in this process: tests/proof/test_compare_spark.py has a real one."""
+"""The example of docs/use/shadow.md runs as the page says. What Spark does is done in this process: tests/proof/test_compare_spark.py has a real one."""
 
 import re
 import shlex
@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.cli import main
+from headrace.pipeline.clock import SystemClock
 from tests.docs.pages import ROOT
 from tests.docs.reading_table import HOME, make_table
-from tests.proof.proofs import InThisProcess
+from tests.memory.tasks import LocalTasks
 from tests.proof.target_proofs import shuffled
 
-PAGE = (ROOT / "docs" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
+PAGE = (ROOT / "docs" / "use" / "shadow.md").read_text(encoding="utf-8").partition("\n## An example\n")[2]
 
 
 def block(language: str) -> str:
@@ -26,7 +27,7 @@ def test_the_example_finds_what_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("headrace.pipeline.cli.services.join_spark", lambda _: None)
-    monkeypatch.setattr("headrace.pipeline.proof.spark.on_spark", lambda _: InThisProcess())
+    monkeypatch.setattr("headrace.pipeline.app.lake_adapters.LakeAdapters.tasks", LocalTasks(SystemClock()))
     monkeypatch.setattr("headrace.pipeline.proof.compare_spark.on_spark", lambda _: shuffled)
     make_table(tmp_path)
     Path("headrace.yaml").write_text(

@@ -51,7 +51,7 @@ class CountedLeases(MemoryLeaseStore):
 
     def apply(self, change: Change) -> Applied | Refused:
         outcome = super().apply(change)
-        row = outcome.lease if isinstance(outcome, Applied) else outcome.found
+        row = outcome.lease if isinstance(outcome, Applied) else outcome.row
         operation, _ = write_change(change)
         self._meter.add(_OPERATIONS[operation], self._table, writes=self._units(row, WRITE_UNIT))
         return outcome

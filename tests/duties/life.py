@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Position, Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, plan_sync
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, plan_shard_sync
 from headrace.pipeline.duties.policy.policy import Policy
 from headrace.pipeline.duties.streams.origin import ensure_origin
 from headrace.pipeline.duties.waves.attempt import Attempt
@@ -116,7 +116,7 @@ class Life:
         )
         shards = self.source.list_shards(facts.stream, state.positions.origins[facts.stream].start)
         living = [row for row in listing.leases if is_of_this_life(facts.stream, row)]
-        plan = plan_sync(
+        plan = plan_shard_sync(
             a_family(facts.stream, shards, leases=living),
             shards,
             listing.leases,

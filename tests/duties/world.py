@@ -233,7 +233,7 @@ class World:
         return [row[:2] for s in snapshots for f in s.files for row in self.stage.rows[f.path]]
 
     def check(self) -> None:
-        """Check invariants I1, I3, I4, I8 and I12 of docs/protocol.md on the table and the rows."""
+        """Check invariants I1, I3, I4, I8 and I12 of docs/reference/protocol.md on the table and the rows."""
         landed = self.landed()
         doubled = [row for row, n in Counter(landed).items() if n > 1]
         assert not doubled, f"landed more than once: {doubled}"

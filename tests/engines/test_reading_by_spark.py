@@ -1,4 +1,4 @@
-"""Each SQL block of docs/reading.md runs in a real Spark 4.1, with the settings of the page."""
+"""Each SQL block of docs/use/reading.md runs in a real Spark 4.1, with the settings of the page."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.engines.spark41 import Spark41, SparkRefused, spark41
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "use" / "reading.md").read_text(encoding="utf-8")
 DAY, COUNTS, ORDER, ANY_ORDER, THROUGH, VIEW, LANDED, NEW = re.findall(
     r"^```sql\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL
 )

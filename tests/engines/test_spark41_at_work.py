@@ -227,7 +227,7 @@ def test_orders_statistics_tags_and_branches_of_spark(busy: Busy):
 
 
 def test_a_rollback_makes_landing_read_again_from_where_the_table_stands(busy: Busy):
-    """A run with lease rows stops first, and a person decides: docs/protocol.md, section 2. This is the table's part."""
+    """A run with lease rows stops first, and a person decides: docs/reference/protocol.md, section 2. This is the table's part."""
     with busy.landing() as landing:
         before = [link.snapshot for link in busy.handle().history()][2]
         busy.call(f"rollback_to_snapshot(T, snapshot_id => {before}L)")
@@ -316,7 +316,7 @@ def replace(busy: Busy, _: Landing) -> None:
 
 
 def copy_from_version_3(busy: Busy, landing: Landing) -> None:
-    """As docs/operations.md says."""
+    """As docs/use/operations.md says."""
     busy.alter("SET TBLPROPERTIES ('format-version' = '3')")
     landing.says("can only write version 2")
     busy.sql(

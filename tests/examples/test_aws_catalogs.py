@@ -1,5 +1,5 @@
 """The example aws-catalogs, as far as it can be checked without AWS: the settings are accepted, and the policies have the rights that
-docs/operations.md names."""
+docs/use/operations.md names."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from headrace.pipeline.settings.file import read_settings
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "aws-catalogs"
 RIGHTS = (
-    (ROOT / "docs" / "operations.md")
+    (ROOT / "docs" / "use" / "operations.md")
     .read_text(encoding="utf-8")
     .partition("\n## Rights\n")[2]
     .partition("\n## ")[0]

@@ -36,14 +36,14 @@ def a_look(*leases: Lease, workers: tuple[Worker, ...] = (W1, W2), **more: Any) 
         worker_rows=len(workers),
         typed_leases=True,
     )
-    return replace(TablesRead(at=AT, tables=tables, leases=leases, workers=workers), **more)
+    return replace(TablesRead(read_at=AT, tables=tables, leases=leases, workers=workers), **more)
 
 
 def later(look: TablesRead, *, passed: timedelta = timedelta(seconds=30), **more: Any) -> TablesRead:
     """The same fleet later: each owned lease was renewed, each worker has stamped its row, and the leader its lock."""
-    at = look.at + passed
+    at = look.read_at + passed
     moved: dict[str, Any] = {
-        "at": at,
+        "read_at": at,
         "leases": tuple(replace(row, counter=row.counter + 1) if row.holder else row for row in look.leases),
         "workers": tuple(replace(row, last_update=at) for row in look.workers),
         "lock": look.lock and replace(look.lock, version=look.lock.version + "'"),

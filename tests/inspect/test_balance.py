@@ -11,7 +11,7 @@ from headrace.pipeline.inspect.balance import (
     BEFORE_THE_FIRST_DASH,
     Balance,
     balance_of,
-    cluster_of,
+    cluster_by_rule,
     imbalance_of,
 )
 
@@ -39,7 +39,7 @@ def a_fleet(**workers: int) -> Balance:
     ],
 )
 def test_a_workers_cluster_is_found_in_its_id_by_the_rule(worker: str, rule: str, cluster: str):
-    assert cluster_of(worker, re.compile(rule)) == cluster
+    assert cluster_by_rule(worker, re.compile(rule)) == cluster
 
 
 def test_a_lease_during_its_handover_counts_for_its_holder():

@@ -11,7 +11,7 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange
-from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange, early_children, uncovered
+from headrace.pipeline.inspect.cover import EarlyChild, UncoveredRange, children_read_early, uncovered
 from headrace.pipeline.inspect.observation import PendingHandover
 from headrace.pipeline.kcl.auditor import find_hole
 from tests.inspect.looks import AT, LEFT, LOCK, MIDDLE, RIGHT, W1, W2, a_look, later, seen
@@ -91,10 +91,10 @@ def test_an_unowned_lease_counts_as_left_only_if_its_row_didnt_change():
     free = replace(RIGHT, owner=None)
     first = a_look(LEFT, free)
     assert seen(first).unowned == ("right",)
-    assert seen(first).left == ()
-    assert seen(first, later(first)).left == ("right",)
+    assert seen(first).still_unowned == ()
+    assert seen(first, later(first)).still_unowned == ("right",)
     taken_and_given_up = replace(free, counter=24)
-    assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).left == ()
+    assert seen(first, later(first, leases=(LEFT, taken_and_given_up))).still_unowned == ()
 
 
 def test_a_handover_is_reported_with_whether_the_first_look_showed_it():
@@ -210,7 +210,7 @@ def test_a_child_that_is_being_read_before_its_parents_end_is_reported():
     other = Lease("q", checkpoint=SHARD_END)
 
     def child(checkpoint: Checkpoint) -> tuple[EarlyChild, ...]:
-        return early_children(
+        return children_read_early(
             [parent, other, Lease("c", 0, checkpoint, parents=frozenset({"p", "q", "gone"}))]
         )
 
@@ -225,4 +225,4 @@ def test_parents_are_looked_up_in_the_childs_own_stream():
         Lease("1:b:6:shardId-1", checkpoint=Checkpoint("9"), parents=frozenset({"shardId-0"})),
         Lease("1:a:5:shardId-1", checkpoint=Checkpoint("9"), parents=frozenset({"shardId-0"})),
     ]
-    assert early_children(leases) == (EarlyChild("1:a:5:shardId-1", "1:a:5:shardId-0"),)
+    assert children_read_early(leases) == (EarlyChild("1:a:5:shardId-1", "1:a:5:shardId-0"),)

@@ -10,10 +10,10 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.inspect.as_json import document_of
-from headrace.pipeline.inspect.as_text import text_of
+from headrace.pipeline.inspect.as_text import observation_text
 from headrace.pipeline.inspect.findings import conclusion, findings_of, in_words
 from headrace.pipeline.inspect.layout import LayoutFacts, OtherRows
-from headrace.pipeline.inspect.lease_rows import COLUMNS, rows_of
+from headrace.pipeline.inspect.lease_rows import COLUMNS, lease_rows_of
 from headrace.pipeline.inspect.observation import OddRow, TablesRead
 from tests.inspect.looks import AT, LEFT, LOCK, RIGHT, W1, W2, a_look, found, later, seen
 
@@ -100,7 +100,7 @@ def test_a_failing_shard_needs_a_person_and_is_reported_with_beginning_and_reaso
         "1 shard can't be read or landed: left since 2026-01-31 11:57:00 UTC, by its worker's clock: "
         "AWS doesn't let this worker read it"
     )
-    assert "failing shards" not in "\n".join(text_of(seen(look)))
+    assert "failing shards" not in "\n".join(observation_text(seen(look)))
 
 
 def test_failing_shards_are_listed_by_the_beginning_of_their_failure():
@@ -116,7 +116,7 @@ def test_failing_shards_are_listed_by_the_beginning_of_their_failure():
         "2 shards can't be read or landed; the shard that has failed for longest: right since"
         in failing.sentence
     )
-    lines = list(text_of(seen(look)))
+    lines = list(observation_text(seen(look)))
     assert "  right without a worker, since 2026-01-31 10:00:00 UTC: throttled" in lines
     assert "  left of worker w1, since 2026-01-31 11:57:00 UTC: AWS doesn't let this worker read it" in lines
 
@@ -124,7 +124,7 @@ def test_failing_shards_are_listed_by_the_beginning_of_their_failure():
 def test_many_failing_shards_are_shortened_in_the_text_and_complete_in_the_json():
     rows = [replace(LEFT, key=f"shard-{n:02d}", owner=None, failure=DENIED) for n in range(25)]
     observed = seen(a_look(*rows))
-    assert "  ... 5 more" in list(text_of(observed))
+    assert "  ... 5 more" in list(observation_text(observed))
     assert len(document_of(observed)["failing"]) == 25
 
 
@@ -134,7 +134,7 @@ def test_ended_shards_and_those_that_kcl_reads_arent_reported_as_failing():
     of_kcl = replace(RIGHT, failure=DENIED)
     observed = seen(a_look(LEFT, of_kcl, workers=(HEADRACE_WORKER, W2)))
     assert "shards-failing" not in found(observed)
-    assert {row[-2:] for row in rows_of(observed)} == {(None, None)}
+    assert {row[-2:] for row in lease_rows_of(observed)} == {(None, None)}
 
 
 # --- the leader ----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_missing_leader_is_reported_if_there_should_be_one():
     assert alone.needs_person
     assert alone.names == ("right",)
     assert "1 open lease waited (right)" in alone.sentence
-    old = TablesRead(at=AT, tables=LayoutFacts(lease_table="app", state_table="s"), leases=(LEFT, RIGHT))
+    old = TablesRead(read_at=AT, tables=LayoutFacts(lease_table="app", state_table="s"), leases=(LEFT, RIGHT))
     assert findings_of(seen(old)) == ()
 
 
@@ -309,7 +309,7 @@ def test_a_lease_is_shown_as_a_row_with_kcls_attribute_names():
         RIGHT, owner="east-1", checkpoint_owner="w2", parents=frozenset({"q", "p"}), throughput_kbps=1.5
     )
     first = a_look(replace(LEFT, checkpoint=SHARD_END), handing, Lease("alone"))
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(seen(first))]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(seen(first))]
     assert [row["leaseKey"] for row in rows] == ["alone", "left", "right"]
     assert [row["state"] for row in rows] == ["unowned", "ended", "handover"]
     assert rows[0]["clusterName"] is None
@@ -318,5 +318,5 @@ def test_a_lease_is_shown_as_a_row_with_kcls_attribute_names():
     assert rows[2]["throughputKBps"] == 1.5
     assert {row["moved"] for row in rows} == {None}
     last = later(first, leases=(*first.leases[:1], replace(handing, counter=21), first.leases[2]))
-    again = [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(seen(first, last))]
+    again = [dict(zip(COLUMNS, row, strict=True)) for row in lease_rows_of(seen(first, last))]
     assert [row["moved"] for row in again] == [False, False, True]

@@ -10,7 +10,7 @@ from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
 from headrace.pipeline.inspect.as_csv import write_csv
 from headrace.pipeline.inspect.as_json import document_of
-from headrace.pipeline.inspect.as_text import text_of
+from headrace.pipeline.inspect.as_text import observation_text
 from headrace.pipeline.inspect.observation import Observation, OddRow
 from tests.inspect.looks import AT, LEFT, RIGHT, a_look, later, seen
 
@@ -55,10 +55,12 @@ def test_the_csv_output_is_unchanged():
 
 
 def test_the_text_output_is_unchanged():
-    assert "\n".join(text_of(an_observation())) + "\n" == golden("look.txt")
+    assert "\n".join(observation_text(an_observation())) + "\n" == golden("look.txt")
 
 
 def test_control_characters_in_names_from_a_table_are_escaped():
-    shown = "\n".join(text_of(seen(a_look(LEFT, odd=(OddRow("app", "a\x1b[2Jb", "it\u202eis odd"),)))))
+    shown = "\n".join(
+        observation_text(seen(a_look(LEFT, odd=(OddRow("app", "a\x1b[2Jb", "it\u202eis odd"),))))
+    )
     assert "a\\x1b[2Jb" in shown
     assert "it\\u202eis odd" in shown

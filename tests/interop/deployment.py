@@ -43,7 +43,7 @@ class Deployment:
         """Start the deployment in the fleet with a new DAGSTER_HOME, and wait until its UI answers."""
         folder = fleet.folder / f"{worker}-{time.time_ns()}"
         folder.mkdir()
-        port = next(port for port in range(4950, 65536) if services.is_free(port))
+        port = next(port for port in range(4950, 65536) if services.is_port_free(port))
         home = {"HEADRACE_CONFIG": str(config), "DAGSTER_HOME": str(folder)}
         with (folder / "dev.log").open("wb") as log:
             process = subprocess.Popen(

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.pipeline.aws.leases.lease_item import is_no_lease, read_lease
 from headrace.pipeline.aws.leases.lock_item import read_lock
-from headrace.pipeline.aws.leases.worker_item import read_worker
+from headrace.pipeline.aws.leases.worker_item import read_worker_row
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
 from tests.interop.rows import FOLDER, shape_of
@@ -52,9 +52,9 @@ def test_a_row_during_its_handover_shows_both_owners():
 
 
 def test_a_row_of_metrics_is_understood_in_either_layout():
-    beside = [read_worker(row) for row in tables("3.4.2")[f"{APP}-WorkerMetricStats"]]
+    beside = [read_worker_row(row) for row in tables("3.4.2")[f"{APP}-WorkerMetricStats"]]
     within = [
-        read_worker(row, key="leaseKey")
+        read_worker_row(row, key="leaseKey")
         for row in tables("3.5.1")[APP]
         if row.get("entityType") == {"S": "WORKER_METRIC_STATS"}
     ]

@@ -110,7 +110,11 @@ def test_a_row_goes_neither_back_nor_beyond_the_last_delivered_record(steps, men
                     progress = written(before, answer)
                     assert before.last is not None
                     assert before.largest is not None
-                    assert before.last <= answer.at <= max(before.largest, before.at_end or before.largest)
+                    assert (
+                        before.last
+                        <= answer.checkpoint
+                        <= max(before.largest, before.at_end or before.largest)
+                    )
             case _:
                 continue
         assert isinstance(progress.last, Checkpoint)

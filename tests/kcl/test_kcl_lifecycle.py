@@ -10,7 +10,7 @@ from headrace.pipeline.core.shards.shard import Child, HashRange
 from headrace.pipeline.errors import Unknown, WrongShape
 from headrace.pipeline.kcl.iterator import IteratorStart, plan_start
 from headrace.pipeline.kcl.lease_availability import is_available, is_blocked
-from headrace.pipeline.kcl.writes import assign, begin_handover
+from headrace.pipeline.kcl.writes import begin_handover, kcl_assign
 from tests.vectors.rules.assignment import may_hand_over
 from tests.vectors.rules.shard_end import (
     Reason,
@@ -75,7 +75,7 @@ def test_only_a_renewed_lease_without_handover_and_without_end_is_handed_over():
     ],
 )
 def test_an_assignment_counts_a_switch_if_the_owner_changes(lease, to, switched):
-    change = assign(lease, to, "why")
+    change = kcl_assign(lease, to, "why")
     assert change.add == ({"counter": 1, "owner_switches": 1} if switched else {"counter": 1})
     assert change.requires == {"owner": lease.owner, "checkpoint_owner": lease.checkpoint_owner}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.worker import Worker
-from headrace.pipeline.core.sharing.assign_plan import GapRules, count_unplaced, is_free
+from headrace.pipeline.core.sharing.assign_plan import GapRules, count_unplaced, needs_worker
 from headrace.pipeline.kcl.fleet import KclRules
 from headrace.pipeline.kcl.strategies import plan_lease_count, plan_variance
 from tests.core.scenes import (
@@ -90,7 +90,7 @@ def test_only_living_workers_are_assigned_leases_and_each_free_lease_is_assigned
     assert {change.put.get("owner") for change in changes} <= scene.living
     assert len({change.key for change in changes}) == len(changes)
     assert all(change.why for change in changes)
-    free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
+    free = {row.key for row in scene.leases if needs_worker(row, scene) and not row.has_ended}
     assert count_unplaced(scene, changes) == len(free - {change.key for change in changes})
     if rules.max_leases is None:
         assert count_unplaced(scene, changes) == 0
@@ -114,7 +114,7 @@ def test_a_pass_without_balancing_assigns_only_free_leases(seed, plan_for):
     scene, rules = a_fleet(seed)
     rows = {row.key: row for row in scene.leases}
     changes = plan(plan_for, scene, rows_of(scene, seed), rules, balance=False)
-    assert all(is_free(rows[change.key], scene) for change in changes)
+    assert all(needs_worker(rows[change.key], scene) for change in changes)
 
 
 @given(SEEDS, STRATEGIES)
@@ -123,7 +123,7 @@ def test_a_lease_within_its_handover_or_dwell_time_or_at_its_end_is_left_alone(s
     moved = {change.key for change in plan(plan_for, scene, rows_of(scene, seed), rules)}
     for row in scene.leases:
         young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
-        if row.has_ended or (not is_free(row, scene) and (young or row.checkpoint_owner)):
+        if row.has_ended or (not needs_worker(row, scene) and (young or row.checkpoint_owner)):
             assert row.key not in moved
 
 

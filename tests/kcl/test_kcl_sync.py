@@ -53,13 +53,13 @@ def test_a_lease_is_created_for_a_shard_unless_one_of_an_ancestor_leads_to_it(
 ):
     assert {
         lease.key: lease.checkpoint
-        for lease in missing_leases.plan_sync(listing, with_lease, initial=initial)
+        for lease in missing_leases.plan_missing_leases(listing, with_lease, initial=initial)
     } == created
 
 
 def test_a_missing_parent_beside_a_grandparent_that_is_read_starts_at_trim_horizon():
     listing = a_listing("a.", "x.", "b<a.", "m<b,x")
-    created = missing_leases.plan_sync(listing, ["a"], initial=LATEST)
+    created = missing_leases.plan_missing_leases(listing, ["a"], initial=LATEST)
     assert {lease.key: lease.checkpoint for lease in created} == {"x": LATEST}
 
 
@@ -69,7 +69,11 @@ def test_leases_are_created_oldest_first_and_then_by_id():
         missing_leases.Listed(Shard("a"), 7),
         missing_leases.Listed(Shard("z"), 3),
     ]
-    assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=LATEST)] == ["z", "a", "b"]
+    assert [lease.key for lease in missing_leases.plan_missing_leases(listing, [], initial=LATEST)] == [
+        "z",
+        "a",
+        "b",
+    ]
 
 
 def test_an_empty_table_gets_a_lease_for_every_listed_shard_and_for_trimmed_parents():
@@ -84,7 +88,8 @@ def test_children_of_an_open_shard_are_an_error_or_can_be_left_out():
     listing = a_listing("p", "c<p.", "d<c.", "e")
     assert missing_leases.inconsistent(each.shard for each in listing) == {"c"}
     assert [
-        lease.key for lease in missing_leases.plan_sync(listing, [], initial=LATEST, passed_over={"c"})
+        lease.key
+        for lease in missing_leases.plan_missing_leases(listing, [], initial=LATEST, passed_over={"c"})
     ] == [
         "p",
         "e",
@@ -124,12 +129,14 @@ def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_no_recursion():
         missing_leases.Listed(Shard(name, (f"s{at - 1}",) if at else (), closed=name != names[-1]), at)
         for at, name in enumerate(names)
     ]
-    assert [lease.key for lease in missing_leases.plan_sync(listing, [], initial=TRIM_HORIZON)] == ["s0"]
+    assert [lease.key for lease in missing_leases.plan_missing_leases(listing, [], initial=TRIM_HORIZON)] == [
+        "s0"
+    ]
 
 
 def test_the_plan_for_shards_that_are_their_own_ancestors_ends():
     listing = a_listing("a<b", "b<a.")
-    assert missing_leases.plan_sync(listing, [], initial=LATEST)[0].key == "a"
+    assert missing_leases.plan_missing_leases(listing, [], initial=LATEST)[0].key == "a"
 
 
 POSITIONS = st.sampled_from([TRIM_HORIZON, LATEST, AT_TIMESTAMP])
@@ -138,7 +145,7 @@ POSITIONS = st.sampled_from([TRIM_HORIZON, LATEST, AT_TIMESTAMP])
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
 def test_the_leases_of_a_first_sync_cover_every_hash_key_once(seed, reshards, initial):
     tree = a_tree(Random(seed), reshards)
-    created = missing_leases.plan_sync(tree, [], initial=initial)
+    created = missing_leases.plan_missing_leases(tree, [], initial=initial)
     assert missing_leases.tiles(lease.hash_range for lease in created if lease.hash_range)
 
 
@@ -148,9 +155,9 @@ def test_the_plan_doesnt_depend_on_the_order_of_the_listing(seed, reshards, init
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}
     mixed = dice.sample(tree, len(tree))
-    assert missing_leases.plan_sync(mixed, leases, initial=initial) == missing_leases.plan_sync(
-        tree, leases, initial=initial
-    )
+    assert missing_leases.plan_missing_leases(
+        mixed, leases, initial=initial
+    ) == missing_leases.plan_missing_leases(tree, leases, initial=initial)
 
 
 @given(seed=st.integers(0, 10**9), reshards=st.integers(0, 25), initial=POSITIONS)
@@ -158,7 +165,7 @@ def test_no_lease_is_created_twice_and_no_childs_before_its_parents(seed, reshar
     dice = Random(seed)
     tree = a_tree(dice, reshards)
     leases = {each.shard.shard_id for each in tree if dice.random() < 0.3}
-    created = [lease.key for lease in missing_leases.plan_sync(tree, leases, initial=initial)]
+    created = [lease.key for lease in missing_leases.plan_missing_leases(tree, leases, initial=initial)]
     place = {key: number for number, key in enumerate(created)}
     parents = {each.shard.shard_id: each.shard.parents for each in tree}
     assert not leases.intersection(created)

@@ -1,4 +1,4 @@
-"""The forms of all that Headrace stores in tables, as docs/formats.md describes them. Files of a released form are never changed: each later
+"""The forms of all that Headrace stores in tables, as docs/reference/formats.md describes them. Files of a released form are never changed: each later
 Headrace has to read them.
 
 `python -m tests.lake.test_formats` writes the files that are missing, for a new form under a new name.
@@ -39,7 +39,7 @@ from headrace.pipeline.core.ledger.ledger import (
     ParentReason,
     Range,
 )
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.table.schema import RECORDS
@@ -51,10 +51,10 @@ from headrace.pipeline.windows import table as window_table
 from headrace.pipeline.windows.table import read_manifest, write_manifest
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
 from tests.docs.pages import ROOT
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import ledgers_in
 
 FOLDER = Path(__file__).parent / "formats"
-PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
@@ -62,7 +62,7 @@ A, B, C = (ShardKey(STREAM, f"shardId-{number:012d}") for number in range(3))
 NUMBER = 49640000000000000000000000000000000000000000000000000123
 AT_REST = Position(NUMBER, 2, arrival=NOON, seen=NOON, inside=True)
 ENDED = Position(NUMBER + 1, ended=True, children=(B.shard_id, C.shard_id), arrival=NOON, gap_accepted=True)
-EMPTY = Position(start=Start(NOON))
+EMPTY = Position(start=Start(NOON), skipped_until=NOON)
 ORIGIN = Origin(TRIM, NOON)
 POSITIONS = Positions({STREAM: ORIGIN}, {A: ENDED, B: AT_REST, C: EMPTY})
 ACCOUNT = Accounting(
@@ -86,7 +86,7 @@ LANDED = Range(
     unpacked=True,
 )
 PARSED = Range(
-    Kind.PARSED, B, after=EMPTY, upto=AT_REST, run="run-2", claim="", rows=6, bytes=0, why=ACCOUNT.text()
+    Kind.PARSED, B, after=EMPTY, upto=AT_REST, run="run-2", claim="", rows=6, bytes=0, account=ACCOUNT.text()
 )
 LEDGER = LedgerPage((LANDED, PARSED), ((STREAM, ORIGIN),), (A,))
 WINDOW = ReplayWindow(
@@ -109,21 +109,25 @@ ENTRIES = (
 
 
 def lineage_out(entries: tuple[LedgerEntry | Lost, ...]) -> str:
-    return msgspec.json.encode([row for entry in entries for row in rows_of(entry)]).decode()
+    return msgspec.json.encode([row for entry in entries for row in lineage_rows_of(entry)]).decode()
 
 
 def lineage_in(text: str) -> tuple[LedgerEntry | Lost, ...]:
     rows = json.loads(text)
     for row in rows:
         _with_times(row)
-    return tuple(entries_of(rows))
+    return tuple(ledgers_in(rows))
 
 
 def _with_times(row: dict[str, Any]) -> None:
     for name, value in row.items():
         if isinstance(value, dict):
             _with_times(value)
-        elif name in {"snapshot_at", "first_arrival", "last_arrival", "arrival", "seen", "decided"} and value:
+        elif (
+            name
+            in {"snapshot_at", "first_arrival", "last_arrival", "arrival", "seen", "skipped_until", "decided"}
+            and value
+        ):
             row[name] = datetime.fromisoformat(value)
 
 

@@ -18,7 +18,7 @@ from pyiceberg.types import NestedField, StringType
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, ParentIs, ParentReason
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import ChainBroken, Unreachable, WrongShape
 from headrace.pipeline.lake.table import plain_read as read
@@ -86,7 +86,7 @@ def test_a_row_group_has_ranges_of_few_shards_also_in_a_table_of_an_older_versio
         change.remove_properties(ROW_GROUP_LIMIT)
     assert isinstance(line.table, IcebergLineage)
     ledgers = [LedgerEntry(100 + n, 100 + n, NOON, LedgerPage(SHARDS)) for n in range(300)]
-    rows = as_arrow([row for each in ledgers for row in rows_of(each)], lineage_of(line))
+    rows = as_arrow([row for each in ledgers for row in lineage_rows_of(each)], lineage_of(line))
     line.table.commit(lambda look, _: Content(rows, (), look.recorded))
     groups = [file.row_group(i) for file in footers_of(lineage_of(line)) for i in range(file.num_row_groups)]
     asked = SHARDS[20].key.shard_id
@@ -111,7 +111,7 @@ def _has(group: pq.RowGroupMetaData, shard_id: str) -> bool:
 def test_ranges_that_were_derived_for_a_lost_part_are_there_whatever_kinds_are_asked_for(line: IcebergLines):
     line.table.record()
     lost = Lost(100, 100, NOON, "gone", SHARDS[:2])
-    rows = as_arrow(rows_of(lost), lineage_of(line))
+    rows = as_arrow(lineage_rows_of(lost), lineage_of(line))
     assert isinstance(line.table, IcebergLineage)
     line.table.commit(lambda look, _: Content(rows, (), look.recorded))
     asked = RangeFilter(kinds=frozenset({Kind.SKIPPED}))

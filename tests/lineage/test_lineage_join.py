@@ -25,7 +25,7 @@ from headrace.pipeline.core.ledger.ledger import (
     Range,
 )
 from headrace.pipeline.core.ledger.live_files import LiveFiles
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.sort_texts import order_text
@@ -130,7 +130,7 @@ class History:
             dropped={"a reason": dropped} if dropped else {},
             aside=("a.parquet",) if quarantined else (),
         )
-        return replace(each, why="no accounting" if self.is_odd() else account.text())
+        return replace(each, account="no accounting" if self.is_odd() else account.text())
 
 
 def stories(entries: Iterable[LedgerEntry | Lost], joining: Joining, random: Random) -> tuple[Story, Story]:
@@ -145,7 +145,7 @@ def _through_files(
     batches: list[pa.RecordBatch] = []
     cuts = sorted({0, *random.sample(range(len(entries)), 3), len(entries)})
     for begin, end in pairwise(cuts):
-        rows = [row for entry in entries[begin:end] for row in rows_of(entry)]
+        rows = [row for entry in entries[begin:end] for row in lineage_rows_of(entry)]
         batches += sorted_rows(pa.Table.from_pylist(rows, _ARROW)).to_batches(random.choice([5, 40]))
     random.shuffle(batches)
     decoder = LineageDecoder()
@@ -251,9 +251,11 @@ def _settled(history: History) -> Iterator[LedgerEntry | Lost]:
 
 
 def _range_aside(its: list[Range], history: History) -> Range:
-    rows = sum(read_accounting(each.why).quarantined for each in its if each.why.startswith("{"))
+    rows = sum(read_accounting(each.account).quarantined for each in its if each.account.startswith("{"))
     lie = history.is_odd()
-    return replace(its[-1], after=its[0].after, rows=rows + lie, why=its[-1].why if len(its) == 1 else "")
+    return replace(
+        its[-1], after=its[0].after, rows=rows + lie, account=its[-1].account if len(its) == 1 else ""
+    )
 
 
 def test_ranges_arent_joined_where_another_batch_has_one_that_lies_between_them():
@@ -276,4 +278,6 @@ def _landed(number: int, after: int, upto: int) -> LedgerEntry:
 
 
 def _batches(entries: Iterable[LedgerEntry]) -> list[pa.RecordBatch]:
-    return pa.Table.from_pylist([row for each in entries for row in rows_of(each)], _ARROW).to_batches()
+    return pa.Table.from_pylist(
+        [row for each in entries for row in lineage_rows_of(each)], _ARROW
+    ).to_batches()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.local.http_answer import HttpAnswer, encoded
+from headrace.pipeline.local.http_answer import HttpAnswer, answer_bytes
 from headrace.pipeline.local.http_reader import BadHttpError, HttpReader, HttpRequest
-from headrace.pipeline.local.moto_room import environment
+from headrace.pipeline.local.moto_room import wsgi_environment
 
 PLAIN = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: A.B\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -75,7 +75,7 @@ def test_bytes_that_are_no_http_are_refused(bytes_):
 
 def test_an_answer_has_the_servers_date_and_length_not_the_applications():
     headers = (("Date", "old"), ("Content-Length", "7"), ("ETag", "x"), ("Server", "moto"))
-    text = b"".join(encoded(HttpAnswer(200, headers, b"hello"), date="now", method="GET", keep=True))
+    text = b"".join(answer_bytes(HttpAnswer(200, headers, b"hello"), date="now", method="GET", keep=True))
     assert (
         text
         == b"HTTP/1.1 200 OK\r\nDate: now\r\nETag: x\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello"
@@ -83,12 +83,12 @@ def test_an_answer_has_the_servers_date_and_length_not_the_applications():
 
 
 def test_an_answer_to_head_has_the_length_and_no_body():
-    text = b"".join(encoded(HttpAnswer(200, (), b"", "12000"), date="now", method="HEAD", keep=False))
+    text = b"".join(answer_bytes(HttpAnswer(200, (), b"", "12000"), date="now", method="HEAD", keep=False))
     assert text == b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 12000\r\nConnection: close\r\n\r\n"
 
 
 def test_an_answer_with_status_204_has_neither_length_nor_body():
-    text = b"".join(encoded(HttpAnswer(204, (), b"x"), date="now", method="DELETE", keep=True))
+    text = b"".join(answer_bytes(HttpAnswer(204, (), b"x"), date="now", method="DELETE", keep=True))
     assert b"Content-Length" not in text
     assert text.endswith(b"\r\n\r\n")
 
@@ -100,7 +100,7 @@ def test_wsgi_gets_the_path_decoded_and_raw_and_metadata_headers_unchanged():
         "content-type": "text/plain",
         "expect": "100-continue",
     }
-    environ = environment(HttpRequest("PUT", "/b/a%2Fb%20%C3%BC?x=1", headers, b"body"))
+    environ = wsgi_environment(HttpRequest("PUT", "/b/a%2Fb%20%C3%BC?x=1", headers, b"body"))
     assert environ["PATH_INFO"].encode("latin-1").decode() == "/b/a/b ü"
     assert (environ["RAW_URI"], environ["QUERY_STRING"]) == ("/b/a%2Fb%20%C3%BC?x=1", "x=1")
     assert environ["moto.preserved_header_names"] == {"HTTP_X_AMZ_META_MY_KEY": "x-amz-meta-my_key"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -10,23 +10,15 @@ from threading import Lock
 
 from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost
-from headrace.pipeline.core.ledger.pages import LedgerPages
 from headrace.pipeline.core.ledger.recording import Recorded, Tail, tail_of
-from headrace.pipeline.core.ledger.rows import DERIVED, LOST, RANGE, Row, put, rows_of
+from headrace.pipeline.core.ledger.rows import DERIVED, LOST, RANGE, Row, lineage_rows_of
 from headrace.pipeline.errors import CommitUnknown
 from headrace.pipeline.ports.lineage import LineageTable
+from tests.memory.ledger_rows import ledgers_in
 from tests.memory.table import LostOnTheWay, MemoryTable, Snapshot, Way
 
 _UNSURE_TRIES = 3
 """Recordings without an answer before `record` raises CommitUnknown."""
-
-
-def entries_of(rows: Iterable[Row]) -> Iterator[LedgerEntry | Lost]:
-    """What these rows tell, oldest first."""
-    pages = LedgerPages()
-    for row in rows:
-        put(row, pages)
-    return pages.entries()
 
 
 class MemoryLineage(LineageTable):
@@ -54,7 +46,7 @@ class MemoryLineage(LineageTable):
             taken = tail.new[: max(1, self.most(len(tail.new)))]
             head = self._lake.head if len(taken) == len(tail.new) else taken[-1].id
             tail = replace(tail, new=taken)
-            rows = (*_kept(rows, tail), *(row for each in _additions(tail) for row in rows_of(each)))
+            rows = (*_kept(rows, tail), *(row for each in _additions(tail) for row in lineage_rows_of(each)))
             now = _recorded_in(rows, head)
             try:
                 if self._swap(was, now, rows):
@@ -66,7 +58,7 @@ class MemoryLineage(LineageTable):
 
     def entries(self, asked: RangeFilter = ALL_RANGES) -> Iterator[LedgerEntry | Lost]:
         tail = self._tail(self._recorded, self._rows)
-        every = chain(entries_of(_kept(self._rows, tail)), _additions(tail))
+        every = chain(ledgers_in(_kept(self._rows, tail)), _additions(tail))
         return (found for each in every if (found := asked.of(each)) is not None)
 
     def drop(self) -> None:

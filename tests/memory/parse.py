@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import LedgerPage
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import key_of, record_in, row_shard
+from headrace.pipeline.core.shards.sort_texts import record_in, row_shard, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.typed.account import aside_name, joined
+from headrace.pipeline.typed.account import aside_name, one_report
 from headrace.pipeline.typed.duplicates_plan import Comparison
 from headrace.pipeline.typed.ports import (
     Exchange,
@@ -93,7 +93,7 @@ class MemoryRows:
         if known is not None and (known[0] is row.key or known[0] == row.key):
             return known[1]
         sub = self.sub(row.key, row.number)
-        text = key_of(Position(row.number - sub, sub))
+        text = sort_key_of(Position(row.number - sub, sub))
         self._keys[row.number] = row.key, text
         return text
 
@@ -289,7 +289,7 @@ class MemoryParser(MemorySurveyor, Redriver):
         if comparison is not None:
             raise ValueError("rows in memory have no keys by which they could be compared")
         bounds = {each.key: each.bound for each in plan.ranges}
-        return joined(self._parse(unit, bounds) for unit in plan.units), 0
+        return one_report(self._parse(unit, bounds) for unit in plan.units), 0
 
     def _parse(self, unit: ReadUnit, bounds: Mapping[ShardKey, Bound]) -> Parsed:
         told = [(row, self.verdict(row)) for row in self.rows_of(unit, bounds)]

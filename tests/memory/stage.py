@@ -119,6 +119,7 @@ class MemoryStage:
             else before.seen,
             start=before.start,
             inside=inside and last is None,
+            skipped_until=None if last else before.skipped_until,
         )
         if until is not None and not until.ended and len(taken) == len(wanted):
             upto = until

@@ -98,6 +98,7 @@ class MemoryTable(LakeTable):
         self.tags: dict[str, int] = {}
         self.application = ""
         """The application whose process commits now."""
+        self.stale = _STALE
         self._forgotten: set[int] = set()
         """Expired snapshots that no metadata file describes any more. Their rows are still in the table."""
         self._clock = clock
@@ -127,7 +128,7 @@ class MemoryTable(LakeTable):
         unsure = 0
         while True:
             base = self.load()
-            # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/protocol.md).
+            # An earlier try whose answer was lost may have landed. It counts only if it is part of main (D17 of docs/reference/protocol.md).
             mine = self._landed(base.snapshot, tries)
             if mine is not None:
                 return self._committed(mine, tries[mine])
@@ -394,8 +395,8 @@ class MemoryTable(LakeTable):
         oldest = min(since, default=self._clock.now())
         paths = [*(file.path for file in files), *(file.path for file in taken)]
         gone = [path for path in paths if path in self.removed]
-        if self._clock.now() - oldest > _STALE:
-            why = f"files staged or seen at {oldest} are older than {_STALE}"
+        if self._clock.now() - oldest > self.stale:
+            why = f"files staged or seen at {oldest} are older than {self.stale}"
         elif gone:
             why = f"the file {gone[0]} can't be found any more"
         else:

@@ -7,7 +7,7 @@ from threading import Lock
 
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Transient, Unknown
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.values import Bound, Parsed, ReadUnit, WavePlan
 from headrace.pipeline.windows.ports import Copier, WindowStore
 from headrace.pipeline.windows.window import KeptWindow, ReplayWindow, Word
@@ -44,7 +44,7 @@ class MemoryCopier(MemorySurveyor, Copier):
 
     def copy(self, plan: WavePlan) -> Parsed:
         bounds = {each.key: each.bound for each in plan.ranges}
-        return joined(self._copy(unit, bounds) for unit in plan.units)
+        return one_report(self._copy(unit, bounds) for unit in plan.units)
 
     def _copy(self, unit: ReadUnit, bounds: dict[ShardKey, Bound]) -> Parsed:
         rows = self.rows_of(unit, bounds)

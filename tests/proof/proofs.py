@@ -25,13 +25,15 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.base import Clock
 from headrace.pipeline.ports.reading import StreamFacts
+from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.proof.prove import Proving
-from headrace.pipeline.proof.spark import IcebergProof, RunTasks
+from headrace.pipeline.proof.spark import IcebergProof
 from headrace.pipeline.proof.verdict import Proof
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from tests.lake.samples import NOON, ORIGIN, STREAM, a_file, a_key
 from tests.lake.tables import IcebergLake
+from tests.memory.tasks import LocalTasks
 
 FIRST, SECOND, LEFT, RIGHT, MERGED = (a_key(n) for n in range(5))
 _QUARTER = (MAX_HASH_KEY + 1) // 4
@@ -76,7 +78,7 @@ def proving_without_kinesis(
 ) -> Proving:
     """A proof by the tables alone, in this process: Kinesis doesn't answer."""
     return Proving(
-        table=IcebergProof(lake, InThisProcess()),
+        table=IcebergProof(lake, LocalTasks(clock)),
         lineage=IcebergLineage(lake),
         source=lambda: ListedStream(is_there=False),  # type: ignore[arg-type, return-value] # it isn't asked for more
         settings=settings or UpkeepSettings(),
@@ -84,23 +86,12 @@ def proving_without_kinesis(
     )
 
 
-class InThisProcess:
-    """Does in this process what Spark's tasks do."""
-
-    def __init__(self) -> None:
-        self.jobs = 0
-
-    def __call__(self, count: int, task: Callable[[int], bytes]) -> list[bytes]:
-        self.jobs += 1
-        return [task(number) for number in range(count)]
-
-
 class Family:
     def __init__(self, folder: Path) -> None:
         self.lake = IcebergLake(folder)
         self.lake.clock.at = datetime.now(UTC) + timedelta(hours=1)
         self.source = ListedStream()
-        self.run: RunTasks = InThisProcess()
+        self.tasks: Tasks = LocalTasks(self.lake.clock)
         self.settings = UpkeepSettings()
         self.lake.iceberg.commit(ORIGIN)
         self.land((FIRST, 10), (SECOND, 105))
@@ -157,12 +148,13 @@ class Family:
         committed = self.lake.handle().commit(Proposal(ranges, (file,)))
         assert not committed.landing.refused
 
-    def move(self, key: ShardKey, upto: int | None, kind: Kind) -> None:
+    def move(
+        self, key: ShardKey, upto: int | None, kind: Kind, *, skipped_until: datetime | None = None
+    ) -> None:
         """A range without rows, such as a gap."""
         at = self.table.load().positions.of(key)
-        moved = Range(
-            kind, key, at, Position(upto, arrival=NOON), run="r", claim="r", why="the test's reason"
-        )
+        end = Position(upto, arrival=NOON, skipped_until=skipped_until)
+        moved = Range(kind, key, at, end, run="r", claim="r", why="the test's reason")
         assert not self.lake.handle().commit(Proposal((moved,))).landing.refused
 
     # --- proofs -----------------------------------------------------------------------------------------------
@@ -170,7 +162,7 @@ class Family:
     def proving(self) -> Proving:
         lake = self.lake.handle()
         return Proving(
-            table=IcebergProof(lake, self.run),
+            table=IcebergProof(lake, self.tasks),
             lineage=IcebergLineage(lake),
             source=lambda: self.source,  # type: ignore[arg-type, return-value] # a proof asks for nothing else
             settings=self.settings,

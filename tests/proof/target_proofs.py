@@ -25,7 +25,8 @@ from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.typed.source import IcebergSource
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.windows.window import ReplayWindow
-from tests.proof.proofs import InThisProcess, proving_without_kinesis
+from tests.memory.tasks import LocalTasks
+from tests.proof.proofs import proving_without_kinesis
 from tests.typed.parsings import Bed
 from tests.windows.windows import WindowBed
 
@@ -39,7 +40,7 @@ def shuffled(tasks: int, read: Read, judge: Judge) -> list[bytes]:
 
 def _proved(table: IcebergTable) -> ProvedTable:
     return ProvedTable(
-        table.identifier, table.exists, IcebergProof(table, InThisProcess()), IcebergLineage(table)
+        table.identifier, table.exists, IcebergProof(table, LocalTasks(table.clock)), IcebergLineage(table)
     )
 
 
@@ -54,7 +55,7 @@ def typed_ports(bed: Bed) -> TargetPorts:
         table=_proved(table),
         aside=_proved(aside),
         source=IcebergSource(lake),
-        lake=IcebergProof(lake, InThisProcess()),
+        lake=IcebergProof(lake, LocalTasks(bed.clock)),
         # Fewer tasks than files: a task reads several.
         comparer=ShufflingComparer(shuffled, specs, most_tasks=2),
     )
@@ -66,7 +67,7 @@ def window_ports(bed: WindowBed, window: ReplayWindow) -> TargetPorts:
         table=_proved(table),
         aside=None,
         source=IcebergSource(lake),
-        lake=IcebergProof(lake, InThisProcess()),
+        lake=IcebergProof(lake, LocalTasks(bed.clock)),
         comparer=ShufflingComparer(shuffled, [partial(side, lake), partial(side, table)]),
         window=window,
     )

@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.proof.families import (
     ListedShards,
     broken_families,
-    early_children,
+    children_too_early,
     uncovered_keys,
 )
 from headrace.pipeline.proof.verdict import Unproved, Wrong
@@ -111,10 +111,10 @@ def test_what_a_lost_ledger_may_have_is_not_wrong():
     """The END of the parent is in the lost part."""
     ranges = (a_range("a", 9), a_range("c", 19, parents=("a", "b")))
     story = a_story(*ranges, lost_before=2)
-    told = [*early_children(story, {STREAM: MERGE}), *uncovered_keys(story, MERGE)]
+    told = [*children_too_early(story, {STREAM: MERGE}), *uncovered_keys(story, MERGE)]
     assert len(told) == 3
     assert all(isinstance(each, Unproved) for each in told)
     whole = a_story(*ranges)
     assert all(
-        isinstance(each, Wrong) for each in [*early_children(whole, {}), *uncovered_keys(whole, MERGE)]
+        isinstance(each, Wrong) for each in [*children_too_early(whole, {}), *uncovered_keys(whole, MERGE)]
     )

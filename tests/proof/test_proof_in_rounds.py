@@ -80,7 +80,7 @@ def test_each_file_is_counted_once_and_each_round_has_only_ranges_of_its_days(fa
             asked.append((len(files), sum(wanted == 1 for each in spans for wanted in each.wanted)))
             return super().count(files, spans)
 
-    table = Watched(family.lake.handle(), family.run)
+    table = Watched(family.lake.handle(), family.tasks)
     assert replace(family.proving(), table=table, most_ranges=1).run(anew=True).holds
     assert [files for files, _ in asked] == [6, 2, 2, 1]
     assert [ranges for _, ranges in asked] == [9, 3, 3, 1]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
-from tests.lake.samples import STREAM, a_key
+from tests.lake.samples import NOON, STREAM, a_key
 from tests.proof.proofs import FIRST, LEFT, MERGED, RIGHT, SECOND, Family, ranges_of
 
 
@@ -39,6 +40,25 @@ def test_an_overlapping_range_is_found(family: Family):
     family.change_ledgers(lambda row: [{**row, "after": {**row["after"], **earlier}} if one(row) else row])
     (wrong,) = family.wrong()
     assert wrong.startswith("ranges overlap at orders/shardId-000000000001 after 103 up to 110")
+
+
+def test_records_that_are_passed_over_without_a_range_that_tells_it_are_found(family: Family):
+    """A gap was recorded, and a person set the table back to before that commit."""
+    one = ranges_of(SECOND, 110)
+    family.change_ledgers(
+        lambda row: [{**row, "after": {**row["after"], "skipped_until": NOON}} if one(row) else row]
+    )
+    (wrong,) = family.wrong()
+    assert wrong.startswith("orders/shardId-000000000001 after 105 up to 110")
+    assert wrong.endswith(
+        f"passes over records that arrived until {NOON:%Y-%m-%d %H:%M:%S}Z, and no range before it tells that they are lost"
+    )
+
+
+def test_a_gap_that_the_ledger_tells_of_is_not_wrong(family: Family):
+    family.move(LEFT, 38, Kind.SKIPPED, skipped_until=NOON)
+    family.land((LEFT, 40))
+    assert family.wrong() == []
 
 
 def test_a_range_after_the_end_of_its_shard_is_found(family: Family):

@@ -34,7 +34,7 @@ def a_range(
         **told,
     )
     begin = None if after is None else Position(after)
-    return Range(kind, A, begin, Position(upto), run="r", claim="c", rows=parsed, why=account.text())
+    return Range(kind, A, begin, Position(upto), run="r", claim="c", rows=parsed, account=account.text())
 
 
 def checks(patterns: tuple[Pattern, ...], *ranges: Range, more: int = 0) -> Sequence[Check]:

@@ -30,10 +30,10 @@ from headrace.pipeline.proof.patterns import comparing
 from headrace.pipeline.proof.shadow.compare import Shadowing
 from headrace.pipeline.proof.shadow.other_rows import files_at
 from headrace.pipeline.proof.shadow.other_table import files_of_table
-from headrace.pipeline.proof.shadow.verdict import Shadow, plan_shadow, stream_of
+from headrace.pipeline.proof.shadow.verdict import Shadow, compared_stream, plan_shadow
 from headrace.pipeline.proof.spark import IcebergProof
 from tests.lake.samples import NOON
-from tests.proof.proofs import InThisProcess
+from tests.memory.tasks import LocalTasks
 from tests.proof.target_proofs import shuffled
 from tests.typed.parsings import A, B, Bed, good
 
@@ -81,12 +81,15 @@ def compared(
             else partial(files_at, str(location), lake.staging_spec()),
             lake.staging_spec,
             ConsumerRows(stream, columns),
-            run=InThisProcess(),
+            tasks=LocalTasks(bed.clock),
             shuffle=shuffled,
         )
 
     return Shadowing(
-        table=IcebergProof(lake, InThisProcess()), lineage=IcebergLineage(lake), other=other, stream=None
+        table=IcebergProof(lake, LocalTasks(bed.clock)),
+        lineage=IcebergLineage(lake),
+        other=other,
+        stream=None,
     ).run(window)
 
 
@@ -297,12 +300,12 @@ def test_places_without_readable_files_are_refused(bed: Bed, tmp_path: Path):
 def test_the_stream_is_the_newest_life_of_the_one_that_was_asked_for():
     arn = "arn:aws:kinesis:eu-west-1:000000000000:stream/"
     orders, others = [StreamId(f"{arn}orders", epoch) for epoch in (1, 2)], StreamId(f"{arn}others", 3)
-    assert stream_of(orders, None) == orders[1]
-    assert stream_of([*orders, others], "orders") == orders[1]
+    assert compared_stream(orders, None) == orders[1]
+    assert compared_stream([*orders, others], "orders") == orders[1]
     with refused("allowed for --stream: orders, others"):
-        stream_of([*orders, others], None)
+        compared_stream([*orders, others], None)
     with refused("no records of a stream 'x'"):
-        stream_of(orders, "x")
+        compared_stream(orders, "x")
 
 
 def test_a_recorded_gap_is_compared_and_a_range_that_a_kcl_worker_has_read_is_not():

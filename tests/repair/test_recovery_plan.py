@@ -116,10 +116,12 @@ def test_a_skip_to_the_tip_moves_to_the_newest_record_and_the_time_at_which_it_w
     assert landing(at, decided(plan_skip(at, Tip(99, NOW, NOW), ME))) == Position(99, arrival=NOW, seen=NOW)
 
 
-def test_a_skip_to_the_tip_of_a_shard_without_newer_records_doesnt_move() -> None:
+def test_a_skip_to_the_tip_of_a_shard_without_newer_records_doesnt_move_and_the_position_tells_it() -> None:
     at = scene()
     for tip in (Tip(None, None, NOW), Tip(50, POSITION.arrival, NOW)):
-        assert landing(at, decided(plan_skip(at, tip, ME))) == replace(POSITION, seen=NOW)
+        after = landing(at, decided(plan_skip(at, tip, ME)))
+        assert after == replace(POSITION, seen=NOW, skipped_until=NOW)
+        assert after.footing != POSITION.footing
 
 
 def test_a_skip_to_the_tip_of_a_closed_shard_gives_its_children_no_witness() -> None:

@@ -1,4 +1,4 @@
-"""docs/settings.md agrees with the code."""
+"""docs/reference/settings.md agrees with the code."""
 
 import re
 from pathlib import Path
@@ -12,17 +12,20 @@ from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.values import knobs
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def test_the_committed_tables_are_up_to_date():
-    assert renewed(TEXT) == TEXT, "run: headrace config --doc docs/settings.md"
+    assert renewed(TEXT) == TEXT, "run: headrace config --doc docs/reference/settings.md"
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_are_valid_settings(example: str):
-    assert parse_settings(example, {}, name="docs/settings.md").settings.application in {"my-app", "orders"}
+    assert parse_settings(example, {}, name="docs/reference/settings.md").settings.application in {
+        "my-app",
+        "orders",
+    }
 
 
 def test_the_full_example_has_every_section():

@@ -12,12 +12,12 @@ import pytest
 
 from headrace.pipeline.lake.spark.session import DISCOVERY
 from headrace.pipeline.local.endpoint import LocalAws
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, named
 from tests.eventually import eventually
 from tests.ports import free_port
 from tests.setup.installed import PROJECT_PACKAGES, Environment, build, write_project
 
-PAGE = (ROOT / "docs" / "in-your-project.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "start" / "in-your-project.md").read_text(encoding="utf-8")
 _LOAD = """
 import importlib, json, sys
 import headrace.pipeline.cli, headrace.assets, headrace.resources, headrace.sensors
@@ -90,6 +90,7 @@ def test_wheel_and_sdist_have_one_package_and_no_doubles_for_tests(distributions
     assert {name.partition("/")[0] for name in in_wheel} == {"headrace"}
     assert {name for name in in_wheel if name.endswith(".py")} == shipped | {"headrace/__init__.py"}
     assert {"headrace/py.typed", "headrace/__init__.pyi", "headrace/pipeline/dagster.yaml"} <= in_wheel
+    assert {f"headrace/{named(page)}" for page in (ROOT / "docs").rglob("*.md")} <= in_wheel
     assert in_wheel - {"headrace/pipeline/dagster.yaml"} == {
         name for name in in_sdist if name.startswith("headrace/")
     }

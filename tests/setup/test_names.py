@@ -23,16 +23,16 @@ UNUSED = {
     "headrace.assets.changes.by_parsing": "commands use it by `tell_dagster`, which imports the module where there is a Dagster",
     "headrace.assets.changes.by_reading": "as by_parsing",
     "headrace.pipeline.cli.__init__.main": "the headrace command of pyproject.toml",
-    "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `prepare` in pipeline/kcl",
-    "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/operations.md",
+    "headrace.pipeline.core.leases.change.prepare_checkpoint": "a later version needs it, with the rules of `kcl_prepare` in pipeline/kcl",
+    "headrace.pipeline.inspect.as_frame.observe_frame": "for users: docs/use/operations.md",
     "headrace.pipeline.lake.spark.session.stop_local_server": "a test session stops the Spark server that its tests started",
     "headrace.pipeline.lake.spark.server.watch.main": "started by `server_watch.start`, in a process of its own",
     "headrace.pipeline.local.pytest_plugin.headrace_aws": "for users: a fixture, which pytest finds by its name",
     "headrace.pipeline.local.pytest_plugin.headrace_kinesis": "for users: a fixture, which pytest finds by its name",
-    "headrace.pipeline.local.server.serve": "for users: docs/local.md",
+    "headrace.pipeline.local.server.serve": "for users: docs/start/local.md",
 }
 """Names that no part of the product uses, each with the reason why it stays."""
-KCL_UNUSED = ("checkpointer", "iterator", "lease_count.assign_free", "writes")
+KCL_UNUSED = ("checkpointer", "iterator", "lease_count.assign_free_by_count", "writes")
 """Rules of KCL that no tick uses. The docstring of `headrace.pipeline.kcl` says why each is kept."""
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

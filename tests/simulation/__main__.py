@@ -27,7 +27,7 @@ _KEEPS_NOTHING = a_bug(
     "each wave claims and releases its shards, as beside KCL workers",
     (
         "beside_kcl.kept_claims",
-        "return not asked or not not_ours(asked, self.workers.get_many(asked).workers)",
+        "return not suspects or not not_ours(suspects, self.workers.get_many(suspects).workers)",
         "return False",
     ),
 )

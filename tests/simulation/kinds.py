@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.settings.choices import Mode
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Plan
@@ -71,14 +71,30 @@ def _long_waves(plan: Plan, rng: Random) -> Plan:
     )
 
 
+def _named_shards(plan: Plan, rng: Random) -> Plan:
+    """Shards are asked for by name whose parents are unread, whose rows are gone, or whose worker has just been replaced by another one."""
+    plan = _troubled(plan, rng, ask=(8.0, 25.0), recreate=(60.0, 150.0))
+    if rng.random() < 0.6:
+        plan = _troubled(plan, rng, split=(30.0, 80.0), drop_row=(20.0, 60.0), stop=(40.0, 120.0))
+    return plan
+
+
 def _late_merges(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, merge=(20.0, 60.0), split=(30.0, 80.0))
+    if rng.random() < 0.5:
+        # Kinesis contradicts itself also about shards that it leaves out.
+        plan = _troubled(plan, rng, deny=(10.0, 40.0))
+        plan = replace(plan, settle_seconds=max(plan.settle_seconds, 1000.0))
     return replace(plan, shards=rng.choice((4, 6)), mix=replace(plan.mix, late_listing=rng.uniform(0.1, 0.5)))
 
 
 def _late_typed(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
-    return replace(plan, typed=replace(plan.typed, begins=rng.uniform(60.0, 300.0)))
+    typed = replace(plan.typed, begins=rng.uniform(60.0, 250.0))
+    if rng.random() < 0.6:
+        # Runs of a target meet in most of their waves.
+        typed = replace(typed, every=rng.uniform(4.0, 9.0), redrives=0.0, copies=0.0)
+    return replace(plan, typed=typed)
 
 
 def _large_windows(plan: Plan, rng: Random) -> Plan:
@@ -122,17 +138,42 @@ def _dropped_days(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan if rng.random() < 0.4 else _parsed(plan, rng), rng, tidy=(15.0, 40.0))
     typed = replace(plan.typed, windows=0.0, copies=0.0, unpacks=0.0, reads=0.0)
     # The runs of a target come late, and fail; shards come that it doesn't know yet.
+    midnight = rng.uniform(80.0, 250.0)
     if typed.targets:
         plan = _troubled(plan, rng, split=(40.0, 120.0))
         typed = replace(typed, every=rng.uniform(20.0, 60.0))
-    return replace(plan, midnight=rng.uniform(80.0, 250.0), typed=typed)
+        if rng.random() < 0.6:
+            # The first runs come while the retention would already drop a day, and die.
+            typed = replace(typed, begins=midnight + rng.uniform(0.0, 40.0), cut=rng.uniform(0.2, 0.5))
+    return replace(plan, midnight=midnight, typed=typed)
 
 
 def _deleted_files(plan: Plan, rng: Random) -> Plan:
-    plan = _troubled(plan, rng, tidy=(10.0, 25.0), freeze_run=(40.0, 120.0))
+    plan = _troubled(plan, rng, tidy=(5.0, 15.0), freeze_run=(40.0, 120.0))
     # Few commits: a file that was staged long ago can still be committed, because the table hasn't moved.
-    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.05, 0.3))
-    return replace(plan, mix=mix, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+    # Runs that die between staging and committing leave files without a name.
+    mix = replace(plan.mix, frozen_at_commit=rng.uniform(0.2, 0.5), cut=rng.uniform(0.02, 0.08))
+    shards = rng.choice((1, 1, plan.shards))
+    return replace(plan, mix=mix, shards=shards, puts_every=max(plan.puts_every, rng.uniform(4.0, 10.0)))
+
+
+def _made_a_day_late(plan: Plan, rng: Random) -> Plan:
+    plan = _troubled(_parsed(plan, rng), rng, split=(30.0, 80.0), merge=(60.0, 150.0))
+    # Kinesis has forgotten the shards of the first minutes, and the lake table has dropped them, before the first run looks.
+    quiet = rng.uniform(29.0, 32.0) * 3600.0
+    typed = replace(
+        plan.typed, begins=300.0 + quiet - rng.uniform(0.0, 1200.0), upkeep=0.0, windows=0.0, copies=0.0
+    )
+    return replace(
+        plan,
+        typed=replace(typed, unpacks=0.0, reads=0.0),
+        keeps=0.0,
+        quiet=quiet,
+        fault_seconds=min(plan.fault_seconds, 200.0),
+        heartbeat=Heartbeat.WORKER,
+        hosts=2,
+        workers_each=1,
+    )
 
 
 def _keeps_its_history(plan: Plan) -> bool:
@@ -151,6 +192,8 @@ def _with_foreign(plan: Plan, rng: Random) -> Plan:
     plan = _troubled(plan, rng, steal=(30.0, 80.0))
     # What a KCL worker has processed isn't in the lake table: nothing but the rows tells how far it came.
     troubles = {name: mean for name, mean in plan.troubles.items() if name not in _UNDOING}
+    if rng.random() < 0.4:
+        troubles["roll_back"] = rng.uniform(60.0, 200.0)
     return replace(plan, foreign=True, troubles=troubles)
 
 
@@ -193,7 +236,8 @@ KINDS: Final = (
     Kind(
         "named shards beside recreated streams",
         lambda p: _often(p, "ask", 60.0) and _often(p, "recreate", 150.0),
-        lambda p, rng: _troubled(p, rng, ask=(20.0, 60.0), recreate=(60.0, 150.0)),
+        _named_shards,
+        share=0.18,
     ),
     Kind(
         "typed tables that begin late beside splits",
@@ -201,6 +245,13 @@ KINDS: Final = (
         _late_typed,
         _may_be_parsed,
         0.12,
+    ),
+    Kind(
+        "typed tables that are made a day late",
+        lambda p: bool(p.typed.targets) and p.typed.begins > 86_400.0 and _often(p, "split", 80.0),
+        _made_a_day_late,
+        lambda p: _is_small(p) and p.retention > 3600.0,
+        0.2,
     ),
     Kind(
         "windows with a hundred rows",
@@ -223,7 +274,7 @@ KINDS: Final = (
         lambda p: not p.quiet,
         0.07,
     ),
-    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.14),
+    Kind("upkeep.retention", lambda p: bool(p.midnight), _dropped_days, _keeps_its_history, 0.25),
     Kind(
         "a person who rolls forward",
         lambda p: "roll_forward" in p.troubles,
@@ -239,5 +290,5 @@ KINDS: Final = (
     Kind(
         "several files a wave", lambda p: p.files > 1, lambda p, rng: replace(p, files=rng.choice((2, 3, 5)))
     ),
-    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.4),
+    Kind("more than a hundred shards", lambda p: p.shards > 100, _many_shards, _is_small, 0.6),
 )

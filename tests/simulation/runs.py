@@ -17,6 +17,7 @@ from tests.simulation.instance import Instance, Runs
 from tests.simulation.machine import Host
 from tests.simulation.ports import ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
+from tests.simulation.watch.memory_watch import judge_memory
 from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -48,14 +49,16 @@ class RunAtWork:
         self._since = host.now()
         """When the run began under its present claim, by its host's clock."""
         self._named = self._asked_for(keys or ())
+        self._claims: list[str] = []
+        self._reading: Reading | None = None
         self.process = self.world.a_process(f"{run_id}@{host.name}", host, worker)
         self.process.on_death = self._on_death
         self.world.tally.runs += 1
-        reading = self._reading(deployment.settings, ask)
+        reading = self._reading = self._a_reading(deployment.settings, ask)
         work = (lambda: reading.everything_due(worker)) if keys is None else (lambda: reading.shards(keys))
         self.world.sim.spawn(self.process, lambda: self._work(work), self.world.rng.uniform(0.5, 3.0))
 
-    def _reading(self, settings: Settings, ask: RunAsk | None) -> Reading:
+    def _a_reading(self, settings: Settings, ask: RunAsk | None) -> Reading:
         hints = Hints()
         if ask is not None:
             hints = Hints(
@@ -77,6 +80,7 @@ class RunAtWork:
     def _on_run(self, fresh: str, worker: str) -> None:
         """A run may read for several workers, one after the other, each time under a new claim."""
         self.process.claim, self.process.worker = f"{self.run_id}/{fresh}", worker
+        self._claims.append(self.process.claim)
         self.world.runs[self.process.claim] = self
         self._since = self.host.now()
 
@@ -111,34 +115,40 @@ class RunAtWork:
         """I22: a run for named shards that ends well has read each of them to the tip that it had at the run's beginning, or to its end, or
         names it among those that it couldn't read."""
         world = self.world
-        jumped = any(host is self.host for _, host in world.jumps)
-        if jumped or not world.losses.sure or world.call_faults.happened["rolled_back"]:
-            return
         for key, (shard, arrived) in self._named.items():
-            stream, now = shard.key.stream, world.clock.now()
-            if (
-                key in failed
-                or shard.ended
-                or not world.truth.lives(stream)
-                or stream not in world.table.origins
-            ):
+            stream = shard.key.stream
+            is_known = world.truth.lives(stream) and stream in world.table.origins
+            if key in failed or shard.ended or not is_known:
                 continue
-            first = world.truth.first(shard, world.table.origins[stream])
-            left = [
-                at
-                for at in shard.arrivals[max(first, shard.read) : arrived]
-                if not world.losses.is_reported(shard, at, now)
+            if world.truth.is_passed(shard, world.truth.placed()):
+                continue
+            reads = [
+                read for claim in self._claims for read, _ in world.losses.newest_reads(claim, shard.key)
             ]
-            if left and not world.truth.is_passed(shard, world.truth.placed()):
+            if all(read.error is not None for read in reads):
+                raise Violation("I22", f"{self.process} ends well, and has never read {key}", key)
+            if left := self._left_of(shard, arrived):
                 raise Violation(
                     "I22",
-                    f"{self.process} ends well, and {len(left)} records of {key} from before it began haven't landed",
+                    f"{self.process} ends well, and {left} records of {key} from before it began haven't landed",
                     key,
                 )
+
+    def _left_of(self, shard: ShardTruth, arrived: int) -> int:
+        """How many of the first `arrived` records of the shard haven't landed; 0 where clocks or people make that unsure."""
+        world = self.world
+        jumped = any(host is self.host for _, host in world.jumps)
+        if jumped or not world.losses.sure or world.call_faults.happened["rolled_back"]:
+            return 0
+        first = world.truth.first(shard, world.table.origins[shard.key.stream])
+        rest, now = shard.arrivals[max(first, shard.read) : arrived], world.clock.now()
+        return sum(not world.losses.is_reported(shard, at, now) for at in rest)
 
     def _on_arrow(self, arrow: Arrow, keys: tuple[str, ...]) -> None:
         world = self.world
         world.kept.note_arrow(self.process, arrow)
+        if arrow is Arrow.COMMITTED and self._reading is not None and self._reading._run is not None:
+            judge_memory(world, self.process, self._reading._run.attempt.kept)
         if arrow is Arrow.CLAIMED and self.keys is not None:
             self._require_not_read_past_beginning(keys)
         if world.script is not None:

@@ -63,12 +63,18 @@ class Process:
 class Task:
     """A piece of work in a process, which is paused at each port call."""
 
-    __slots__ = ("greenlet", "over", "process", "work")
+    __slots__ = ("greenlet", "leads", "looked_at_workers", "over", "process", "read_of_worker", "work")
 
     def __init__(self, process: Process, work: Callable[[], None]) -> None:
         self.process = process
         self.work = work
         self.over = False
+        self.leads = False
+        """Whether the task has taken or beaten the leader's lock."""
+        self.looked_at_workers = 0.0
+        """When the task last looked at the rows of all workers."""
+        self.read_of_worker: dict[str, float] = {}
+        """By worker: when the task last read this worker's row alone."""
         self.greenlet: greenlet | None = None
         """None until the task has begun."""
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from headrace.pipeline.core.shards.stream import ShardKey
+from headrace.pipeline.settings.model import TimeSettings
 from tests.memory.aggregates import numbers_of
 from tests.simulation.watch.truth import ShardTruth, Violation
 from tests.simulation.world import World
 
 _CLEARED = timedelta(hours=2)
-"""Time for four clean-ups: the rows of parents are deleted before those of their children."""
+"""Time for four clean-ups."""
 _LOOKED_AT = 90.0
 """Seconds by which the read of a quiet shard may be late: a tick, the start of a run, and the shards that the run
 reads first."""
@@ -55,10 +56,12 @@ def left_over(world: World) -> Iterator[tuple[str, str]]:
             yield worker.worker_id, f"the worker has been dead for {silent}, and its row still exists"
     now, placed = world.clock.now(), world.table.load().positions
     for shard in world.truth.shards.values():
-        if shard.closed is None or now - shard.closed < world.losses.retention + _CLEARED:
+        if shard.closed is None or now - shard.closed < world.losses.retention + _cleared(world, shard):
             continue
         stream, row = shard.key.stream, world.leases.rows.get(world.key_of(shard.key))
-        below = [world.truth.shards[ShardKey(stream, child)] for child in shard.children]
+        # A row goes after those of its parents, and these wait for all of their children.
+        family = [shard, *_above(world, shard)]
+        below = [world.truth.shards[ShardKey(stream, child)] for each in family for child in each.children]
         began_long_ago = all(child.arrivals and child.arrivals[0] < now - _CLEARED for child in below)
         if not world.truth.lives(stream) or not began_long_ago:
             continue
@@ -69,6 +72,24 @@ def left_over(world: World) -> Iterator[tuple[str, str]]:
             )
         if placed.has_ended(shard.key):
             yield shard.key.shard_id, "Kinesis forgot the shard hours ago, and the table still holds its END"
+
+
+def _cleared(world: World, shard: ShardTruth) -> timedelta:
+    """Time for the clean-ups of the shard and of the shards above it: an END goes one clean-up after those of its parents."""
+    return _CLEARED + len(_above(world, shard)) * TimeSettings().garbage_cleanup
+
+
+def _above(world: World, shard: ShardTruth) -> list[ShardTruth]:
+    """All ancestors of the shard."""
+    found: dict[ShardKey, ShardTruth] = {}
+    todo = [shard]
+    while todo:
+        each = todo.pop()
+        parents = (world.truth.shards[ShardKey(each.key.stream, name)] for name in each.parents)
+        new = [parent for parent in parents if parent.key not in found]
+        found |= {parent.key: parent for parent in new}
+        todo += new
+    return list(found.values())
 
 
 def _of_shard(world: World, shard: ShardTruth, living: set[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D1 to D6."""
+"""Interleavings that broke simpler designs, as docs/reference/protocol.md lists them: D1 to D6."""
 
 from __future__ import annotations
 

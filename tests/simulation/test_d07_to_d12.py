@@ -1,4 +1,4 @@
-"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D7 to D12."""
+"""Interleavings that broke simpler designs, as docs/reference/protocol.md lists them: D7 to D12."""
 
 from __future__ import annotations
 

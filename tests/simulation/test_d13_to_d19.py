@@ -1,4 +1,4 @@
-"""Interleavings that broke simpler designs, as docs/protocol.md lists them: D13 to D19."""
+"""Interleavings that broke simpler designs, as docs/reference/protocol.md lists them: D13 to D19."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.duties.fleet.sensor_turn import Turn
+from headrace.pipeline.settings.assignment_block import AssignmentSettings
 from headrace.pipeline.settings.choices import FormerStreams, InitialPosition, StreamsMode
+from headrace.pipeline.settings.discovery_block import DiscoverySettings
 from headrace.pipeline.settings.kcl_block import KclSettings
 from headrace.pipeline.settings.model import (
-    AssignmentSettings,
-    DiscoverySettings,
     Settings,
     StreamSettings,
     TimeSettings,
@@ -25,7 +25,6 @@ from headrace.pipeline.settings.model import (
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from tests.memory.clock import START, CountingIds
 from tests.memory.leader_lock import MemoryLeaderLock
-from tests.memory.lineage import MemoryLineage
 from tests.memory.live import MemoryLive, MemoryRewriter
 from tests.memory.stage import MemoryStage
 from tests.simulation.adoption import Adoption
@@ -46,6 +45,7 @@ from tests.simulation.troubles.people import People
 from tests.simulation.watch.file_watch import WatchedFiles
 from tests.simulation.watch.kept_watch import KeptWatch
 from tests.simulation.watch.lease_watch import ODD, WatchedLeases
+from tests.simulation.watch.lineage_watch import WatchedLineage
 from tests.simulation.watch.table_watch import WatchedTable
 from tests.simulation.watch.truth import History, ShardTruth, Truth, Violation
 from tests.simulation.watch.worker_watch import WatchedWorkers
@@ -61,6 +61,14 @@ _UPKEEP = UpkeepSettings(
 _CLEANUP = _FORMER_WAIT = timedelta(seconds=60)
 """Shorter than the defaults, so that clean-ups happen within minutes in a plan without a quiet stretch. All other
 times are the defaults."""
+
+
+def _times(plan: Plan) -> TimeSettings:
+    if plan.quiet:
+        return TimeSettings()
+    # Every sixth clean-up also looks for what Kinesis has forgotten. These come often where it forgets something, or says so.
+    forgets = plan.retention <= 3600.0 or "deny" in plan.troubles
+    return TimeSettings(cleanup=_CLEANUP / 4 if forgets else _CLEANUP)
 
 
 class World:
@@ -92,7 +100,7 @@ class World:
         self.workers = WatchedWorkers(self)
         self.lock = MemoryLeaderLock()
         self.table = WatchedTable(self)
-        self.lineage = MemoryLineage(self.table)
+        self.lineage = WatchedLineage(self.table)
         self.lineage.most = lambda new: (
             self.rng.randrange(new) + 1 if plan.short_recordings and new > 1 else new
         )
@@ -173,7 +181,7 @@ class World:
             former_streams_wait=self.former_wait,
             workers=tuple(WorkerSettings(id=worker) for worker in workers),
             kcl=KclSettings(mode=plan.mode, heartbeat=plan.heartbeat, allow_foreign_checkpoints=plan.foreign),
-            times=TimeSettings() if plan.quiet else TimeSettings(cleanup=_CLEANUP),
+            times=_times(plan),
             assignment=AssignmentSettings(graceful=plan.graceful),
             wave=WaveSettings(records=plan.wave_records, every=timedelta(seconds=plan.wave_every)),
             upkeep=_UPKEEP,

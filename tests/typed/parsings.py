@@ -25,7 +25,7 @@ from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.staging import StagingSpec
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.check_wave import ParseChecking
 from headrace.pipeline.typed.duplicates import Deduplicating
 from headrace.pipeline.typed.duplicates_plan import Comparison
@@ -133,7 +133,7 @@ class InProcess(Redriver):
             self.compared.append(comparison)
             batches = iter(self._marked(list(batches), spec, comparison))
         report = write_rows(batches, spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
-        return joined([report]), number
+        return one_report([report]), number
 
     def _marked(
         self, batches: Sequence[pa.RecordBatch], spec: WriteSpec, comparison: Comparison

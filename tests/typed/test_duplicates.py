@@ -48,7 +48,7 @@ def told(bed: Bed) -> dict[str, int]:
     found = {"rows": 0, "parsed": 0, "quarantined": 0, "duplicate": 0}
     for page in bed.typed().pages():
         for each in page.ranges:
-            its = read_accounting(each.why)
+            its = read_accounting(each.account)
             assert its.is_complete
             found["rows"] += its.rows
             found["parsed"] += its.parsed

@@ -38,7 +38,7 @@ def check(bed: Bed) -> None:
     waves = redriven = 0
     for page in bed.typed().pages():
         for each in page.ranges:
-            told = read_accounting(each.why)
+            told = read_accounting(each.account)
             if each.kind is Kind.PARSED:
                 waves += told.rows
                 redriven += told.parsed
@@ -154,7 +154,7 @@ def test_a_process_that_lands_each_event_once_and_is_killed_leaves_out_no_event_
     assert ids == [1, 2, 3, 4, 5]
     assert {number for _, number, _ in bed.set_aside()} == {3, 12}
     ranges = [each for page in bed.typed().pages() for each in page.ranges]
-    told = [read_accounting(each.why) for each in ranges]
+    told = [read_accounting(each.account) for each in ranges]
     assert all(each.is_complete for each in told)
     assert sum(each.rows for each in told) == len(bed.landed()) == 11
     assert sum(each.dropped.get("duplicate", 0) for each in told) == 4

@@ -10,7 +10,7 @@ from headrace.pipeline.core.landing.landing import Proposal, decide_landing
 from headrace.pipeline.core.landing.ledger_codec import read_ledger, write_ledger
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Position, Positions
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of, row_shard
+from headrace.pipeline.core.shards.sort_texts import end_of, row_shard, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.files.looked import MOST_OPEN, covers, looked_after, looked_in
 from headrace.pipeline.typed.files.portion import plan_portion
@@ -25,7 +25,7 @@ LOOKED = FilesDone(snapshot=77, sequence=9, upto=8, stream=None, still=frozenset
 
 
 def part(key: ShardKey, first: int, last: int, *, rows: int = 1) -> FilePart:
-    return FilePart(*row_shard(key), key_of(Position(first)), key_of(Position(last)), rows)
+    return FilePart(*row_shard(key), sort_key_of(Position(first)), sort_key_of(Position(last)), rows)
 
 
 def file(name: str, *parts: FilePart, added: int | None = 5) -> SourceFile:
@@ -50,7 +50,7 @@ def test_a_file_has_nothing_left_once_each_of_its_rows_is_at_or_below_a_position
 
 
 def test_a_position_within_a_kinesis_record_leaves_the_rest_of_the_record():
-    rows = [key_of(Position(200, sub)) for sub in (3, 4)]
+    rows = [sort_key_of(Position(200, sub)) for sub in (3, 4)]
     for last, left in zip(rows, (set(), {"f"}), strict=True):
         assert told(file("f", FilePart(*row_shard(B), rows[0], last, 1))).still == left
 
@@ -152,7 +152,7 @@ def test_a_file_of_several_shards_is_looked_into_only_for_rows_that_are_wanted()
 def test_rows_of_shards_that_nobody_knows_are_looked_for_unless_only_some_are_wanted():
     unknown = file("f1", replace(part(A, 1, 5), shard_id="shardId-another"))
     assert plan_portion([unknown], WISHES, rows=9).files == (unknown,)
-    assert plan_portion([unknown], WISHES, rows=9, others=False).files == ()
+    assert plan_portion([unknown], WISHES, rows=9, with_unnamed=False).files == ()
     assert plan_portion([unknown], replace(WISHES, wanted=()), rows=9).files == ()
 
 
@@ -173,7 +173,7 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
     portion = plan_portion([each for each, _ in files], Wishes(wanted, streams=(STREAM,)), rows=rows)
     for each, rows_of in files:
         for want in wanted:
-            keys = [key_of(Position(n)) for n in rows_of[want.key]]
+            keys = [sort_key_of(Position(n)) for n in rows_of[want.key]]
             asked = [key for key in keys if want.low < key < (want.high or "")]
             if portion.ceiling is not None:
                 asked = [key for key in asked if key < portion.ceiling]
@@ -182,10 +182,10 @@ def test_no_file_that_is_left_out_has_wanted_rows_below_the_ceiling(
 
 def test_a_ceiling_is_never_within_a_kinesis_record():
     first = file("f1", part(A, 101, 101), added=1)
-    rest = file("f2", FilePart(*row_shard(A), key_of(Position(102, 4)), key_of(Position(300)), 9))
+    rest = file("f2", FilePart(*row_shard(A), sort_key_of(Position(102, 4)), sort_key_of(Position(300)), 9))
     ceiling = plan_portion([first, rest], WISHES, rows=1).ceiling
     assert ceiling is not None
-    assert end_of(Position(101)) <= ceiling <= key_of(Position(102))
+    assert end_of(Position(101)) <= ceiling <= sort_key_of(Position(102))
 
 
 @pytest.mark.parametrize(

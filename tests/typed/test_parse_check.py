@@ -10,7 +10,7 @@ from headrace.pipeline.core.ledger.accounting import Accounting
 from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.typed.check import Differs, ParsedSoFar, asked_of, differences, excused
+from headrace.pipeline.typed.check import Differs, ParsedSoFar, differences, excused, ledgers_asked
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
@@ -77,8 +77,8 @@ def earlier(*waves: tuple[int | None, int, int], looked: int | None = 99) -> Par
 def judged(
     plan: WavePlan, *ranges: Range | Lost, parsed: ParsedSoFar | None = None
 ) -> list[tuple[int, int, bool]]:
-    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), whole=True)
-    return [(each.found, each.stated, each.is_cut) for each in found]
+    found = differences(plan, ledgers(*ranges), parsed or ParsedSoFar(()), all_ledgers=True)
+    return [(each.rows_found, each.stated, each.is_cut) for each in found]
 
 
 FLOW = (a_range(None, 20, 7), a_range(20, 30, 4), a_range(30, 50, 9), a_range(50, 50, 0, ended=True))
@@ -182,7 +182,7 @@ def test_a_gap_of_records_that_never_landed_has_no_rows() -> None:
 
 
 def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shards() -> None:
-    asked = asked_of(wave(20, 50, 13))
+    asked = ledgers_asked(wave(20, 50, 13))
     found = [asked.of(entry) for entry in ledgers(*FLOW, a_range(None, 99, 1, key=B), a_range(5000, 5010, 1))]
     assert [entry.page.ranges[0].upto.sequence for entry in found if isinstance(entry, LedgerEntry)] == [
         20,
@@ -205,11 +205,11 @@ def test_the_ledgers_of_the_time_of_the_wave_are_asked_for_and_those_of_its_shar
 def test_only_before_the_first_commit_of_the_typed_table_the_retention_may_have_taken_rows(
     kept_from: date | None, begun: datetime | None, *, is_excused: bool
 ) -> None:
-    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, whole=True)
+    (differs,) = differences(wave(None, 50, 0), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
     assert excused(differs, entries, kept_from=kept_from, begun=begun) is is_excused
 
 
 def test_more_rows_than_stated_are_never_excused() -> None:
-    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, whole=True)
+    (differs,) = differences(wave(None, 50, 21), entries := ledgers(*FLOW), _NEVER, all_ledgers=True)
     assert isinstance(differs, Differs)
     assert not excused(differs, entries, kept_from=date(2026, 2, 1), begun=None)

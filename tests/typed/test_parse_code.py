@@ -76,7 +76,7 @@ def test_each_range_of_a_wave_and_of_a_redrive_tells_the_code(tmp_path: Path):
     replace(bed.parsing(), code=lambda: "one").wave()
     bed.parser.fixes = {BAD: good(2)}
     list(replace(bed.redriving(), code=lambda: "two").portions())
-    told = [read_accounting(each.why) for page in bed.typed().pages() for each in page.ranges]
+    told = [read_accounting(each.account) for page in bed.typed().pages() for each in page.ranges]
     assert [each.code for each in told] == ["two", "one"]
     before = {key: value for key, value in json.loads(told[1].text()).items() if key != "code"}
     assert read_accounting(json.dumps(before)) == replace(told[1], code="")

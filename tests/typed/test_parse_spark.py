@@ -441,7 +441,7 @@ def test_an_avro_schema_with_a_column_of_headrace_is_refused(spark: "SparkSessio
 
 
 def test_the_function_in_the_documentation_does_what_the_page_says(spark: "SparkSession", tmp_path: Path):
-    page = (Path(__file__).parents[2] / "docs" / "typed-tables.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "use" / "typed-tables.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "my_parsers.py").write_text(code)
     bed = Bed(tmp_path)

@@ -44,7 +44,7 @@ def test_each_row_is_parsed_or_set_aside_and_the_ledger_accounts_for_it(bed: Bed
     (aside,) = read.rows(bed.quarantine()).to_pylist()
     assert (aside["data"], aside["reason"], aside["version"]) == (BAD, "bad", "1")
     page = next(bed.typed().pages())
-    told = {each.key: read_accounting(each.why) for each in page.ranges}
+    told = {each.key: read_accounting(each.account) for each in page.ranges}
     assert (told[A].rows, told[A].parsed, told[A].quarantined, told[A].schema > 0) == (3, 2, 1, True)
     assert (told[B].rows, told[B].parsed, told[B].aside) == (1, 1, ())
     assert bed.parsing().wave().snapshot is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, Range
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.shards.sort_texts import key_of, past
+from headrace.pipeline.core.shards.sort_texts import past, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import ChainBroken, WrongShape
 from headrace.pipeline.typed.account import account, why_stop
@@ -55,7 +55,7 @@ def wanted(source: Positions, target: Positions) -> list[ShardKey]:
 
 
 def piece(key: ShardKey, first: int, last: int, *, rows: int = 1, path: str = "f") -> Piece:
-    return Piece(key, path, 0, key_of(at(first)), key_of(at(last)), rows, rows, newest=NOON)
+    return Piece(key, path, 0, sort_key_of(at(first)), sort_key_of(at(last)), rows, rows, newest=NOON)
 
 
 def test_a_shard_is_wanted_where_the_lake_table_is_ahead():
@@ -83,7 +83,7 @@ def test_a_child_waits_for_its_parents_end_in_the_typed_table():
     first = wishes(source, positions())
     assert ([each.key for each in first.wanted], first.has_waiting) == ([A], True)
     (then,) = wishes(source, positions(a=split)).wanted
-    assert (then.key, then.floor) == (B, key_of(at(10)))
+    assert (then.key, then.floor) == (B, sort_key_of(at(10)))
     assert [(each.shard_id, each.why) for each in then.parents] == [(A.shard_id, ParentIs.ENDED)]
 
 
@@ -160,7 +160,9 @@ def test_rows_of_a_shard_that_nobody_knows_are_taken():
 
 
 def file_of(key: ShardKey, first: int, last: int) -> SourceFile:
-    return SourceFile(key.shard_id, 10, key_of(at(first)), key_of(at(last)), (key.shard_id, key.shard_id))
+    return SourceFile(
+        key.shard_id, 10, sort_key_of(at(first)), sort_key_of(at(last)), (key.shard_id, key.shard_id)
+    )
 
 
 @pytest.mark.parametrize("newest", [at(300), Position(), Position(ended=True)])
@@ -233,8 +235,8 @@ def test_pieces_that_reach_into_each_other_are_never_parted():
 
 
 def test_the_rows_of_one_kinesis_record_are_never_parted():
-    start = Piece(A, "f", 0, key_of(Position(10, 0)), key_of(Position(10, 5)), 6, 6)
-    rest = Piece(A, "g", 0, key_of(Position(10, 6)), key_of(Position(10, 9)), 4, 4)
+    start = Piece(A, "f", 0, sort_key_of(Position(10, 0)), sort_key_of(Position(10, 5)), 6, 6)
+    rest = Piece(A, "g", 0, sort_key_of(Position(10, 6)), sort_key_of(Position(10, 9)), 4, 4)
     found = wishes(positions(a=at(40)), positions())
     plan = plan_wave(found, [start, rest, piece(A, 11, 40)], ceiling=None, limits=WaveLimits(1, 10))
     assert [(each.upto.sequence, each.upto.sub, each.rows) for each in plan.ranges] == [(10, 9, 10)]
@@ -254,7 +256,7 @@ def test_nothing_above_the_ceiling_counts_as_done():
 
 def files(*bounds: tuple[int, int]) -> list[SourceFile]:
     return [
-        SourceFile(f"f{n}", 10, key_of(at(low)), key_of(at(high)), (A.shard_id, A.shard_id))
+        SourceFile(f"f{n}", 10, sort_key_of(at(low)), sort_key_of(at(high)), (A.shard_id, A.shard_id))
         for n, (low, high) in enumerate(bounds)
     ]
 
@@ -308,7 +310,7 @@ def test_waves_take_each_row_once_in_the_order_of_its_shard(
         plan = plan_wave(found, left, ceiling=None, limits=WaveLimits(most, 10**9))
         for each in plan.ranges:
             own = [p for p in left if p.key == each.key]
-            assert all(p.last <= key_of(each.upto) or p.first > key_of(each.upto) for p in own)
+            assert all(p.last <= sort_key_of(each.upto) or p.first > sort_key_of(each.upto) for p in own)
         taken += plan.rows
         target = target.with_shards({each.key: each.upto for each in plan.ranges}).with_origins(ORIGINS)
     assert taken == 2 * len(pieces)
@@ -398,7 +400,7 @@ def test_a_quarantine_table_to_which_the_ledgers_dont_lead_is_refused(quarantine
 
 
 def test_sort_keys_sort_as_numbers_do():
-    keys = [key_of(Position(n, sub)) for n in (9, 10, 99, 100, 2**185) for sub in (0, 9, 10)]
+    keys = [sort_key_of(Position(n, sub)) for n in (9, 10, 99, 100, 2**185) for sub in (0, 9, 10)]
     assert all(one < other for one, other in pairwise(keys))
-    assert Wanted(A, None, at(10)).high < key_of(at(11))  # type: ignore[operator]
-    assert Wanted(A, None, at(10)).high > key_of(Position(10, 10**18))  # type: ignore[operator]
+    assert Wanted(A, None, at(10)).high < sort_key_of(at(11))  # type: ignore[operator]
+    assert Wanted(A, None, at(10)).high > sort_key_of(Position(10, 10**18))  # type: ignore[operator]

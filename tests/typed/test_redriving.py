@@ -79,7 +79,7 @@ def test_the_ledger_of_the_typed_table_accounts_for_the_redriven_rows(bed: Bed):
     mend(bed)
     redrive(bed)
     page = next(bed.typed().pages())
-    told = {each.key.shard_id: read_accounting(each.why) for each in page.ranges}
+    told = {each.key.shard_id: read_accounting(each.account) for each in page.ranges}
     assert {each.kind for each in page.ranges} == {Kind.REDRIVEN}
     ours = told[f"{B.shard_id}#redrive"]
     assert (ours.rows, ours.parsed, ours.quarantined, ours.version) == (3, 2, 1, "2")

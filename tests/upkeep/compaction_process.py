@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from headrace.pipeline.lake.spark.tasks import SparkTasks
 from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.rewrite_plan import Replaced, Rewritten
-from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+from headrace.pipeline.upkeep.rewriter import TaskRewriter
 from tests.killed import a_session, die
 from tests.lake.tables import IcebergLake
 
@@ -28,7 +29,7 @@ def run(folder: str, now: str) -> None:
     lake.clock.at = datetime.fromisoformat(now)
     with a_session("spark") as spark:
         assert spark is not None
-        rewriter = SparkRewriter(lambda _: spark, lake.iceberg)
+        rewriter = TaskRewriter(SparkTasks(lambda _: spark, 2), lake.iceberg)
         Compacting(
             table=_Dying(lake.iceberg), rewriter=lambda: rewriter, settings=UpkeepSettings(), clock=lake.clock
         ).run()

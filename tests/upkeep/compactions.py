@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.live_files import LiveFile
@@ -19,9 +17,10 @@ from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
 from headrace.pipeline.upkeep.ports import Rewriter
 from headrace.pipeline.upkeep.rewrite_plan import FileGroup, Rewritten
-from headrace.pipeline.upkeep.rewrite_task import RewriteSpec, rewrite_group
+from headrace.pipeline.upkeep.rewriter import TaskRewriter
 from tests.lake.samples import NOON, ORIGIN, StandingClock, a_file, a_key, a_range
 from tests.lake.tables import IcebergLake
+from tests.memory.tasks import LocalTasks
 
 A, B = a_key(0), a_key(1)
 SETTINGS = UpkeepSettings()
@@ -30,7 +29,7 @@ KEYS = ["stream", "stream_epoch", "shard_id", "sequence_number", "sub_sequence_n
 
 @dataclass
 class InProcess(Rewriter):
-    """Does in this process what Spark's tasks do. `meanwhile` is called between the writing and the commit."""
+    """The real rewriter, whose tasks run in this process. `meanwhile` is called between the writing and the commit."""
 
     lake: IcebergTable
     meanwhile: Callable[[], object] = lambda: None
@@ -38,12 +37,10 @@ class InProcess(Rewriter):
     groups: list[FileGroup] = field(default_factory=list)
 
     def rewrite(self, groups: Sequence[FileGroup]) -> tuple[Rewritten, ...]:
-        spec = RewriteSpec(self.lake.staging_spec(), schema_to_pyarrow(self.lake.open().schema()))
         self.groups += groups
-        now = self.lake.clock.now
-        made = [rewrite_group(each, spec, now=now, fresh=lambda: uuid4().hex) for each in groups]
+        rewritten = TaskRewriter(LocalTasks(self.lake.clock), self.lake).rewrite(groups)
         self.meanwhile()
-        return tuple(map(self.spoil, made))
+        return tuple(map(self.spoil, rewritten))
 
 
 class Small:

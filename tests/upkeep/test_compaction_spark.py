@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.pipeline.errors import Unreachable
+from headrace.pipeline.lake.spark.tasks import SparkTasks
 from headrace.pipeline.upkeep.compact import Compacting
 from headrace.pipeline.upkeep.live_table import IcebergLive
-from headrace.pipeline.upkeep.rewrite_spark import SparkRewriter
+from headrace.pipeline.upkeep.rewriter import TaskRewriter
 from headrace.pipeline.upkeep.table_files import IcebergFiles
 from tests.killed import killed
 from tests.lake.samples import NOON
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 def compacting(small: Small, spark: "SparkSession") -> Compacting:
     table = small.lake.handle()
-    rewriter = SparkRewriter(lambda _: spark, table)
+    rewriter = TaskRewriter(SparkTasks(lambda _: spark, 2), table)
     return Compacting(
         table=IcebergLive(table), rewriter=lambda: rewriter, settings=SETTINGS, clock=small.clock
     )
@@ -67,7 +68,7 @@ def test_a_spark_that_fails_is_told_and_changes_nothing(tmp_path: Path):
     def no_session(_: object) -> "SparkSession":
         raise Unreachable("Spark gave no session; nothing was read")
 
-    rewriter = SparkRewriter(no_session, small.table)
+    rewriter = TaskRewriter(SparkTasks(no_session, 2), small.table)
     duty = Compacting(
         table=IcebergLive(small.table), rewriter=lambda: rewriter, settings=SETTINGS, clock=small.clock
     )

@@ -52,7 +52,7 @@ class _Consumer:
                 case "commit":
                     prepared = self.prepared[given]
                     is_write = isinstance(prepared, checkpointer.Write)
-                    return self._checkpoint(prepared.at) if is_write else "no-write"
+                    return self._checkpoint(prepared.checkpoint) if is_write else "no-write"
         except (WrongShape, IndexError):
             return "error"
         return f"unknown operation {operation!r}"
@@ -60,14 +60,14 @@ class _Consumer:
     def _checkpoint(self, at: Checkpoint | None) -> str:
         answer = checkpointer.plan_checkpoint(self.progress, at)
         if isinstance(answer, checkpointer.Write):
-            self.row, self.pending = answer.at, None
+            self.row, self.pending = answer.checkpoint, None
             self.progress = checkpointer.written(self.progress, answer)
         return _WORDS[type(answer)]
 
     def _prepare(self, at: Checkpoint | None) -> str:
         answer = checkpointer.plan_prepare(self.progress, at)
         if isinstance(answer, checkpointer.Write):
-            self.pending = answer.at
+            self.pending = answer.checkpoint
         if not isinstance(answer, checkpointer.OutOfBounds):
             self.prepared.append(answer)
         return _WORDS[type(answer)]

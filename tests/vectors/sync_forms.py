@@ -31,7 +31,7 @@ def _starts(leases: tuple[Lease, ...]) -> dict[str, str]:
 
 
 def _synced(case: Any, shards: Any) -> dict[str, str]:
-    leases = missing_leases.plan_sync(
+    leases = missing_leases.plan_missing_leases(
         map(_listed, shards),
         case.get("leases") or (),
         initial=Checkpoint(case.get("initial_position", "LATEST")),

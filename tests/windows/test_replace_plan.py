@@ -29,11 +29,11 @@ from headrace.pipeline.windows.replace_plan import (
     check_covered,
     check_once,
     check_whole,
-    done_of,
+    done_up_to,
     for_quarantine,
     is_carried_out,
     leaving_of,
-    order_of,
+    survey_order_of,
     whole_order,
     why_not_replaced,
     with_removed,
@@ -73,11 +73,11 @@ def test_a_window_is_done_up_to_its_last_replay_and_begins_where_it_begins():
         entry(2, a_replay(A, 2, 4), a_replay(B, 0, 7, window="other")),
         entry(3, a_replay(A, 4, 6), a_replay(B, 0, 5, kind=Kind.PARSED)),
     ]
-    assert done_of(entries, WINDOW) == Positions({}, {A: Position(6)})
-    assert done_of([], WINDOW) == Positions({}, {A: Position(2)})
+    assert done_up_to(entries, WINDOW) == Positions({}, {A: Position(6)})
+    assert done_up_to([], WINDOW) == Positions({}, {A: Position(2)})
     # What a later commit replaces of one shard changes nothing about the other one.
     entries.append(entry(4, a_replay(B, 0, 3)))
-    assert done_of(entries, WINDOW) == Positions({}, {A: Position(6), B: Position(3)})
+    assert done_up_to(entries, WINDOW) == Positions({}, {A: Position(6), B: Position(3)})
 
 
 def test_what_the_typed_table_or_the_lake_table_has_not_reached_is_in_the_way():
@@ -112,7 +112,7 @@ def test_only_files_that_may_have_rows_of_the_ranges_are_looked_at():
         return SourceFile(path, 1, f"001:{low}:{0:019}", f"001:{high}:{0:019}")
 
     files = [a_file("below", 1, 2), a_file("in", 2, 3), a_file("above", 5, 6), SourceFile("unknown", 1)]
-    order = order_of([(A, Position(2), Position(4))], files, (A.stream,))
+    order = survey_order_of([(A, Position(2), Position(4))], files, (A.stream,))
     assert set(order.files) == {"in", "unknown"}
     bounds = (Bound(A, "001:2;", "001:4;"),)
     assert order == SurveyOrder(order.files, bounds, frozenset(), (A.stream,), None, others=False)

@@ -130,7 +130,7 @@ def test_the_ledger_names_the_window_and_accounts_for_its_rows(bed: ReplaceBed):
     page = bed.last_page()
     (replay,) = (each for each in page.ranges if each.kind is Kind.REPLAY)
     assert (replay.key, replay.after, replay.upto.sequence, replay.rows) == (A, None, 5, 4)
-    told = read_accounting(replay.why)
+    told = read_accounting(replay.account)
     assert (told.window, told.version, told.rows, told.parsed, told.quarantined) == (window.id, "2", 5, 4, 1)
     assert told.removed == (3, 2)
     raised = [each for each in page.ranges if each.kind is Kind.GENERATION]

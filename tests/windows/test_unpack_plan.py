@@ -16,7 +16,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of, past
+from headrace.pipeline.core.shards.sort_texts import end_of, past, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.proof.spans import plan_rows, spans_of
@@ -35,7 +35,7 @@ from headrace.pipeline.windows.unpack_plan import (
     files_with,
     kept_in,
     next_wishes,
-    parts_of,
+    parts_by_landing,
     without_ledger,
 )
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange
@@ -154,11 +154,11 @@ def test_a_wave_looks_for_the_first_part_of_each_shard_and_goes_on_where_the_run
 
 def test_a_position_at_a_record_is_past_all_rows_that_the_record_may_become():
     assert past(None) == ""
-    assert past(Position(9)) > key_of(Position(9, 2**63 - 1))
-    assert past(Position(9)) == end_of(Position(9)) < key_of(Position(10))
+    assert past(Position(9)) > sort_key_of(Position(9, 2**63 - 1))
+    assert past(Position(9)) == end_of(Position(9)) < sort_key_of(Position(10))
     # Another program may have read a part of it, or a version that didn't know `inside` has adopted such a position.
-    assert past(Position(9, 0, inside=True)) == key_of(Position(9))
-    assert past(Position(9, 3)) == key_of(Position(9, 3))
+    assert past(Position(9, 0, inside=True)) == sort_key_of(Position(9))
+    assert past(Position(9, 3)) == sort_key_of(Position(9, 3))
 
 
 PLAN = WavePlan(
@@ -167,7 +167,7 @@ PLAN = WavePlan(
 )
 FILES = (SourceFile("one", 6), SourceFile("two", 5))
 FIRST, SECOND = a_range(None, 10), a_range(10, 25)
-PARTS = parts_of(PLAN, a_story(FIRST, SECOND))
+PARTS = parts_by_landing(PLAN, a_story(FIRST, SECOND))
 LOWS = tuple(each.kept.low for each in PARTS)
 
 
@@ -257,7 +257,7 @@ def test_a_proof_counts_the_new_rows_in_the_range_by_which_their_aggregate_lande
     (spans,) = plan.spans
     # One range has rows in each span, so that a row that is there twice is found.
     assert spans.wanted == (0, 1, 1)
-    last = key_of(Position(10, 4))
+    last = sort_key_of(Position(10, 4))
     (span,) = spans_of(spans.ends, plan.clusters[0].steps[0])
     assert (spans.ends[span - 1] if span else "") < last <= spans.ends[span]
 

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import read_accounting
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, Range
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.demo.aggregate import aggregated
@@ -107,7 +107,7 @@ def test_the_ledger_accounts_for_the_rows(bed: UnpackBed):
     bed.unpack(window)
     (told,) = replays(bed)
     assert (told.key, told.after, told.upto.sequence, told.rows, told.unpacked) == (A, None, 3, 3, True)
-    account = read_accounting(told.why)
+    account = read_accounting(told.account)
     assert (account.window, account.rows, account.removed, account.is_complete) == (
         window.id,
         5,
@@ -121,7 +121,7 @@ def test_each_landing_is_accounted_for_also_where_one_file_has_the_rows_of_sever
         bed.land(A, {number: good(number)})
     compact(bed)
     bed.unpack(bed.to_unpack(ALL_OF_A))
-    told = [(each.upto.sequence, each.rows, read_accounting(each.why).removed) for each in replays(bed)]
+    told = [(each.upto.sequence, each.rows, read_accounting(each.account).removed) for each in replays(bed)]
     assert told == [(3, 3, (2, 0)), (5, 0, (1, 0))]
     assert wrong(prove(bed)) == []
 
@@ -140,7 +140,7 @@ def test_waves_give_the_rows_of_one_large_wave(bed: UnpackBed, limits: WaveLimit
     window = bed.to_unpack(ALL_OF_A)
     bed.unpack(window, limits=limits)
     assert bed.payloads() == [*APART_TO_THREE[:6], (4, 0, good(41)), *APART_TO_THREE[7:]]
-    assert sum(read_accounting(each.why).removed[0] for each in replays(bed)) == 3
+    assert sum(read_accounting(each.account).removed[0] for each in replays(bed)) == 3
     assert wrong(prove(bed)) == []
 
 
@@ -161,7 +161,7 @@ def test_after_the_ledger_of_an_unpacking_was_lost_its_user_records_stay_as_they
         if row["kind"] != Kind.UNPACKED:
             return [row]
         of = Lost(row["snapshot_id"], row["snapshot_sequence"], row["snapshot_at"], "a test")
-        return [{**dict.fromkeys(row), **each} for each in rows_of(of)]
+        return [{**dict.fromkeys(row), **each} for each in lineage_rows_of(of)]
 
     with proofs.changed_ledgers(bed.lake.handle(), lost):
         assert A.shard_id in bed.notes(bed.to_unpack(ALL_OF_A))

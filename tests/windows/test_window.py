@@ -19,7 +19,7 @@ from headrace.pipeline.core.ledger.ledger import (
 )
 from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of, record_of
+from headrace.pipeline.core.shards.sort_texts import end_of, record_of, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.typed.values import Wanted, Wishes
 from headrace.pipeline.windows.copy_plan import beginnings, is_done, lacks_position, why_not, wishes_of
@@ -266,7 +266,7 @@ def test_a_window_by_numbers_has_exactly_the_landed_records_between_them(
 def _has(each: WindowRange, number: int, sub: int) -> bool:
     """As Spark chooses rows: above the low end, and below the high end."""
     key = f"{record_of(number)}:{sub:019}"
-    return key_of(each.after) < key < end_of(each.upto)
+    return sort_key_of(each.after) < key < end_of(each.upto)
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=10), st.integers(0, 6), st.integers(1, 6))

@@ -1,5 +1,6 @@
 """The reading of a window's records from a stream, on ports in memory."""
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -104,6 +105,24 @@ def test_nothing_is_read_of_a_stream_that_was_deleted_or_created_again():
     with pytest.raises(WrongShape, match="or created again"):
         scene.read(stretch)
     assert scene.rows() == []
+
+
+def test_nothing_counts_of_a_stream_that_was_created_again_while_it_was_read():
+    scene = Scene()
+    numbers = scene.put(2)
+    stretch = scene.stretch(None, Position(numbers[1]))
+
+    former = deepcopy(scene.source)
+
+    def former_life(_: ShardKey) -> MemorySource:
+        scene.source.delete_stream("orders")
+        scene.clock.pause(60)
+        scene.source.create_stream("orders")
+        return former
+
+    scene.stage.answers = former_life
+    with pytest.raises(WrongShape, match="or created again"):
+        scene.read(stretch)
 
 
 def test_a_shard_that_fails_has_no_range_and_doesnt_stop_the_others():

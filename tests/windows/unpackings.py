@@ -1,26 +1,21 @@
 """Windows whose aggregates are taken apart in the lake table. What Spark's tasks do is done in this process."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline.core.shards.shard import HashRange
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.demo.aggregate import aggregated
 from headrace.pipeline.lake.table import plain_read as read
-from headrace.pipeline.lake.table.lake_table import IcebergTable
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.source import IcebergSource
-from headrace.pipeline.typed.tasks.read import survey
-from headrace.pipeline.typed.values import Bound, Parsed, SourceFile, Survey, SurveyOrder, WaveLimits
+from headrace.pipeline.typed.values import WaveLimits
 from headrace.pipeline.windows.make import Asked, Numbers
 from headrace.pipeline.windows.ports import Unpacker, UnpackPorts
 from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.unpack import Unpacking
-from headrace.pipeline.windows.unpack_spark import spec_of
-from headrace.pipeline.windows.unpack_task import unpack_files
+from headrace.pipeline.windows.unpacker import TaskUnpacker
 from headrace.pipeline.windows.window import ReplayWindow
+from tests.memory.tasks import LocalTasks
 from tests.proof.proofs import ListedStream
 from tests.typed.parsings import A, B, Killed, good
 from tests.windows.replacements import ReplaceBed
@@ -49,25 +44,9 @@ APART_TO_THREE = [
 ]
 
 
-@dataclass(kw_only=True)
-class InProcess(Unpacker):
-    bed: ReplaceBed
-
-    def _table(self) -> IcebergTable:
-        return self.bed.lake.handle()
-
-    def survey(self, order: SurveyOrder) -> Survey:
-        return survey(order, order.files, self._table().staging_spec())
-
-    def unpack(
-        self,
-        files: Sequence[SourceFile],
-        selected: Sequence[Bound],
-        streams: Sequence[StreamId],
-        shards: Mapping[ShardKey, HashRange],
-    ) -> Parsed:
-        spec = spec_of(self._table(), selected, streams, shards)
-        return unpack_files([each.path for each in files], spec, now=self.bed.clock.now)
+def local_unpacker(bed: ReplaceBed) -> Unpacker:
+    """The real unpacker, whose tasks run in this process."""
+    return TaskUnpacker(tasks=LocalTasks(bed.clock), table=bed.lake.handle())
 
 
 class UnpackBed(ReplaceBed):
@@ -95,7 +74,7 @@ class UnpackBed(ReplaceBed):
             ports=UnpackPorts(
                 source=IcebergSource(lake),
                 table=lake,
-                unpacker=InProcess(bed=self),
+                unpacker=local_unpacker(self),
                 lineage=IcebergLineage(lake),
                 typed={self.settings.name: self.typed()},
             ),

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.lake.spark.tasks import SparkTasks
+from headrace.pipeline.windows.copier import TaskCopier
 from headrace.pipeline.windows.copy import Replaying
-from headrace.pipeline.windows.copy_spark import SparkCopier
 from headrace.pipeline.windows.unpack import Unpacking
-from headrace.pipeline.windows.unpack_spark import SparkUnpacker
+from headrace.pipeline.windows.unpacker import TaskUnpacker
 from tests.killed import Cut, a_session
 from tests.windows.unpackings import UnpackBed
 
@@ -43,9 +44,9 @@ def _at(arrow: str, cut: Cut, duty: Unpacking | Replaying) -> None:
 def _on_spark(bed: UnpackBed, duty: Unpacking | Replaying, session: "SparkSession") -> Unpacking | Replaying:
     lake = bed.lake.handle()
     if isinstance(duty, Unpacking):
-        unpacker = SparkUnpacker(session=lambda _: session, table=lake, cores=2)
+        unpacker = TaskUnpacker(tasks=SparkTasks(lambda _: session, 2), table=lake)
         return replace(duty, ports=replace(duty.ports, unpacker=unpacker))
-    copier = SparkCopier(session=lambda _: session, source=lake, table=bed.own_table(duty.id), cores=2)
+    copier = TaskCopier(tasks=SparkTasks(lambda _: session, 2), source=lake, table=bed.own_table(duty.id))
     return replace(duty, ports=replace(duty.ports, copier=copier))
 
 

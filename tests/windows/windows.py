@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from headrace.pipeline.clock import SystemIds
 from headrace.pipeline.core.ledger.batch import BatchLimits
@@ -16,12 +15,10 @@ from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.ports.reading import ShardSource
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.settings.model import Settings, StreamSettings
-from headrace.pipeline.typed.account import joined
 from headrace.pipeline.typed.source import IcebergSource
-from headrace.pipeline.typed.tasks.read import survey
 from headrace.pipeline.typed.values import Parsed, Survey, SurveyOrder, WaveLimits, WavePlan
+from headrace.pipeline.windows.copier import TaskCopier
 from headrace.pipeline.windows.copy import Replaying
-from headrace.pipeline.windows.copy_task import CopySpec, copy_units
 from headrace.pipeline.windows.make import Asked
 from headrace.pipeline.windows.ports import Copier, ReplayPorts
 from headrace.pipeline.windows.read_stream import WindowReading
@@ -29,6 +26,7 @@ from headrace.pipeline.windows.table import IcebergWindows
 from headrace.pipeline.windows.window import ReplayWindow, WindowRange, window_table
 from headrace.pipeline.windows.windows import Windowing
 from tests.lake.samples import NOON, a_key
+from tests.memory.tasks import LocalTasks
 from tests.typed.parsings import Bed, Killed
 
 SETTINGS = Settings(application="windows-app", streams=(StreamSettings(name="orders"),))
@@ -52,23 +50,23 @@ def a_window(name: str) -> ReplayWindow:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass
 class InProcess(Copier):
+    """The real copier, whose tasks run in this process: a task for each row group, as on a large Spark."""
+
     bed: "WindowBed"
     table: IcebergTable
 
     def survey(self, order: SurveyOrder) -> Survey:
         self.bed.looked_into_by_windows.update(order.files)
-        return survey(order, order.files, self.bed.lake.iceberg.staging_spec())
+        return self._copier().survey(order)
 
     def copy(self, plan: WavePlan) -> Parsed:
-        bounds = tuple(each.bound for each in plan.ranges)
-        spec = CopySpec(self.bed.lake.iceberg.staging_spec(), self.table.staging_spec(), bounds)
-        return joined(
-            # A task for each row group, as on a large Spark.
-            copy_units([unit], spec, now=self.bed.clock.now, fresh=lambda: uuid4().hex)
-            for unit in plan.units
-        )
+        return self._copier().copy(plan)
+
+    def _copier(self) -> TaskCopier:
+        tasks = LocalTasks(self.bed.clock, cores=1_000)
+        return TaskCopier(tasks=tasks, source=self.bed.lake.iceberg, table=self.table)
 
 
 class WindowBed(Bed):

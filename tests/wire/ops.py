@@ -90,14 +90,14 @@ def _renew(args: Args) -> Change:
 def _write_checkpoint(args: Args) -> Change:
     if args.get("pending") is not None:
         return _prepare(args)
-    return writes.checkpoint(_seen(args, **_of_shard(args)), _checkpoint_of(args))
+    return writes.kcl_checkpoint(_seen(args, **_of_shard(args)), _checkpoint_of(args))
 
 
 def _prepare(args: Args) -> Change:
     name, sub = ("pending", "pending_sub") if "pending" in args else ("checkpoint", "sub")
     state = args.get("pending_state", args.get("state"))
     text = state["B64"] if isinstance(state, dict) else state
-    return writes.prepare(
+    return writes.kcl_prepare(
         _seen(args, **_of_shard(args)),
         _checkpoint_of(args, name, sub),
         state=None if text is None else base64.b64decode(text),
@@ -204,10 +204,12 @@ OPERATIONS: dict[str, Operation] = {
     "renew": _lease(_renew),
     "checkpoint": _lease(_write_checkpoint),
     "prepare_checkpoint": _lease(_prepare),
-    "assign": _lease(lambda args: writes.assign(_seen(args), args["new_owner"], "wire")),
+    "assign": _lease(lambda args: writes.kcl_assign(_seen(args), args["new_owner"], "wire")),
     "initiate_handover": _lease(lambda args: writes.begin_handover(_seen(args), args["new_owner"], "wire")),
     "evict": _lease(lambda args: writes.evict(_seen(args), "wire")),
-    "set_child_shards": _lease(lambda args: writes.note_children(_seen(args), frozenset(args["children"]))),
+    "set_child_shards": _lease(
+        lambda args: writes.kcl_note_children(_seen(args), frozenset(args["children"]))
+    ),
     "set_hash_range": _lease(_note_hash_range),
     "delete_lease": _delete,
     "lock_acquire": _acquire,

@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_kinesis import KinesisClient
 
+# Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts`
+# without it.
 _ATTEMPTS: Final = 3
-"""Attempts of one request with the first one: botocore counts `total_max_attempts` so, and `max_attempts` without it."""
 _CONNECT: Final = 2.0
+# Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint
+# that is down.
 _READ: Final = 4.0
-"""Seconds, to connect and to wait for an answer. A worker's tick has 10 s, and has to report an endpoint that is down."""
 
 _THROTTLED: Final = frozenset(
     {
         "BandwidthLimitExceeded",
         "KMSThrottlingException",
-        # Kinesis uses it for too many requests such as ListShards, DynamoDB for too many tables that are made at a time.
+        # Kinesis uses it for too many requests such as ListShards, DynamoDB for too many tables that are made
+        # at a time.
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -116,7 +119,8 @@ def _client(service: str, settings: AwsSettings, **more: Any) -> Any:
 
 
 def _session(profile: str | None, region: str | None) -> boto3.Session:
-    """A session with credentials of its own. All sessions of the process share what botocore knows about AWS's services."""
+    """A session with credentials of its own. All sessions of the process share what botocore knows about
+    AWS's services."""
     own = Session(profile=profile)
     shared = _descriptions(own.get_config_variable("data_path"))
     own.register_component("data_loader", shared)
@@ -128,25 +132,28 @@ def _session(profile: str | None, region: str | None) -> boto3.Session:
 
 @cache
 def _descriptions(data_path: str | None) -> Loader:
-    """The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths of making a client."""
+    """The descriptions of AWS's services, each read when the first client needs it: 60 ms of CPU, four fifths
+    of making a client."""
     return create_loader(data_path)
 
 
 def _no_profile(settings: AwsSettings) -> str:
-    """A sentence with the missing profile and the setting or variable that names it, in the order in which boto3 looks."""
-    asked = {"aws.profile in the settings": settings.profile} | {
+    """A sentence with the missing profile and the setting or variable that names it, in the order in which
+    boto3 looks."""
+    profiles = {"aws.profile in the settings": settings.profile} | {
         f"{variable} in the environment": os.environ.get(variable)
         for variable in ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
     }
-    place, name = next((place, name) for place, name in asked.items() if name is not None)
+    place, name = next((place, name) for place, name in profiles.items() if name is not None)
     return (
-        f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, or those that "
-        "AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. Nothing was read or written; name an "
-        "existing profile, or none where credentials come from elsewhere"
+        f"{place} is {name!r}, and none of AWS's configuration files (~/.aws/config, ~/.aws/credentials, "
+        "or those that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name) has such a profile. "
+        "Nothing was read or written; name an existing profile, or none where credentials come from "
+        "elsewhere"
     )
 
 
-def place_of(client: Any) -> str:
+def place_of_client(client: Any) -> str:
     """Region and endpoint of a client, for messages about things that are missing there."""
     return f"{client.meta.region_name} at {client.meta.endpoint_url}"
 
@@ -156,8 +163,9 @@ def code_of(error: boto.ClientError) -> str:
 
 
 @contextmanager
-def asking(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
-    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the caller unchanged.
+def asking_aws(what: str, *, passing: Container[str] = (), writes: bool = False) -> Iterator[None]:
+    """Turn botocore's exceptions into Headrace's errors. ClientErrors with a code in `passing` go on to the
+    caller unchanged.
 
     `what` names the thing that is read or written, for the message.
     """
@@ -202,5 +210,6 @@ def _meaning(what: str, error: boto.ClientError, *, writes: bool) -> HeadraceErr
     if status >= 500:
         return Unreachable(f"{what}: AWS failed ({reason}). {_what_now(writes=writes)}")
     return Terminal(
-        f"{what}: AWS refuses the request ({reason}). Nothing was written; check the policy of this role and the settings"
+        f"{what}: AWS refuses the request ({reason}). Nothing was written; "
+        "check the policy of this role and the settings"
     )

@@ -1,8 +1,8 @@
 """Rows of DynamoDB parsed by `json` alone, without botocore's conversion of every attribute.
 
-botocore converts each value to the type in the service's model. For DynamoDB's rows that only turns base64 text of binary
-values into bytes, so an answer that holds no binary value is parsed here. The conversion was half of the CPU of a tick that
-reads a few hundred rows.
+botocore converts each value to the type in the service's model. For DynamoDB's rows that only turns base64
+text of binary values into bytes, so an answer that holds no binary value is parsed here. The conversion was
+half of the CPU of a tick that reads a few hundred rows.
 
     answer ──► before-parse: keep the body aside ──► botocore parses an empty body ──► after-call: add the body, by json
 """
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 _READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 _BODY = "HeadraceBody"
+# A binary value, or a set of them.
 _BINARY = re.compile(rb'"BS?" ?:')
-"""A binary value, or a set of them."""
 
 
 def with_plain_answers(client: DynamoDBClient) -> DynamoDBClient:
-    """The same client, whose reads return rows parsed by `json` alone. botocore parses errors and writes as always."""
+    """The client that was given, whose reads return rows parsed by `json` alone. botocore parses errors and
+    writes as always."""
     for operation in _READS:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _put_aside)
         client.meta.events.register(f"after-call.dynamodb.{operation}", _take_back)

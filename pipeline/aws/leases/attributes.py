@@ -1,5 +1,5 @@
-"""Write and read DynamoDB's AttributeValues. An attribute of an unexpected type raises WrongShape with the attribute's name,
-so that a message can say in one sentence what is wrong with a row.
+"""Write and read DynamoDB's AttributeValues. An attribute of an unexpected type raises WrongShape with the
+attribute's name, so that a message can say in one sentence what is wrong with a row.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ Item = Mapping[str, Any]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
 MILLISECOND: Final = timedelta(milliseconds=1)
+# KCL rounds its decimals to six places.
 _MICRO: Final = Decimal("0.000001")
-"""KCL rounds its decimals to six places."""
+# Enough digits for any float: a row of another program may hold numbers up to DynamoDB's largest, near
+# 10^126.
 _WIDE: Final = Context(prec=330)
-"""Enough digits for any float: a row of another program may hold numbers up to DynamoDB's largest, near 10^126."""
 
 
 def text_value(text: str) -> Item:
@@ -28,15 +29,16 @@ def text_value(text: str) -> Item:
 
 
 def number_value(number: float) -> Item:
-    """A number as DynamoDB text. Fractions are rounded half up to six places, as in KCL, and written without an exponent."""
+    """A number as DynamoDB text. Fractions are rounded half up to six places, as in KCL, and written without
+    an exponent."""
     if isinstance(number, int):
         return {"N": str(number)}
     rounded = Decimal(repr(number)).quantize(_MICRO, ROUND_HALF_UP, _WIDE).normalize()
     return {"N": f"{rounded:f}"}
 
 
-def moment_value(at: datetime, unit: timedelta) -> Item:
-    return {"N": str((at - EPOCH) // unit)}
+def moment_value(when: datetime, unit: timedelta) -> Item:
+    return {"N": str((when - EPOCH) // unit)}
 
 
 def texts_value(texts: Iterable[str]) -> Item:
@@ -44,46 +46,46 @@ def texts_value(texts: Iterable[str]) -> Item:
 
 
 def text(item: Item, name: str) -> str | None:
-    found = _typed(item, name, "S")
-    if found is None:
+    value = _typed(item, name, "S")
+    if value is None:
         return None
-    if not isinstance(found, str) or not found:
+    if not isinstance(value, str) or not value:
         raise WrongShape(f"{name} is an empty text")
-    return found
+    return value
 
 
 def mandatory_text(item: Item, name: str) -> str:
-    found = text(item, name)
-    if found is None:
+    value = text(item, name)
+    if value is None:
         raise WrongShape(f"{name} is missing")
-    return found
+    return value
 
 
 def number(item: Item, name: str) -> Decimal | None:
-    found = _typed(item, name, "N")
-    return None if found is None else _decimal(found, name)
+    value = _typed(item, name, "N")
+    return None if value is None else _decimal(value, name)
 
 
 def integer(item: Item, name: str) -> int | None:
-    found = number(item, name)
-    return None if found is None else _whole(found, name)
+    value = number(item, name)
+    return None if value is None else _whole(value, name)
 
 
 def mandatory_integer(item: Item, name: str) -> int:
-    found = integer(item, name)
-    if found is None:
+    value = integer(item, name)
+    if value is None:
         raise WrongShape(f"{name} is missing")
-    return found
+    return value
 
 
 def moment(item: Item, name: str, unit: timedelta) -> datetime | None:
-    found = integer(item, name)
-    if found is None:
+    value = integer(item, name)
+    if value is None:
         return None
     try:
-        return EPOCH + found * unit
+        return EPOCH + value * unit
     except OverflowError as error:
-        raise WrongShape(f"{name} is {found}, which is no moment in time") from error
+        raise WrongShape(f"{name} is {value}, which is no moment in time") from error
 
 
 def texts(item: Item, name: str) -> frozenset[str]:
@@ -91,8 +93,8 @@ def texts(item: Item, name: str) -> frozenset[str]:
 
 
 def blob(item: Item, name: str) -> bytes | None:
-    found = _typed(item, name, "B")
-    return None if found is None else bytes(found)
+    value = _typed(item, name, "B")
+    return None if value is None else bytes(value)
 
 
 def flag(item: Item, name: str) -> bool:
@@ -105,12 +107,12 @@ def table_of(item: Item, name: str) -> Item:
 
 
 def numbers(item: Item, name: str) -> tuple[Decimal, ...]:
-    found = _typed(item, name, "L") or ()
-    return tuple(_decimal(_typed({name: each}, name, "N"), name) for each in found)
+    values = _typed(item, name, "L") or ()
+    return tuple(_decimal(_typed({name: value}, name, "N"), name) for value in values)
 
 
 def whole_numbers(item: Item, name: str) -> tuple[int, ...]:
-    return tuple(_whole(each, name) for each in numbers(item, name))
+    return tuple(_whole(value, name) for value in numbers(item, name))
 
 
 def _typed(item: Item, name: str, kind: str) -> Any:
@@ -122,15 +124,15 @@ def _typed(item: Item, name: str, kind: str) -> Any:
     return value[kind]
 
 
-def _decimal(found: Any, name: str) -> Decimal:
+def _decimal(value: Any, name: str) -> Decimal:
     try:
-        return Decimal(found)
+        return Decimal(value)
     except (InvalidOperation, TypeError, ValueError) as error:
-        raise WrongShape(f"{name} is {found!r}, not a number") from error
+        raise WrongShape(f"{name} is {value!r}, not a number") from error
 
 
-def _whole(found: Decimal, name: str) -> int:
+def _whole(value: Decimal, name: str) -> int:
     """Java writes 5E+0 where others write 5: both are five."""
-    if not found.is_finite() or found != found.to_integral_value():
-        raise WrongShape(f"{name} is {found}, not a whole number")
-    return int(found)
+    if not value.is_finite() or value != value.to_integral_value():
+        raise WrongShape(f"{name} is {value}, not a whole number")
+    return int(value)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class DynamoClientVersion:
-    """With the key `leaseKey` the row is in the lease table (layout S), and has the attribute entityType."""
+    """The row of KCL's migration to version 3. With the key `leaseKey` the row is in the lease table (layout
+    S), and has the attribute entityType."""
 
     def __init__(
         self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = lock_item.KEY
@@ -30,6 +31,7 @@ class DynamoClientVersion:
             return None if item is None else wire.read_version(item)
         except WrongShape as error:
             raise WrongShape(
-                f"the row {CLIENT_VERSION} of table {self._rows.table}, which KCL writes, can't be understood: {error}. Nothing was "
-                "written; check which versions of KCL your workers run"
+                f"the row {CLIENT_VERSION} of table {self._rows.table}, which KCL writes, "
+                f"can't be understood: {error}. Nothing was written; "
+                "check which versions of KCL your workers run"
             ) from error

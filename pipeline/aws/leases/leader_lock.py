@@ -1,5 +1,5 @@
-"""The leader's lock in DynamoDB, with the conditions of AWS's lock client for Java, so that KCL's workers can use the same
-lock.
+"""The leader's lock in DynamoDB, with the conditions of AWS's lock client for Java, so that KCL's workers can
+use the same lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class DynamoLeaderLock:
-    """With the key `leaseKey` the lock is in the lease table (layout S), and its row has the attribute entityType."""
+    """The leader's lock. With the key `leaseKey` the lock is in the lease table (layout S), and its row has
+    the attribute entityType."""
 
     def __init__(
         self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str = wire.KEY
@@ -31,9 +32,9 @@ class DynamoLeaderLock:
         return None if item is None else self._understood(item)
 
     def take(self, mine: LockRow, *, seen: LockRow | None) -> bool:
-        # The three conditions under which AWS's lock client takes a lock: no row, a released one, or an expired one whose
-        # version hasn't changed since it was seen to stand still.
-        # `#key` stands for the key's name, because `key` is a reserved word of DynamoDB's expressions.
+        # The three conditions under which AWS's lock client takes a lock: no row, a released one, or an
+        # expired one whose version hasn't changed since it was seen to stand still. `#key` stands for the
+        # key's name, because `key` is a reserved word of DynamoDB's expressions.
         values: dict[str, Item] = {}
         if seen is None:
             condition = "attribute_not_exists(#key)"
@@ -62,7 +63,8 @@ class DynamoLeaderLock:
         return self._is_mine(answer, mine.owner, version)
 
     def release(self, mine: LockRow) -> bool:
-        """Delete the lock. Also true where the row is gone already: boto3 retries after a lost answer, and then finds no row."""
+        """Delete the lock. Also true where the row is gone already: boto3 retries after a lost answer, and
+        then finds no row."""
         answer = self._mine("delete_item", mine)
         return isinstance(answer, WrittenRow) or answer.row is None
 
@@ -81,15 +83,15 @@ class DynamoLeaderLock:
         )
 
     def _is_mine(self, answer: WrittenRow | ConditionFailed, owner: str, version: str) -> bool:
-        """Whether this worker's write arrived. Each write has a new version: a row that has it was written by this call, also
-        where boto3 lost the first answer and its own retry was refused.
+        """Whether this worker's write arrived. Each write has a new version: a row that has it was written by
+        this call, also where boto3 lost the first answer and its own retry was refused.
         """
         if isinstance(answer, WrittenRow):
             return True
         if answer.row is None:
             return False
-        found = self._understood(answer.row)
-        return (found.owner, found.version) == (owner, version)
+        row = self._understood(answer.row)
+        return (row.owner, row.version) == (owner, version)
 
     def _understood(self, item: Item) -> LockRow:
         try:

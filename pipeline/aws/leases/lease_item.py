@@ -1,7 +1,9 @@
-"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and Headrace's own.
+"""From lease rows to `Lease` values and back. No other module knows the rows' attribute names: KCL's, and
+Headrace's own.
 
-A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in the row. A None in
-a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no nulls.
+A change becomes an UpdateItem on single attributes, so that attributes which Headrace doesn't know stay in
+the row. A None in a change means that the attribute is missing: DynamoDB has no empty sets, and KCL writes no
+nulls.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ OWNER_INDEX: Final = "LeaseOwnerToLeaseKeyIndex"
 
 ENTITY: Final = "entityType"
 _LEASE: Final = "LEASE"
+# Types of the other rows in the lease table, where an application has only this table (layout S).
 _OTHER_KINDS: Final = frozenset(
     {"STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "TABLE_MIGRATION", "WORKER_METRIC_STATS"}
 )
-"""Types of the other rows in the lease table, where an application has only this table (layout S)."""
 
 ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": (KEY,),
@@ -73,6 +75,8 @@ OUR_FIELDS: Final = (
 )
 """Fields whose attributes only Headrace writes. KCL's workers ignore unknown attributes."""
 
+# Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a
+# missing one, too.
 _ZERO_IF_MISSING: Final = frozenset(
     {
         "checkpointSubSequenceNumber",
@@ -81,7 +85,6 @@ _ZERO_IF_MISSING: Final = frozenset(
         "pendingCheckpointSubSequenceNumber",
     }
 )
-"""Attributes that are read as 0 where they are missing. A condition that one of them is 0 must hold for a missing one, too."""
 
 
 # --- a row as a lease ---------------------------------------------------------------------------------------
@@ -103,7 +106,8 @@ def is_ours(item: Item) -> bool:
 
 
 def read_lease(item: Item) -> Lease | SkippedRow:
-    """The lease, or a SkippedRow for a row that can't be understood: one such row must not keep a scan from reading the others."""
+    """The lease, or a SkippedRow for a row that can't be understood: one such row must not keep a scan from
+    reading the others."""
     try:
         kind = av.text(item, ENTITY)
         if kind not in {None, _LEASE}:
@@ -155,7 +159,8 @@ def _checkpoint(item: Item, field: str) -> Checkpoint | None:
 
 
 def _throughput(item: Item) -> float | None:
-    """The measured throughput, or None for nonsense: it only helps to balance, so it must not make the row unreadable."""
+    """The measured throughput, or None for nonsense: it only helps to balance, so it must not make the row
+    unreadable."""
     try:
         number = av.number(item, "throughputKBps")
     except WrongShape:
@@ -196,25 +201,25 @@ def _write(field: str, value: Any) -> Item:
         case None | frozenset() if not value:
             return {}
         case Checkpoint():
-            parts: tuple[Item, ...] = (av.text_value(value.sequence), av.number_value(value.sub))
+            values: tuple[Item, ...] = (av.text_value(value.sequence), av.number_value(value.sub))
         case Failure():
-            parts = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
+            values = (av.moment_value(value.since, av.MILLISECOND), av.text_value(value.why))
         case HashRange():
             # KCL can't read a row unless start < end. So a range of a single hash key is left out.
             if value.start == value.end:
                 return {}
-            parts = (av.text_value(str(value.start)), av.text_value(str(value.end)))
+            values = (av.text_value(str(value.start)), av.text_value(str(value.end)))
         case frozenset():
-            parts = (av.texts_value(value),)
+            values = (av.texts_value(value),)
         case datetime():
-            parts = (av.moment_value(value, av.MILLISECOND),)
+            values = (av.moment_value(value, av.MILLISECOND),)
         case bytes():
-            parts = ({"B": value},)
+            values = ({"B": value},)
         case str():
-            parts = (av.text_value(value),)
+            values = (av.text_value(value),)
         case _:
-            parts = (av.number_value(value),)
-    return dict(zip(names, parts, strict=True))
+            values = (av.number_value(value),)
+    return dict(zip(names, values, strict=True))
 
 
 # --- a change as a request ----------------------------------------------------------------------------------
@@ -236,8 +241,8 @@ def write_change(change: Change, *, entity_type: bool = True) -> tuple[Write, Ma
 
 
 class _Words:
-    """Placeholders of an expression and what they stand for. Attribute names need placeholders, because many are reserved words
-    of DynamoDB.
+    """Placeholders of an expression and what they stand for. Attribute names need placeholders, because many
+    are reserved words of DynamoDB.
     """
 
     def __init__(self) -> None:
@@ -255,29 +260,29 @@ class _Words:
     def request(self) -> Mapping[str, Any]:
         """The two maps for the request. An empty one is left out, because DynamoDB refuses it."""
         words = {"ExpressionAttributeNames": self._names, "ExpressionAttributeValues": self._values}
-        return {name: each for name, each in words.items() if each}
+        return {name: entries for name, entries in words.items() if entries}
 
 
 def _conditions(change: Change, words: _Words) -> list[str]:
-    found = [
-        each
+    conditions = [
+        condition
         for field, value in change.requires.items()
-        for each in _each(field, value, lambda name, part: _is(name, part, words))
+        for condition in _each(field, value, lambda name, attribute_value: _is(name, attribute_value, words))
     ]
     if change.holder is not None:
         me = words.value("holder", av.text_value(change.holder))
         owner, checkpoint_owner = words.name(OWNER), words.name(CHECKPOINT_OWNER)
         # The holder is checkpointOwner while a handover runs, and leaseOwner at all other times.
-        found.append(
+        conditions.append(
             f"({checkpoint_owner} = {me} OR (attribute_not_exists({checkpoint_owner}) AND {owner} = {me}))"
         )
-    return found
+    return conditions
 
 
 def _each(field: str, value: Any, phrase: Callable[[str, Item | None], str]) -> list[str]:
     """One condition for each attribute of a field."""
-    parts = _write(field, value)
-    return [phrase(name, parts.get(name)) for name in ATTRIBUTES[field]]
+    attributes = _write(field, value)
+    return [phrase(name, attributes.get(name)) for name in ATTRIBUTES[field]]
 
 
 def _is(attribute: str, value: Item | None, words: _Words) -> str:
@@ -293,8 +298,8 @@ def _is(attribute: str, value: Item | None, words: _Words) -> str:
 def _update(change: Change, words: _Words) -> str:
     put: dict[str, Item | None] = {}
     for field, value in change.put.items():
-        parts = _write(field, value)
-        put |= {name: parts.get(name) for name in ATTRIBUTES[field]}
+        attributes = _write(field, value)
+        put |= {name: attributes.get(name) for name in ATTRIBUTES[field]}
     # A None becomes REMOVE: DynamoDB has no null that KCL's readers would understand.
     put |= {name: None for field in change.remove for name in ATTRIBUTES[field]}
     sets = [

@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+# Seconds for which the table's size is remembered, as in KCL. DynamoDB updates the size every six hours
+# only.
 _SIZE_HOLDS: Final = 2 * 60 * 60.0
-"""Seconds for which the table's size is remembered, as in KCL. DynamoDB updates the size every six hours only."""
+# Writes at the same time. The client has 32 connections, so that beats don't wait for these writes.
 _AT_ONCE: Final = 16
-"""Writes at the same time. The client has 32 connections, so that beats don't wait for these writes."""
 
 
 class DynamoLeaseStore:
-    """`entity_type`: whether new rows get the attribute entityType. KCL workers before 3.5 don't know it."""
+    """Open the lease table. `entity_type`: whether new rows get the attribute entityType. KCL workers before
+    3.5 don't know it."""
 
     def __init__(
         self,
@@ -67,19 +69,20 @@ class DynamoLeaseStore:
         return _listing(self._rows.get_many(keys))
 
     def scan(self) -> Listing:
-        """All leases, by eventually consistent reads, which cost half. A stale row does no harm: every write that is decided from it
-        has the row's values as its condition.
+        """All leases, by eventually consistent reads, which cost half. A stale row does no harm: every write
+        that is decided from it has the row's values as its condition.
         """
         return _listing(self._rows.scan_in_segments(scan_segments(self._bytes())))
 
     def held_by(self, worker_id: str, known: Mapping[str, Lease] = NO_ROWS) -> Listing:
-        """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are missing here, because
-        leaseOwner already names the next owner. A worker that still reads such a shard knows the row's key, and reads the row by its key.
+        """The leases of a worker. Once the owner index is ACTIVE, leases that the worker is handing over are
+        missing here, because leaseOwner already names the next owner. A worker that still reads such a shard
+        knows the row's key, and reads the row by its key.
         """
         if self._has_index():
-            found = self._held_by_index(worker_id, known)
-            if found is not None:
-                return found
+            listing = self._held_by_index(worker_id, known)
+            if listing is not None:
+                return listing
         return self._held_by_scan(worker_id)
 
     def apply(self, change: Change) -> Applied | Refused:
@@ -89,18 +92,20 @@ class DynamoLeaseStore:
         answer = self._rows.write(operation, **request)
         if not isinstance(answer, ConditionFailed):
             return Applied(change.create or self._understood(answer.row))
-        found = None if answer.row is None else self._understood(answer.row)
-        # After a lost answer boto3 sends the request again, and the condition refuses it because the first one was carried out.
-        if found is not None and is_own_write(change, found):
-            return Applied(found)
-        return Refused(found)
+        row = None if answer.row is None else self._understood(answer.row)
+        # After a lost answer boto3 sends the request again, and the condition refuses it because the first
+        # one was carried out.
+        if row is not None and is_own_write(change, row):
+            return Applied(row)
+        return Refused(row)
 
     @property
     def at_once(self) -> int:
         return _AT_ONCE
 
     def apply_all(self, changes: Sequence[Change]) -> tuple[Outcome, ...]:
-        """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for the others."""
+        """Apply changes side by side, and not as one transaction: a refusal of one row changes nothing for
+        the others."""
         trouble: list[Transient] = []
         if len(changes) < 2:
             # One write isn't worth a thread.
@@ -109,7 +114,8 @@ class DynamoLeaseStore:
             return tuple(pool.map(partial(self._outcome, trouble), changes))
 
     def _outcome(self, trouble: list[Transient], change: Change) -> Outcome:
-        """Apply one change. Once 16 writes in a row have met Transient errors, the rest isn't tried: each would wait for a timeout."""
+        """Apply one change. Once 16 writes in a row have met Transient errors, the rest isn't tried: each
+        would wait for a timeout."""
         if len(trouble) >= _AT_ONCE:
             return trouble[-1]
         try:
@@ -123,8 +129,8 @@ class DynamoLeaseStore:
         return done
 
     def _held_by_scan(self, worker_id: str) -> Listing:
-        # Consistent, which costs twice as much: a worker must not miss a lease that it has just been given. DynamoDB bills the
-        # whole table for a scan, whatever the filter leaves.
+        # Consistent, which costs twice as much: a worker must not miss a lease that it has just been given.
+        # DynamoDB bills the whole table for a scan, whatever the filter leaves.
         return _listing(
             self._rows.scan(
                 consistent=True,
@@ -134,8 +140,8 @@ class DynamoLeaseStore:
         )
 
     def _held_by_index(self, worker_id: str, known: Mapping[str, Lease]) -> Listing | None:
-        """The worker's leases by the owner index; None if the index was deleted. The index lags behind the table, so it only gives
-        keys, and rows that aren't known are then read consistently.
+        """The worker's leases by the owner index; None if the index was deleted. The index lags behind the
+        table, so it only gives keys, and rows that aren't known are then read consistently.
         """
         try:
             keys = self._keys_of(worker_id)
@@ -144,10 +150,10 @@ class DynamoLeaseStore:
                 raise
             self._is_indexed = False
             return None
-        found = _listing(self._rows.get_many([key for key in keys if key not in known]))
+        listing = _listing(self._rows.get_many([key for key in keys if key not in known]))
         # Checked again, because the index may still name this worker for a lease that another worker has by now.
-        read = [lease for lease in found.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
-        return Listing((*(known[key] for key in keys if key in known), *read), found.skipped)
+        read = [lease for lease in listing.leases if worker_id in {lease.owner, lease.checkpoint_owner}]
+        return Listing((*(known[key] for key in keys if key in known), *read), listing.skipped)
 
     def _keys_of(self, worker_id: str) -> list[str]:
         rows = self._rows.query(
@@ -158,7 +164,8 @@ class DynamoLeaseStore:
         return [row[KEY]["S"] for row in rows]
 
     def _bytes(self) -> int | None:
-        """The table's size in bytes; None if it could never be read, in which case the scan runs with a default of segments."""
+        """The table's size in bytes; None if it could never be read, in which case the scan runs with a
+        default of segments."""
         until, size = self._size
         if size is None or self._clock.monotonic() > until:
             try:
@@ -172,7 +179,8 @@ class DynamoLeaseStore:
         return size
 
     def _has_index(self) -> bool:
-        """Whether the owner index is ACTIVE. Looked up until it is: DynamoDB needs minutes to build it for a large table."""
+        """Whether the owner index is ACTIVE. Looked up until it is: DynamoDB needs minutes to build it for a
+        large table."""
         if not self._is_indexed:
             self._is_indexed = any(
                 index.get("IndexName") == OWNER_INDEX and index.get("IndexStatus") == "ACTIVE"
@@ -181,22 +189,24 @@ class DynamoLeaseStore:
         return self._is_indexed
 
     def _understood(self, item: Item) -> Lease:
-        found = read_lease(item)
-        if isinstance(found, SkippedRow):
+        row = read_lease(item)
+        if isinstance(row, SkippedRow):
             raise WrongShape(
-                f"row {found.key} of table {self._rows.table} can't be understood: {found.why}. Nothing was changed "
-                "and no record is lost; correct the row, or delete it: the leader then makes it again from the lake table"
+                f"row {row.key} of table {self._rows.table} can't be understood: {row.why}. "
+                "Nothing was changed and no record is lost; correct the row, or delete it: "
+                "the leader then makes it again from the lake table"
             )
-        return found
+        return row
 
 
 def _listing(items: Iterable[Item]) -> Listing:
-    """Leases, and rows that can't be understood. Rows of other known types (workers, the lock) are left out silently."""
+    """Leases, and rows that can't be understood. Rows of other known types (workers, the lock) are left out
+    silently."""
     leases: list[Lease] = []
     skipped: list[SkippedRow] = []
     for item in items:
         if is_no_lease(item):
             continue
-        found = read_lease(item)
-        leases.append(found) if isinstance(found, Lease) else skipped.append(found)
+        row = read_lease(item)
+        leases.append(row) if isinstance(row, Lease) else skipped.append(row)
     return Listing(tuple(leases), tuple(skipped))

@@ -1,4 +1,5 @@
-"""The attribute names of KCL's two rows about upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5` (three tables to one)."""
+"""The attribute names of KCL's two rows about upgrades: `Migration3.0` (2.x to 3.x) and `TableMigration3.5`
+(three tables to one)."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ class VersionRow:
 
 
 def read_version(item: Item) -> VersionRow:
-    at = av.moment(item, AT, av.MILLISECOND)
-    if at is None:
+    changed = av.moment(item, AT, av.MILLISECOND)
+    if changed is None:
         raise WrongShape(f"{AT} is missing")
     return VersionRow(
         _version(av.mandatory_text(item, CLIENT_VERSION)),
         av.mandatory_text(item, BY),
-        at,
+        changed,
         tuple(item.get(HISTORY, {}).get("L", ())),
     )
 

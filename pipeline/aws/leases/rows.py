@@ -1,4 +1,5 @@
-"""Reads and conditional writes of one DynamoDB table. A condition that fails is a result (`ConditionFailed`), not an exception."""
+"""Reads and conditional writes of one DynamoDB table. A condition that fails is a result (`ConditionFailed`),
+not an exception."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking, code_of, place_of
+from headrace.pipeline.aws.clients.clients import asking_aws, code_of, place_of_client
 from headrace.pipeline.aws.leases.attributes import Item
 from headrace.pipeline.errors import TablesMissing, Throttled
 
@@ -21,16 +22,17 @@ _WRITES: Final = frozenset(get_args(Write))
 
 _NO_TABLE: Final = "ResourceNotFoundException"
 NO_INDEX: Final = frozenset({"ValidationException", _NO_TABLE})
-"""Codes for a missing index: AWS uses the first, local replacements of DynamoDB the second, which may also mean that the whole
-table is missing. The caller then scans the table, and learns which it was.
+"""Codes for a missing index: AWS uses the first, local replacements of DynamoDB the second, which may also
+mean that the whole table is missing. The caller then scans the table, and learns which it was.
 """
 _REFUSED: Final = frozenset({"ConditionalCheckFailedException"})
+# Rows of one BatchGetItem, by DynamoDB's limit.
 _BATCH: Final = 100
-"""Rows of one BatchGetItem, by DynamoDB's limit."""
+# Segments of a scan, or batches of rows, that are read at the same time: fewer than the client's 32
+# connections.
 _AT_ONCE: Final = 10
-"""Segments of a scan, or batches of rows, that are read at the same time: fewer than the client's 32 connections."""
+# After so many BatchGetItem answers in a row without any row, the table counts as throttled.
 _PATIENCE: Final = 5
-"""After so many BatchGetItem answers in a row without any row, the table counts as throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class ConditionFailed:
 
 
 class Rows:
-    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to another table."""
+    """The rows of one table. `table` may be a function, which is called once: KCL's workers can move rows to
+    another table."""
 
     def __init__(self, client: DynamoDBClient, table: str | Callable[[], Place], *, key: str) -> None:
         self.client = client
@@ -79,18 +82,19 @@ class Rows:
     def get(self, key: str) -> Item | None:
         # Consistent, so that a condition made from this row isn't refused because the row was stale.
         answer = self._ask("get_item", Key=self.key_of(key), ConsistentRead=True)
-        found: Item | None = answer.get("Item")
-        return found
+        item: Item | None = answer.get("Item")
+        return item
 
     def get_many(self, keys: Sequence[str]) -> list[Item]:
-        """Read rows by their keys, consistently. Rows that don't exist are left out. More than a hundred take several requests, which
-        are sent side by side: a run reads all rows that it keeps twice in each wave."""
-        parts = [keys[first : first + _BATCH] for first in range(0, len(keys), _BATCH)]
-        if len(parts) < 2:
+        """Read rows by their keys, consistently. Rows that don't exist are left out. More than a hundred take
+        several requests, which are sent side by side: a run reads all rows that it keeps twice in each
+        wave."""
+        batches = [keys[first : first + _BATCH] for first in range(0, len(keys), _BATCH)]
+        if len(batches) < 2:
             # One request isn't worth a thread.
-            return [item for part in parts for item in self._get_batch(part)]
-        with ThreadPoolExecutor(min(len(parts), _AT_ONCE), "headrace-rows") as pool:
-            return [item for items in pool.map(self._get_batch, parts) for item in items]
+            return [item for batch in batches for item in self._get_batch(batch)]
+        with ThreadPoolExecutor(min(len(batches), _AT_ONCE), "headrace-rows") as pool:
+            return [item for items in pool.map(self._get_batch, batches) for item in items]
 
     def scan(self, *, consistent: bool = False, **filters: Any) -> Iterator[Item]:
         return self._pages("scan", ConsistentRead=consistent, **filters)
@@ -99,23 +103,25 @@ class Rows:
         """Scan a large table in parallel segments."""
         if segments == 1:
             return list(self.scan(**filters))
-        parts = [{"Segment": number, "TotalSegments": segments} for number in range(segments)]
+        segment_keys = [{"Segment": number, "TotalSegments": segments} for number in range(segments)]
         with ThreadPoolExecutor(min(segments, _AT_ONCE)) as pool:
-            found = pool.map(lambda part: list(self.scan(**part, **filters)), parts)
-            return [item for items in found for item in items]
+            pages = pool.map(lambda segment: list(self.scan(**segment, **filters)), segment_keys)
+            return [item for items in pages for item in items]
 
     def query(self, index: str, **condition: Any) -> Iterator[Item]:
-        """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's rollback tool does."""
+        """Query an index. Raises ClientError with a code of `NO_INDEX` if the index was deleted, as KCL's
+        rollback tool does."""
         return self._pages("query", passing=NO_INDEX, IndexName=index, **condition)
 
     def write(self, operation: Write, **request: Any) -> WrittenRow | ConditionFailed:
         """Write a row. With a ConditionExpression in the request, the answer may be `ConditionFailed`."""
-        wanted = "ALL_NEW" if operation == "update_item" else "ALL_OLD"
-        # With this, a refusal brings the row that didn't meet the condition: no second read, and no race between the two.
+        returned = "ALL_NEW" if operation == "update_item" else "ALL_OLD"
+        # With this, a refusal brings the row that didn't meet the condition: no second read, and no race
+        # between the two.
         if "ConditionExpression" in request:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         try:
-            answer = self._ask(operation, passing=_REFUSED, ReturnValues=wanted, **request)
+            answer = self._ask(operation, passing=_REFUSED, ReturnValues=returned, **request)
         except ClientError as refusal:
             return ConditionFailed(refusal.response.get("Item") or None)  # type: ignore[arg-type]
         return WrittenRow(answer.get("Attributes", {}))
@@ -128,21 +134,22 @@ class Rows:
         return {self.key: {"S": key}}
 
     def _get_batch(self, keys: Iterable[str]) -> list[Item]:
-        asked: Any = {self.table: {"Keys": [self.key_of(k) for k in keys], "ConsistentRead": True}}
-        found: list[Item] = []
+        requested: Any = {self.table: {"Keys": [self.key_of(k) for k in keys], "ConsistentRead": True}}
+        items: list[Item] = []
         idle = 0
-        while asked:
-            answer = self._ask("batch_get_item", table=False, RequestItems=asked)
+        while requested:
+            answer = self._ask("batch_get_item", table=False, RequestItems=requested)
             brought = answer.get("Responses", {}).get(self.table, [])
-            found += brought
+            items += brought
             idle = 0 if brought else idle + 1
             # DynamoDB leaves keys out when it throttles or the answer is over 16 MB: they have to be asked for again.
-            asked = answer.get("UnprocessedKeys") or {}
-            if asked and idle >= _PATIENCE:
+            requested = answer.get("UnprocessedKeys") or {}
+            if requested and idle >= _PATIENCE:
                 raise Throttled(
-                    f"table {self.table}: {_PATIENCE} answers in a row held none of the rows. Nothing was written; the next tick tries again"
+                    f"table {self.table}: {_PATIENCE} answers in a row held none of the rows. "
+                    "Nothing was written; the next tick tries again"
                 )
-        return found
+        return items
 
     def _pages(self, operation: str, **request: Any) -> Iterator[Item]:
         while True:
@@ -159,7 +166,9 @@ class Rows:
         if table:
             request["TableName"] = self.table
         try:
-            with asking(f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES):
+            with asking_aws(
+                f"table {self.table}", passing=passing | {_NO_TABLE}, writes=operation in _WRITES
+            ):
                 return getattr(self.client, operation)(**request)
         except ClientError as error:
             # A query may get this code for a missing index: then the caller handles it.
@@ -175,7 +184,7 @@ def missing_tables(names: Sequence[str], client: DynamoDBClient) -> TablesMissin
         else f"the tables {', '.join(names)} don't exist"
     )
     return TablesMissing(
-        f"{tables} in {place_of(client)}. Nothing was written and no record is lost: positions are in the lake table. "
-        "With coordination.create: auto, the default, the leader's next tick creates missing tables; with never, create them by "
-        "`headrace tables create`"
+        f"{tables} in {place_of_client(client)}. Nothing was written and no record is lost: "
+        "positions are in the lake table. With coordination.create: auto, the default, "
+        "the leader's next tick creates missing tables; with never, create them by `headrace tables create`"
     )

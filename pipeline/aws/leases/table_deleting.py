@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking, place_of
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
 from headrace.pipeline.aws.leases import lease_item, lock_item, worker_item
 from headrace.pipeline.aws.leases.attributes import Item
 from headrace.pipeline.aws.leases.rows import Rows
@@ -21,10 +21,12 @@ from headrace.pipeline.settings.model import Settings
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# The time between two looks at all rows: as long as between two ticks of a worker.
 _LOOK: Final = timedelta(seconds=5)
-"""The time between two looks at all rows: as long as between two ticks of a worker."""
+# Codes for a table that is deleted already, or being deleted.
 _GONE: Final = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
-"""Codes for a table that is deleted already, or being deleted."""
+# Attributes that change while a worker is alive, in rows of leases, workers and the lock, of Headrace and
+# of KCL.
 _BEATS: Final = (
     lease_item.COUNTER,
     lock_item.VERSION,
@@ -32,14 +34,14 @@ _BEATS: Final = (
     worker_item.RUN_BEATS,
     worker_item.LAST_UPDATE,
 )
-"""Attributes that change while a worker is alive, in rows of leases, workers and the lock, of Headrace and of KCL."""
 
 Beats = dict[tuple[str, str], str]
 """(table, key) of a row -> its changing attributes, as text."""
 
 
 class TableDeletion:
-    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits between looks."""
+    """Deletes an application's tables. `progress` is called with a sentence now and then; `pause` waits
+    between looks."""
 
     def __init__(
         self,
@@ -57,13 +59,14 @@ class TableDeletion:
 
     def tables(self) -> tuple[str, ...]:
         """The tables that would be deleted. Raises BadSetting if one is protected from deletion."""
-        found = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
-        existing = {name: table for name, table in found.items() if table is not None}
+        descriptions = {name: describe(self._client, name, key=key) for name, key in self._keys.items()}
+        existing = {name: table for name, table in descriptions.items() if table is not None}
         protected = [name for name, table in existing.items() if is_protected(table)]
         if protected:
             raise BadSetting(
-                f"protected from deletion: {', '.join(protected)} in {place_of(self._client)}. Nothing was deleted; switch "
-                "the protection off first (aws dynamodb update-table --no-deletion-protection-enabled --table-name ...)"
+                f"protected from deletion: {', '.join(protected)} in {place_of_client(self._client)}. "
+                "Nothing was deleted; switch the protection off first (aws dynamodb update-table "
+                "--no-deletion-protection-enabled --table-name ...)"
             )
         return tuple(existing)
 
@@ -73,8 +76,8 @@ class TableDeletion:
         patience = self._patience(before)
         waited = timedelta(0)
         while waited < patience:
-            left = (patience - waited).total_seconds()
-            self._progress(f"watching whether a worker still uses the tables, {left:.0f} s to go")
+            remaining = (patience - waited).total_seconds()
+            self._progress(f"watching whether a worker still uses the tables, {remaining:.0f} s to go")
             self._pause(_LOOK.total_seconds())
             waited += _LOOK
             alive = sorted(key for key, beat in self._beats().items() if before.get(key) != beat)
@@ -90,7 +93,7 @@ class TableDeletion:
         names = self.tables()
         for name in names:
             try:
-                with asking(f"deleting table {name}", passing=_GONE, writes=True):
+                with asking_aws(f"deleting table {name}", passing=_GONE, writes=True):
                     self._client.delete_table(TableName=name)
             except ClientError as error:
                 self._progress(f"table {name}: {error}")
@@ -113,7 +116,7 @@ class TableDeletion:
 
     def _patience(self, beats: Beats) -> timedelta:
         """How long a worker or leader must be silent to count as dead; zero where no row shows a worker or leader."""
-        locks = [each for each in self._items() if lock_item.OWNER in each[2]]
+        locks = [item for item in self._items() if lock_item.OWNER in item[2]]
         # A KCL leader beats only every 30 s, and its lock row says 120 s.
         promised = [self._promise(item) for _, _, item in locks]
         return max(

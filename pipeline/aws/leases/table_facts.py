@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking, place_of
+from headrace.pipeline.aws.clients.clients import asking_aws, place_of_client
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.settings.choices import Billing
@@ -20,8 +20,8 @@ Table = Mapping[str, Any]
 """The answer of DescribeTable."""
 Found = Mapping[str, Table | None]
 
+# A table can be read and written also while DynamoDB changes it, for example while an index is built.
 _READY: Final = frozenset({"ACTIVE", "UPDATING"})
-"""A table can be read and written also while DynamoDB changes it, for example while an index is built."""
 _MISSING: Final = "ResourceNotFoundException"
 
 
@@ -45,32 +45,35 @@ class TableFacts:
 def describe(client: DynamoDBClient, name: str, *, key: str) -> Table | None:
     """The table; None where there is no such table. Raises WrongShape if it has another key than Headrace needs."""
     try:
-        with asking(f"table {name}", passing={_MISSING}):
-            found: Table = client.describe_table(TableName=name)["Table"]
+        with asking_aws(f"table {name}", passing={_MISSING}):
+            table: Table = client.describe_table(TableName=name)["Table"]
     except ClientError:
         return None
-    keys = [(part["AttributeName"], part["KeyType"]) for part in found["KeySchema"]]
-    types = {each["AttributeName"]: each["AttributeType"] for each in found["AttributeDefinitions"]}
+    keys = [(column["AttributeName"], column["KeyType"]) for column in table["KeySchema"]]
+    types = {
+        attribute["AttributeName"]: attribute["AttributeType"] for attribute in table["AttributeDefinitions"]
+    }
     if keys != [(key, "HASH")] or types.get(key) != "S":
-        shown = ", ".join(f"{each} ({kind}, {types.get(each)})" for each, kind in keys)
+        shown = ", ".join(f"{attribute} ({kind}, {types.get(attribute)})" for attribute, kind in keys)
         raise WrongShape(
-            f"table {name} in {place_of(client)} has the key {shown}, not {key} (HASH, S), so it is a different table. Nothing was "
-            "written; name another table in the section `coordination` of the settings"
+            f"table {name} in {place_of_client(client)} has the key {shown}, not {key} (HASH, S), "
+            "so it is a different table. Nothing was written; "
+            "name another table in the section `coordination` of the settings"
         )
-    return found
+    return table
 
 
-def facts_of(name: str, key: str, found: Table | None) -> TableFacts:
-    if found is None:
+def table_facts_of(name: str, key: str, table: Table | None) -> TableFacts:
+    if table is None:
         return TableFacts(name, key, None)
     return TableFacts(
         name,
         key,
-        found["TableStatus"],
-        index=index_of(found),
-        rows=found.get("ItemCount"),
-        billing=billing_of(found).value,
-        protected=is_protected(found),
+        table["TableStatus"],
+        index=index_of(table),
+        rows=table.get("ItemCount"),
+        billing=billing_of(table).value,
+        protected=is_protected(table),
     )
 
 

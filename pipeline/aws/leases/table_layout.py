@@ -1,7 +1,8 @@
-"""Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up again once a minute.
+"""Finds out which tables hold an application's rows, from the tables themselves. The answer is looked up
+again once a minute.
 
-A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock shows the layout,
-which is the case for the first seconds of an application.
+A look takes a few reads of single rows. The lease table is scanned only while no row of the leader's lock
+shows the layout, which is the case for the first seconds of an application.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.model import Settings
 
 _KEYS: Final = (LOCK, CLIENT_VERSION, TABLE_MIGRATION)
+# Seconds until the next look. KCL's own workers look at the row of a table migration once a minute, too.
 _HOLDS: Final = 60.0
-"""Seconds until the next look. KCL's own workers look at the row of a table migration once a minute, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,17 @@ class KnownPlaces:
         if self._known is not None and self._clock.monotonic() <= self._until:
             return self._known
         try:
-            found, is_settled = look(self._client, self._settings)
+            places, is_settled = look_at_layout(self._client, self._settings)
         except Transient:
             if self._known is None:
                 raise
             return self._known
         if is_settled:
-            self._until, self._known = self._clock.monotonic() + _HOLDS, found
-        return found
+            self._until, self._known = self._clock.monotonic() + _HOLDS, places
+        return places
 
 
-def look(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
+def look_at_layout(client: DynamoDBClient, settings: Settings) -> tuple[Places, bool]:
     """The places now, and whether to remember them: an application without tables may get either layout in a moment."""
     evidence = gather(client, settings)
     arranged = plan_layout(evidence, settings.kcl.layout)
@@ -91,11 +92,12 @@ def gather(client: DynamoDBClient, settings: Settings) -> LayoutEvidence:
     leases = _rows_of(client, settings.lease_table, key=lease_item.KEY)
     state = _rows_of(client, settings.state_table, key=lock_item.KEY)
     decisive = {LOCK, CLIENT_VERSION}
-    seen = _Scanned()
-    # The rows of the state table show layout M only where a worker table exists as well: a lone state table may be a stray one.
+    scanned = _Scanned()
+    # The rows of the state table show layout M only where a worker table exists as well: a lone state table
+    # may be a stray one.
     shows_three_tables = bool(decisive & (state or {}).keys()) and has_worker_table
     if leases is not None and not decisive & leases.keys() and not shows_three_tables:
-        seen = _scan(Rows(client, settings.lease_table, key=lease_item.KEY))
+        scanned = _scan(Rows(client, settings.lease_table, key=lease_item.KEY))
     return LayoutEvidence(
         lease_table=settings.lease_table,
         state_table=settings.state_table,
@@ -104,10 +106,10 @@ def gather(client: DynamoDBClient, settings: Settings) -> LayoutEvidence:
         status=_status(settings.state_table, state),
         status_beside_leases=_status(settings.lease_table, leases),
         in_state_table=frozenset(decisive & (state or {}).keys()),
-        beside_leases=frozenset(decisive & (leases or {}).keys()) | seen.workers,
-        has_leases=seen.has_leases,
-        has_older_leases=seen.has_older_leases,
-        has_own_leases=seen.has_own_leases,
+        beside_leases=frozenset(decisive & (leases or {}).keys()) | scanned.workers,
+        has_leases=scanned.has_leases,
+        has_older_leases=scanned.has_older_leases,
+        has_own_leases=scanned.has_own_leases,
     )
 
 
@@ -122,19 +124,20 @@ class _Scanned:
 
 
 def _scan(rows: Rows) -> _Scanned:
-    """Scan the whole lease table. While no lock row exists yet, nothing else shows whether KCL 2.x or 3.5 made the table."""
-    found = _Scanned()
+    """Scan the whole lease table. While no lock row exists yet, nothing else shows whether KCL 2.x or 3.5
+    made the table."""
+    scanned = _Scanned()
     workers: set[str] = set()
     for item in rows.scan():
         if lease_item.is_no_lease(item):
             if item[lease_item.ENTITY] == worker_item.WORKER:
                 workers.add(av.mandatory_text(item, lease_item.KEY))
             continue
-        found.has_leases = True
-        found.has_older_leases = found.has_older_leases or not lease_item.has_type(item)
-        found.has_own_leases = found.has_own_leases or lease_item.is_ours(item)
-    found.workers = frozenset(workers)
-    return found
+        scanned.has_leases = True
+        scanned.has_older_leases = scanned.has_older_leases or not lease_item.has_type(item)
+        scanned.has_own_leases = scanned.has_own_leases or lease_item.is_ours(item)
+    scanned.workers = frozenset(workers)
+    return scanned
 
 
 def _rows_of(client: DynamoDBClient, table: str, *, key: str) -> dict[str, Item] | None:
@@ -150,8 +153,9 @@ def _status(table: str, rows: Mapping[str, Item] | None) -> TableStatus | None:
         return None if item is None else migration_item.read_table_status(item)
     except WrongShape as error:
         raise WrongShape(
-            f"the row {TABLE_MIGRATION} of table {table}, which KCL writes, can't be understood: {error}. Nothing was written; "
-            "check which version of KCL wrote the row, and set kcl.layout to the layout of that version"
+            f"the row {TABLE_MIGRATION} of table {table}, which KCL writes, can't be understood: {error}. "
+            "Nothing was written; check which version of KCL wrote the row, and set kcl.layout to the "
+            "layout of that version"
         ) from error
 
 
@@ -159,11 +163,11 @@ def _places(arranged: Arrangement, settings: Settings, *, has_worker_table: bool
     leases = Place(settings.lease_table, lease_item.KEY)
     apart = Place(settings.worker_table, worker_item.KEY)
     home = leases if arranged.workers_in_lease_table else apart
-    other = leases if home is apart else apart if has_worker_table else None
+    second = leases if home is apart else apart if has_worker_table else None
     return Places(
         arranged,
         leases,
         home,
-        other if arranged.workers_in_both else None,
+        second if arranged.workers_in_both else None,
         leases if arranged.lock_in_lease_table else Place(settings.state_table, lock_item.KEY),
     )

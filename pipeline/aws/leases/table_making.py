@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from headrace.pipeline.aws.clients.clients import asking, code_of
+from headrace.pipeline.aws.clients.clients import asking_aws, code_of
 from headrace.pipeline.aws.leases import lease_item
 from headrace.pipeline.aws.leases.table_facts import Table, billing_of, describe, index_of
 from headrace.pipeline.errors import WrongShape
@@ -17,8 +17,8 @@ from headrace.pipeline.settings.model import CoordinationSettings
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# Codes for a table that another process is creating or changing at this moment.
 _BUSY: Final = frozenset({"ResourceInUseException", "LimitExceededException"})
-"""Codes for a table that another process is creating or changing at this moment."""
 _NO_BACKUPS_YET: Final = "ContinuousBackupsUnavailableException"
 
 
@@ -36,7 +36,7 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
     if coordination.tags:
         request["Tags"] = [{"Key": key, "Value": value} for key, value in coordination.tags.items()]
     try:
-        with asking(f"creating table {name}", passing={"ResourceInUseException"}, writes=True):
+        with asking_aws(f"creating table {name}", passing={"ResourceInUseException"}, writes=True):
             client.create_table(**request)
     except ClientError:
         return False
@@ -44,12 +44,13 @@ def make_table(client: DynamoDBClient, name: str, key: str, coordination: Coordi
 
 
 def make_index(client: DynamoDBClient, name: str) -> None:
-    """Ask DynamoDB to build the owner index, and don't wait for it: until it is ACTIVE, workers find their leases by scans."""
+    """Ask DynamoDB to build the owner index, and don't wait for it: until it is ACTIVE, workers find their
+    leases by scans."""
     table = describe(client, name, key=lease_item.KEY)
     if table is None or index_of(table) is not None:
         return
     try:
-        with asking(f"index of table {name}", passing=_BUSY | {"ValidationException"}, writes=True):
+        with asking_aws(f"index of table {name}", passing=_BUSY | {"ValidationException"}, writes=True):
             client.update_table(
                 TableName=name,
                 AttributeDefinitions=[
@@ -59,26 +60,27 @@ def make_index(client: DynamoDBClient, name: str) -> None:
                 GlobalSecondaryIndexUpdates=[{"Create": _definition(table)}],
             )
     except ClientError as error:
-        # _BUSY: another process is changing the table, and the next tick tries again. ValidationException: another process has
-        # created the index, or DynamoDB refuses it.
+        # _BUSY: another process is changing the table, and the next tick tries again. ValidationException:
+        # another process has created the index, or DynamoDB refuses it.
         if code_of(error) not in _BUSY and index_of(describe(client, name, key=lease_item.KEY)) is None:
             raise WrongShape(
-                f"the owner index of table {name} was refused ({error}). Nothing is lost: workers find their leases by scans meanwhile, "
-                "which read more of the table"
+                f"the owner index of table {name} was refused ({error}). Nothing is lost: "
+                "workers find their leases by scans meanwhile, which read more of the table"
             ) from error
 
 
 def has_backups(client: DynamoDBClient, name: str) -> bool:
-    with asking(f"backups of table {name}"):
-        found = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
-    state = found.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+    with asking_aws(f"backups of table {name}"):
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    state = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     return state == "ENABLED"
 
 
 def switch_backups_on(client: DynamoDBClient, name: str) -> str | None:
-    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new table; else None."""
+    """Switch continuous backups on. Returns DynamoDB's refusal, which it gives for the first seconds of a new
+    table; else None."""
     try:
-        with asking(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
+        with asking_aws(f"backups of table {name}", passing={_NO_BACKUPS_YET}, writes=True):
             client.update_continuous_backups(
                 TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipeline.aws.clients.clients import place_of
+from headrace.pipeline.aws.clients.clients import place_of_client
 from headrace.pipeline.aws.leases import lease_item, lock_item, worker_item
 from headrace.pipeline.aws.leases.client_version import DynamoClientVersion
 from headrace.pipeline.aws.leases.rows import missing_tables
@@ -16,11 +16,11 @@ from headrace.pipeline.aws.leases.table_facts import (
     Table,
     TableFacts,
     describe,
-    facts_of,
     index_of,
     is_ready,
+    table_facts_of,
 )
-from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look
+from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look_at_layout
 from headrace.pipeline.aws.leases.table_making import has_backups, make_index, make_table, switch_backups_on
 from headrace.pipeline.clock import SystemClock
 from headrace.pipeline.errors import Unreachable
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 PATIENCE: Final = timedelta(minutes=10)
-"""How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time, because the next
-tick goes on waiting.
+"""How long to wait for a new table, as in KCL; ten seconds are usual. A leader's tick gives a shorter time,
+because the next tick goes on waiting.
 """
+# The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start.
 _LOOK: Final = timedelta(seconds=1)
-"""The time between two looks. KCL takes 10 s, which would be most of the time that the demo takes to start."""
 
 
 class DynamoTables:
-    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at each look; `pause`
-    waits between looks.
+    """The Tables port on DynamoDB. While a table is being created, `progress` is called with a sentence at
+    each look; `pause` waits between looks.
     """
 
     def __init__(
@@ -63,59 +63,62 @@ class DynamoTables:
         self._places = places or KnownPlaces(client, settings, SystemClock())
 
     def ensure(self) -> bool:
-        """Create missing tables and the owner index. With `coordination.create: never`, missing tables raise TablesMissing instead,
-        and a missing index is accepted.
+        """Create missing tables and the owner index. With `coordination.create: never`, missing tables raise
+        TablesMissing instead, and a missing index is accepted.
         """
         keys = self._places().keys
-        found = self._look_at(keys)
+        tables = self._look_at(keys)
         if self._settings.coordination.create is Create.AUTO:
-            return self._complete(keys, found)
-        if missing := _missing(found):
+            return self._complete(keys, tables)
+        if missing := _missing(tables):
             raise missing_tables(missing, self._client)
         return False
 
     def client_version(self) -> ClientVersion | None:
-        found = self._places()
+        places = self._places()
         # While KCL's leader moves its rows to the lease table, this row may be in either table.
-        asked = (found.lock, found.leases) if found.arrangement.workers_in_both else (found.lock,)
-        rows = (DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked)
+        asked_places = (places.lock, places.leases) if places.arrangement.workers_in_both else (places.lock,)
+        rows = (
+            DynamoClientVersion(self._client, place.table, key=place.key).read() for place in asked_places
+        )
         return next((row.version for row in rows if row is not None), None)
 
     def create(self) -> bool:
-        """For `headrace tables create`: create missing tables whatever coordination.create says, and switch backups on for existing
-        tables, too, if the settings ask for backups.
+        """Do what `headrace tables create` does: create missing tables whatever coordination.create says, and switch
+        backups on for existing tables, too, if the settings ask for backups.
         """
-        keys = look(self._client, self._settings)[0].keys
-        made = self._complete(keys, self._look_at(keys))
+        keys = look_at_layout(self._client, self._settings)[0].keys
+        is_new = self._complete(keys, self._look_at(keys))
         if self._settings.coordination.point_in_time_recovery:
             for name in keys:
                 if not has_backups(self._client, name):
                     self._back_up(name)
-        return made
+        return is_new
 
     def describe(self) -> tuple[TableFacts, ...]:
         """All tables with one of the application's three names, whether or not the layout needs them."""
         keys = names_of(self._settings)
-        return tuple(facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
+        return tuple(table_facts_of(name, keys[name], table) for name, table in self._look_at(keys).items())
 
     def arrangement(self) -> Arrangement:
         """Raises where the tables contradict the settings or each other."""
-        return look(self._client, self._settings)[0].arrangement
+        return look_at_layout(self._client, self._settings)[0].arrangement
 
-    def _complete(self, keys: Mapping[str, str], found: Found) -> bool:
-        """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further request."""
+    def _complete(self, keys: Mapping[str, str], tables: Found) -> bool:
+        """Create what is missing. Each leader tick calls this; where nothing is missing, it sends no further
+        request."""
         leases = self._settings.lease_table
-        if all(is_ready(table) for table in found.values()) and index_of(found[leases]):
+        if all(is_ready(table) for table in tables.values()) and index_of(tables[leases]):
             return False
         # The lease table last: a lease table without the other two looks like the single table of KCL 3.5 (layout S).
-        made = [name for name in reversed(_missing(found)) if self._make(name, keys[name])]
+        created = [name for name in reversed(_missing(tables)) if self._make(name, keys[name])]
         for name in keys:
             self._wait_for(name, keys[name])
         if self._settings.coordination.point_in_time_recovery:
-            for name in made:
+            for name in created:
                 self._back_up(name)
         make_index(self._client, leases)
-        return bool(made)
+        return bool(created)
 
     def _look_at(self, keys: Mapping[str, str]) -> Found:
         return {name: describe(self._client, name, key=key) for name, key in keys.items()}
@@ -128,12 +131,12 @@ class DynamoTables:
 
     def _wait_for(self, name: str, key: str) -> None:
         waited = timedelta(0)
-        while not is_ready(found := describe(self._client, name, key=key)):
-            status = _status_of(found)
+        while not is_ready(table := describe(self._client, name, key=key)):
+            status = _status_of(table)
             if waited >= self._patience:
                 raise Unreachable(
-                    f"table {name} in {place_of(self._client)} is {status} after {waited.total_seconds():.0f} s. Nothing else was done; "
-                    "the next start goes on waiting"
+                    f"table {name} in {place_of_client(self._client)} is {status} after "
+                    f"{waited.total_seconds():.0f} s. Nothing else was done; the next start goes on waiting"
                 )
             self._progress(f"table {name}: {status}, waited {waited.total_seconds():.0f} s")
             waited += self._wait()
@@ -165,9 +168,9 @@ def names_of(settings: Settings) -> Mapping[str, str]:
     }
 
 
-def _missing(found: Found) -> list[str]:
-    return [name for name, table in found.items() if table is None]
+def _missing(tables: Found) -> list[str]:
+    return [name for name, table in tables.items() if table is None]
 
 
-def _status_of(found: Table | None) -> str:
-    return "not listed yet" if found is None else str(found["TableStatus"])
+def _status_of(table: Table | None) -> str:
+    return "not listed yet" if table is None else str(table["TableStatus"])

@@ -48,7 +48,7 @@ def _table(lists: Mapping[str, Iterable[float]]) -> Item:
     return {"M": {name: {"L": [av.number_value(n) for n in numbers]} for name, numbers in lists.items()}}
 
 
-def read_worker(item: Item, *, key: str = KEY) -> Worker | SkippedRow:
+def read_worker_row(item: Item, *, key: str = KEY) -> Worker | SkippedRow:
     name = str(next(iter(item.get(key, {}).values()), f"a row without {key}"))
     try:
         kind = av.text(item, ENTITY)

@@ -20,32 +20,32 @@ from headrace.pipeline.ports.leases import SkippedRow, WorkerListing
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+# The most claims that one write removes: DynamoDB limits an expression to 4 KB.
 _FORGET: Final = 100
-"""The most claims that one write removes: DynamoDB limits an expression to 4 KB."""
 
 _NONE: Final[Item] = {"M": {}}
+# Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the
+# maps it would find the row broken.
 _DEFAULTS: Final[Mapping[str, Item]] = {
     wire.STATS: _NONE,
     wire.RANGES: _NONE,
     wire.MEASURED_BY: av.text_value(THROUGHPUT),
     wire.RUN_BEATS: _NONE,
 }
-"""Attributes that every row needs. For KCL's leader, empty maps mean a worker without metrics; without the maps it would find
-the row broken.
-"""
 _DEFAULTS_35: Final[Mapping[str, Item]] = {wire.ENTITY: wire.WORKER, wire.SUPPORT: wire.SUPPORT_CODE}
 
 
+# A scan's filter for the lease table in layout S, where rows that aren't leases have the attribute
+# entityType.
 _ONLY_WORKERS: Final[Mapping[str, Any]] = {
     "FilterExpression": f"{wire.ENTITY} = :kind",
     "ExpressionAttributeValues": {":kind": wire.WORKER},
 }
-"""A scan's filter for the lease table in layout S, where rows that aren't leases have the attribute entityType."""
 
 
 class DynamoWorkerStore:
-    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in the lease table
-    always have both.
+    """The rows of all workers. `as_in_35`: write entityType and KCL's support code, as KCL 3.5 does; rows in
+    the lease table always have both.
 
     `also`: another table, from or to which KCL is moving the rows. It is read, too, and never written.
     """
@@ -109,8 +109,8 @@ class DynamoWorkerStore:
             self._beat_run(worker_id, run_claim)
 
     def _beat_run(self, worker_id: str, run_claim: str) -> WrittenRow | ConditionFailed:
-        """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a path into a missing
-        map as an error, so the condition comes first.
+        """Count a beat of this run in the row's map. Refused where the row has no map yet: DynamoDB rejects a
+        path into a missing map as an error, so the condition comes first.
         """
         beats = f"{wire.RUN_BEATS}.#claim"
         return self._upsert(
@@ -134,8 +134,8 @@ class DynamoWorkerStore:
 
     def set_stopping(self, worker_id: str, *, stopping: bool) -> None:
         # A time in the past: KCL's leader then counts the worker as gone, and assigns no leases to it.
-        left = av.moment_value(self._clock.now() - BACKDATE_STOPPING, av.SECOND)
-        stamp = {wire.LAST_UPDATE: left} if stopping else self._stamp()
+        gone = av.moment_value(self._clock.now() - BACKDATE_STOPPING, av.SECOND)
+        stamp = {wire.LAST_UPDATE: gone} if stopping else self._stamp()
         self._put(worker_id, {**stamp, wire.STOPPING: {"BOOL": stopping}})
 
     def count_assign_pass(self, worker_id: str) -> None:
@@ -159,19 +159,21 @@ class DynamoWorkerStore:
             self._put(worker_id, {wire.NOTICE: av.text_value(notice)})
 
     def report(self, worker_id: str, metrics: Metrics, *, seen: datetime | None) -> bool:
-        at = metrics.measured_at
+        measured_at = metrics.measured_at
         written = {**wire.metrics_values(metrics), **self._stamp()}
         answer = self._put(
             worker_id,
-            written if at is None else {**written, wire.MEASURED_AT: av.moment_value(at, av.SECOND)},
-            more=f"REMOVE {wire.MEASURED_AT}" if at is None else "",
+            written
+            if measured_at is None
+            else {**written, wire.MEASURED_AT: av.moment_value(measured_at, av.SECOND)},
+            more=f"REMOVE {wire.MEASURED_AT}" if measured_at is None else "",
             condition=f"{wire.MEASURED_AT} = :seen" if seen else f"attribute_not_exists({wire.MEASURED_AT})",
             values={":seen": av.moment_value(seen, av.SECOND)} if seen else {},
         )
         if isinstance(answer, WrittenRow):
             return True
         # The row has a measurement of this very second: nearly always of this call, whose first answer was lost.
-        return answer.row is not None and self._understood(answer.row).measured_at == at
+        return answer.row is not None and self._understood(answer.row).measured_at == measured_at
 
     def delete_stale(self, worker: Worker) -> bool:
         if worker.last_update is None:
@@ -231,32 +233,33 @@ class DynamoWorkerStore:
         )
 
     def _tables(self) -> tuple[Rows, ...]:
-        """The tables to read. The table that is written comes first: if a worker has a row in both, the row in that table is current."""
+        """The tables to read. The table that is written comes first: if a worker has a row in both, the row
+        in that table is current."""
         also = self._also()
         return (
             (self._rows,) if also is None else (self._rows, Rows(self._rows.client, also.table, key=also.key))
         )
 
     def _both(self, ask: Callable[[Rows], Iterable[Item]]) -> WorkerListing:
-        found: dict[str, Worker | SkippedRow] = {}
+        rows_by_key: dict[str, Worker | SkippedRow] = {}
         for rows in self._tables():
             for item in ask(rows):
-                row = wire.read_worker(item, key=rows.key)
-                found.setdefault(row.worker_id if isinstance(row, Worker) else row.key, row)
+                row = wire.read_worker_row(item, key=rows.key)
+                rows_by_key.setdefault(row.worker_id if isinstance(row, Worker) else row.key, row)
         return WorkerListing(
-            tuple(row for row in found.values() if isinstance(row, Worker)),
-            tuple(row for row in found.values() if isinstance(row, SkippedRow)),
+            tuple(row for row in rows_by_key.values() if isinstance(row, Worker)),
+            tuple(row for row in rows_by_key.values() if isinstance(row, SkippedRow)),
         )
 
     def _understood(self, item: Item, rows: Rows | None = None) -> Worker:
         rows = rows or self._rows
-        found = wire.read_worker(item, key=rows.key)
-        if isinstance(found, SkippedRow):
+        row = wire.read_worker_row(item, key=rows.key)
+        if isinstance(row, SkippedRow):
             raise WrongShape(
-                f"row {found.key} of table {rows.table} can't be understood: {found.why}. No lease changed; "
+                f"row {row.key} of table {rows.table} can't be understood: {row.why}. No lease changed; "
                 "delete the row: the worker writes a new one with its next beat"
             )
-        return found
+        return row
 
 
 def _all(rows: Rows) -> Iterable[Item]:

@@ -1,8 +1,9 @@
 """A request on a connection that boto3's client holds open already, without urllib3's and http.client's layers.
 
-These layers cost four times as much CPU as the request itself: most of it goes into parsing ten headers as if they were an
-email. They still open every connection, so timeouts, certificates and proxies are boto3's. A request is only sent on such
-a connection if it changes nothing at the server: after any surprise the caller sends it again in the ordinary way.
+These layers cost four times as much CPU as the request itself: most of it goes into parsing ten headers as if
+they were an email. They still open every connection, so timeouts, certificates and proxies are boto3's. A
+request is only sent on such a connection if it changes nothing at the server: after any surprise the caller
+sends it again in the ordinary way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Answer(NamedTuple):
 
 class OpenConnections:
     def __init__(self, session: Any, url: str) -> None:
-        """`session`: the URLLib3Session of a boto3 client, whose parts that are used here have no public names."""
+        """Use the pool of a client. `session`: the URLLib3Session of a boto3 client, whose parts that are
+        used here have no public names."""
         self._pool: Any = None
         # To a proxy a request is written in another way.
         if session._proxy_config.proxy_url_for(url) is None:  # noqa: SLF001
@@ -49,7 +51,8 @@ class OpenConnections:
                 connection.sock.sendall(self._written(headers, body))
                 answer = _read(connection.sock)
         except OSError:
-            answer = None  # a timeout, or the server has closed the connection
+            # A timeout, or the server has closed the connection.
+            answer = None
         finally:
             if answer is None:
                 # The rest of an answer that wasn't understood may still be on its way.
@@ -83,16 +86,17 @@ def _read(sock: Any) -> Answer | None:
 
 
 def _body(sock: Any, begun: bytes, length: int) -> Body | None:
-    """A body of this length, of which the first bytes are there already; None if the server sends fewer bytes or has sent more."""
+    """A body of this length, of which the first bytes are there already; None if the server sends fewer bytes
+    or has sent more."""
     if len(begun) >= length:
         return begun if len(begun) == length else None
     # All in one piece of memory: a page has up to 10 MiB.
     body = bytearray(length)
-    at = len(begun)
-    body[:at] = begun
+    received = len(begun)
+    body[:received] = begun
     rest = memoryview(body)
-    while at < length:
-        if not (more := sock.recv_into(rest[at:])):
+    while received < length:
+        if not (more := sock.recv_into(rest[received:])):
             return None
-        at += more
+        received += more
     return body

@@ -8,8 +8,8 @@
 
 Before its first request, a reading proves that it has found the driver's stream (`headrace.pipeline.aws.reading.pages_proof`).
 
-Spark pickles this object and sends it to its workers with the task. So it says where Kinesis is and who asks (`KinesisAccess`), and holds no
-connection: each reading process makes its own.
+Spark pickles this object and sends it to its workers with the task. So it says where Kinesis is and who asks
+(`KinesisAccess`), and holds no connection: each reading process makes its own.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from headrace.pipeline.settings.choices import WireFormat
 
 _EXPIRED_TOKEN = "ExpiredTokenException"  # noqa: S105 -- the code of an error
 _KEYS = frozenset({_EXPIRED_TOKEN, "UnrecognizedClientException", "InvalidSignatureException"})
+# Seconds. Kinesis allows five calls a second to a shard.
 _FIRST_WAIT = 0.2
-"""Seconds. Kinesis allows five calls a second to a shard."""
+# Seconds to wait after an error of Kinesis or of the network.
 _LONGEST_WAIT = 5.0
-"""Seconds to wait after an error of Kinesis or of the network."""
+# Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would
+# leave part of this reader's share unused each time.
 _LONGEST_THROTTLED = 0.5
-"""Seconds. A large page of another reader keeps this reader waiting for up to 5 s; a longer pause would leave part of this reader's
-share unused each time."""
 
 
 _T = TypeVar("_T")
@@ -83,7 +83,8 @@ class _IteratorExpired(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Time, random numbers and connection of the reading process. All are module functions, which pickle as their names."""
+    """Time, random numbers and connection of the reading process. All are module functions, which pickle as
+    their names."""
 
     connect: Callable[[KinesisAccess], Any] = reader_client
     """Gives a client with `get_shard_iterator` and `get_records`."""
@@ -96,9 +97,11 @@ class Host:
 class KinesisPages:
     access: KinesisAccess
     patience: float = 20.0
-    """Seconds for which one request is tried again: far less than the time after which a run counts as hung (2 min or more)."""
+    """Seconds for which one request is tried again: far less than the time after which a run counts as hung
+    (2 min or more)."""
     share: float = 1.0
-    """The setting wave.shard_share: how much of a shard's limits this reader uses at most (`headrace.pipeline.core.landing.pace`)."""
+    """The setting wave.shard_share: how much of a shard's limits this reader uses at most
+    (`headrace.pipeline.core.landing.pace`)."""
     first_page: int = MOST_RECORDS
     """Records in the first page of a batch at most, while the size of the records isn't known."""
     wire: WireFormat = WireFormat.AUTO
@@ -132,15 +135,16 @@ class _Reading:
         self._at_most = source.first_page
         self._wire = WireChoice(source.wire)
         self._size: int | None = None
-        """Bytes of the last answer."""
+        """The number of bytes of the last answer."""
         self._access = (source.host.connect, source.access)
-        """By which way Kinesis is asked."""
+        """How Kinesis is asked, and by whose rights."""
         self._is_proved = False
         """Whether the stream is the one that the driver means."""
         self.ended = False
 
     def next_page(self) -> RecordPage:
-        # Not by `_ask` alone: with a small share the pause after a full page is longer than the patience for one request.
+        # Not by `_ask` alone: with a small share the pause after a full page is longer than the patience for
+        # one request.
         self._keep_pace()
         answer, answered = self._with_patience(self._ask)
         # The bytes of partition keys count in a shard's limit as those of data do.
@@ -200,8 +204,8 @@ class _Reading:
         answered = date_of(raw)
         if answered is None:
             raise Unreachable(
-                f"an answer for {self._key} has no Date header, which is needed to tell whether records were lost. The answer "
-                "wasn't used. Look for a proxy that drops the header"
+                f"an answer for {self._key} has no Date header, which is needed to tell whether records "
+                "were lost. The answer wasn't used. Look for a proxy that drops the header"
             )
         try:
             decode = decode_cbor_answer if is_cbor(raw) else decode_answer
@@ -210,21 +214,24 @@ class _Reading:
         except (msgspec.DecodeError, NotCborError, Absurd) as error:
             # msgspec's text names a place in the document ("$.Records[3].Data") and never quotes a record.
             raise BadAnswer(
-                f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: {request_id_of(raw)}). Records "
-                "read before it are safe, and the request is sent again"
+                f"an answer for {self._key} can't be right and wasn't used: {error} (AWS's request id: "
+                f"{request_id_of(raw)}). Records read before it are safe, and the request is sent again"
             ) from None
         if why := why_too_early(self._key.stream, answer.earliest) or why_outside(
             self._batch.numbers, answer.first_sequence, answer.last_sequence
         ):
             raise WrongStream(
-                f"an answer for {self._key} has records that can't be its own: {why} (Kinesis in {self._source.access}; AWS's request id: "
-                f"{request_id_of(raw)}). Nothing of the answer was used. Look for a proxy or an endpoint that answers for another stream"
+                f"an answer for {self._key} has records that can't be its own: "
+                f"{why} (Kinesis in {self._source.access}; AWS's request id: {request_id_of(raw)}). "
+                "Nothing of the answer was used. Look for a proxy or an endpoint that answers for another "
+                "stream"
             )
         if answer.next_iterator is None and not answer.children:
-            # An END is never taken back once it is committed. So it counts only if the same answer names the child shards.
+            # An END is never taken back once it is committed. So it counts only if the same answer names the
+            # child shards.
             raise Unreachable(
-                f"an answer for {self._key} has neither a next iterator nor child shards, so it isn't the end of the shard. The "
-                "answer wasn't used, and the request is sent again"
+                f"an answer for {self._key} has neither a next iterator nor child shards, "
+                "so it isn't the end of the shard. The answer wasn't used, and the request is sent again"
             )
         return answer, answered
 
@@ -285,8 +292,8 @@ class _Reading:
             raise (self._wire.softened(named) if operation == "get_records" else named) from error
         except HTTPClientError as error:
             raise Unreachable(
-                f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, and the request is sent "
-                "again"
+                f"Kinesis could not be reached for {self._key} ({type(error).__name__}). Nothing was lost, "
+                "and the request is sent again"
             ) from error
         except ProfileNotFound as error:
             raise BadSetting(_no_profile(self._source.access.identity.profile, self._key)) from error
@@ -321,17 +328,20 @@ class _Reading:
 
 def _no_profile(profile: str | None, key: ShardKey) -> str:
     return (
-        f"the host of the Spark task that reads {key} doesn't have the AWS profile that aws.profile in the settings names ({profile!r}); nothing "
-        "was read, and landed records are safe; add the profile to ~/.aws/config there; or remove aws.profile, and give Headrace itself the "
+        f"the host of the Spark task that reads {key} doesn't have the AWS profile that aws.profile in the "
+        f"settings names ({profile!r}); nothing was read, and landed records are safe; "
+        "add the profile to ~/.aws/config there; or remove aws.profile, and give Headrace itself the "
         "profile by AWS_PROFILE: then its keys go with each task"
     )
 
 
 def _no_role(key: ShardKey) -> str:
     return (
-        f"the host of the Spark task that reads {key} has no role, and Headrace itself works by the role of its own host, so that there are no "
-        "keys to hand over; nothing was read, and landed records are safe; give that host a role; or name a profile by aws.profile, or run Headrace "
-        "with AWS_PROFILE or keys. The environment of the task's host doesn't count"
+        f"the host of the Spark task that reads {key} has no role, and Headrace itself works by the role of "
+        "its own host, so that there are no keys to hand over; "
+        "nothing was read, and landed records are safe; give that host a role; "
+        "or name a profile by aws.profile, or run Headrace with AWS_PROFILE or keys. "
+        "The environment of the task's host doesn't count"
     )
 
 
@@ -350,8 +360,8 @@ def _named(error: ClientError, key: ShardKey) -> Exception:
         return _IteratorExpired()
     if code == "ResourceNotFoundException":
         return DataLoss(
-            f"{key} is gone from Kinesis before its end was read: its unread records are lost. Landed records are safe. "
-            "Record the gap with `headrace skip` or set on_data_loss: continue"
+            f"{key} is gone from Kinesis before its end was read: its unread records are lost. "
+            "Landed records are safe. Record the gap with `headrace skip` or set on_data_loss: continue"
         )
     if code in THROTTLES:
         return Throttled(f"Kinesis throttles the reading of {key} ({code}). Nothing was lost")
@@ -374,8 +384,9 @@ def _is_about_keys(code: str) -> bool:
 def _refused(error: ClientError, key: ShardKey, code: str) -> Terminal:
     if _is_about_keys(code):
         return BadSetting(
-            f"AWS doesn't let this worker read {key} ({code}). Nothing was read. The worker's role needs "
-            "kinesis:DescribeStreamSummary, kinesis:GetShardIterator and kinesis:GetRecords on the stream, and kms:Decrypt on its key"
+            f"AWS doesn't let this worker read {key} ({code}). Nothing was read. "
+            "The worker's role needs kinesis:DescribeStreamSummary, kinesis:GetShardIterator and "
+            "kinesis:GetRecords on the stream, and kms:Decrypt on its key"
         )
     return Terminal(
         f"Kinesis refuses to give records of {key} ({code}: {error.response['Error'].get('Message', '')})"

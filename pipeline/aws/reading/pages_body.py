@@ -1,7 +1,8 @@
 """Receives the body of an answer into one piece of memory.
 
-botocore reads a body in parts of 64 KiB and then joins them: each byte of a page of 10 MiB is copied once more, into memory that the
-system has to fill with zeros before. Of all such memory of a task, that was a fifth.
+botocore reads a body in parts of 64 KiB and then joins them: each byte of a page of 10 MiB is copied once
+more, into memory that the system has to fill with zeros before. Of all such memory of a task, that was a
+fifth.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class WholeBodies:
         self._session = session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        request.stream_output = True  # botocore leaves the body on the connection
+        # botocore leaves the body on the connection.
+        request.stream_output = True
         response = self._session.send(request)
         try:
             # Python's `bytes.join` hands on a single part without a copy.

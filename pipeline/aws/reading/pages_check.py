@@ -1,8 +1,8 @@
 """Checks of a GetRecords answer, before any part of it is used.
 
-A sequence number that is lower than the one before, or an arrival in the year 9999, would move a position past unread
-records, or hide that records were lost. So nothing of such an answer lands. The checks use Arrow on whole pages, and cost
-0.05 us a record.
+A sequence number that is lower than the one before, or an arrival in the year 9999, would move a position
+past unread records, or hide that records were lost. So nothing of such an answer lands. The checks use Arrow
+on whole pages, and cost 0.05 us a record.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, Final
 
 from headrace.pipeline.core.shards.shard import HashRange
 
+# The most digits of a sequence number, by Kinesis's API.
 _LONGEST: Final = 129
-"""The most digits of a sequence number, by Kinesis's API."""
+# How far an arrival may be after the answer's Date. Arrivals are approximate, but both times are by
+# Kinesis's clocks.
 _AHEAD: Final = timedelta(hours=1)
-"""How far an arrival may be after the answer's Date. Arrivals are approximate, but both times are by Kinesis's clocks."""
+# Ten times Kinesis's longest retention (365 days).
 _OLDEST: Final = timedelta(days=3660)
-"""Ten times Kinesis's longest retention (365 days)."""
 
 
 class Absurd(Exception):
@@ -35,8 +36,8 @@ def check_numbers(column: Any) -> tuple[int, int]:
 
     lengths: Any = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["max"] > _LONGEST or not pc.all(pc.ascii_is_decimal(column)).as_py():
-        at = next(n for n, each in enumerate(column.to_pylist()) if not _is_number(each))
-        raise Absurd(f"the sequence number of record {at + 1} of {len(column)} isn't a number")
+        index = next(n for n, number in enumerate(column.to_pylist()) if not _is_number(number))
+        raise Absurd(f"the sequence number of record {index + 1} of {len(column)} isn't a number")
     if lengths["min"] == lengths["max"]:
         # Numbers with the same count of digits compare as text, which Arrow does for the whole page at once.
         # Without `min_count=0`, `all` gives null for a page of one record, which has no pairs to compare.
@@ -44,9 +45,9 @@ def check_numbers(column: Any) -> tuple[int, int]:
     else:
         grows = all(starmap(lt, pairwise(map(int, column.to_pylist()))))
     if not grows:
-        at = next(n for n, (a, b) in enumerate(pairwise(map(int, column.to_pylist()))) if a >= b)
+        index = next(n for n, (a, b) in enumerate(pairwise(map(int, column.to_pylist()))) if a >= b)
         raise Absurd(
-            f"the sequence number of record {at + 2} of {len(column)} isn't higher than that of the record before it"
+            f"the sequence number of record {index + 2} of {len(column)} isn't higher than that of the record before it"
         )
     return int(column[0].as_py()), int(column[-1].as_py())
 
@@ -61,7 +62,8 @@ def check_arrivals(arrivals: Any, answered: datetime) -> None:
     right = (arrivals >= 0) & (arrivals <= (answered + _AHEAD).timestamp())
     if not right.all():
         raise Absurd(
-            f"record {int(right.argmin()) + 1} of {len(arrivals)} arrived before 1970 or more than an hour after the answer itself"
+            f"record {int(right.argmin()) + 1} of {len(arrivals)} arrived before 1970 or more than an hour "
+            "after the answer itself"
         )
 
 

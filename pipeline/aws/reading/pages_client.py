@@ -3,9 +3,10 @@
     get_records ──> quick_records ──────────────────────────────────────────────────┐
                          └──> botocore: sign, send ──> before-parse event: keep the body aside ──> pages_decode
 
-botocore emits an event before it parses an answer. For a successful GetRecords a function of this module keeps the body, and gives an
-empty one to botocore's parser, which would take 15 us a record. botocore parses errors as always. Its retries are off,
-because `headrace.pipeline.aws.reading.pages` retries with regard to the shard's limits.
+botocore emits an event before it parses an answer. For a successful GetRecords a function of this module
+keeps the body, and gives an empty one to botocore's parser, which would take 15 us a record. botocore parses
+errors as always. Its retries are off, because `headrace.pipeline.aws.reading.pages` retries with regard to the
+shard's limits.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from headrace.pipeline.encoding.cbor import Body
 if TYPE_CHECKING:
     from mypy_boto3_kinesis.client import KinesisClient
 
+# At least as many as threads that read at the same time in one process. Unused connections cost nothing.
 _CONNECTIONS = 64
-"""At least as many as threads that read at the same time in one process. Unused connections cost nothing."""
 _making = Lock()
 
 
@@ -52,27 +53,28 @@ def _client(access: KinesisAccess) -> QuickRecords:
         retries={"total_max_attempts": 1},
         max_pool_connections=_CONNECTIONS,
         connect_timeout=5,
-        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is tried again
-        # (`KinesisPages.patience`), so that a call that is stuck is made once more, on another connection.
+        # Of silence, not for a whole answer, which may have 10 MiB. Less than the time for which a request is
+        # tried again (`KinesisPages.patience`), so that a call that is stuck is made once more, on another
+        # connection.
         read_timeout=10,
         # Between two waves the connections are idle, and a NAT gateway drops idle connections without telling.
         tcp_keepalive=True,
     )
     certificates = access.certificates if access.certificates and Path(access.certificates).exists() else None
-    made: Any = access.identity.session().create_client(
+    client: Any = access.identity.session().create_client(
         "kinesis", region_name=access.region, endpoint_url=access.endpoint, verify=certificates, config=config
     )
-    return QuickRecords(tapped(made))
+    return QuickRecords(tapped(client))
 
 
 def forget_clients() -> None:
-    """After Kinesis refused credentials: the next request reads them anew. A worker of Spark lives for many runs, and a client keeps the
-    keys of a file as they were."""
+    """Forget credentials that Kinesis refused: the next request reads them anew. A worker of Spark lives for many
+    runs, and a client keeps the keys of a file as they were."""
     _client.cache_clear()
 
 
 def tapped(client: KinesisClient) -> KinesisClient:
-    """The same client, whose GetRecords answers stay undecoded until `held_body`."""
+    """The client that was given, whose GetRecords answers stay undecoded until `held_body`."""
     client.meta.events.register("before-parse.kinesis.GetRecords", _hold_body)
     return with_wire(client)
 

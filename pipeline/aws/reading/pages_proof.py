@@ -1,10 +1,16 @@
-"""The proof of a reading process that it has found the driver's stream: one question to Kinesis for each stream and process.
+"""The proof of a reading process that it has found the driver's stream: one question to Kinesis for each
+stream and process.
 
-    the driver: ARN and creation time, of its own question ──> the task asks the same, where it reads ──> equal: it reads
-                                                                                                  └──> else an error with both, and nothing is read
+    the driver: ARN and creation time, of its own question ──> the task asks the same, where it reads ──>
+    equal: it reads
+                                                                                                  └──> else an
+                                                                                                  error with
+                                                                                                  both, and
+                                                                                                  nothing is
+                                                                                                  read
 
-A stream of that name can be there too where the task looks, in another account or behind another endpoint, and the answers of GetRecords name
-no stream.
+A stream of that name can be there too where the task looks, in another account or behind another endpoint,
+and the answers of GetRecords name no stream.
 """
 
 from __future__ import annotations
@@ -17,11 +23,12 @@ from headrace.pipeline.aws.clients.access import KinesisAccess
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.errors import Throttled, Transient, Unreachable, WrongStream
 
+# Seconds without a question after Kinesis refused one or didn't answer. An account may ask
+# DescribeStreamSummary 20 times a second, with all its processes; and threads that waited for ten seconds
+# of silence each, one after the other, would make a run look hung.
 _REST: Final = 1.0
-"""Seconds without a question after Kinesis refused one or didn't answer. An account may ask DescribeStreamSummary 20 times a second, with all its
-processes; and threads that waited for ten seconds of silence each, one after the other, would make a run look hung."""
+# Streams that are remembered. A test run makes streams without end.
 _MOST: Final = 10_000
-"""Streams that are remembered. A test run makes streams without end."""
 
 
 class StreamProofs:
@@ -29,7 +36,7 @@ class StreamProofs:
         self._asking: dict[tuple[StreamId, Hashable], Lock] = {}
         self._proved: set[tuple[StreamId, Hashable]] = set()
         self._rests: dict[Hashable, tuple[float, type[Transient]]] = {}
-        """By access: until when nobody asks, and because of which trouble."""
+        """For each access, until when nobody asks, and because of which trouble."""
 
     def require(
         self,
@@ -39,8 +46,8 @@ class StreamProofs:
         *,
         now: Callable[[], float],
     ) -> None:
-        """Return if the stream is the one that the driver means. `ask`: DescribeStreamSummary, by that access. `now`: seconds of a clock that
-        never goes back."""
+        """Return if the stream is the one that the driver means. `ask`: DescribeStreamSummary, by that
+        access. `now`: seconds of a clock that never goes back."""
         if (stream, access) in self._proved:
             return
         # All threads of a task begin at the same time: of those with the same stream, one asks.
@@ -62,8 +69,8 @@ class StreamProofs:
             self._proved.add((stream, access))
 
     def forget(self, access: Hashable, stream: StreamId | None = None) -> None:
-        """The next reading proves anew: of this stream, or of all streams that are read by that access. Also for a thread that is asking just
-        now, and whose question Kinesis has refused."""
+        """The next reading proves anew: of this stream, or of all streams that are read by that access. Also
+        for a thread that is asking just now, and whose question Kinesis has refused."""
         if stream is not None:
             self._proved.discard((stream, access))
         else:
@@ -71,7 +78,7 @@ class StreamProofs:
 
 
 PROOFS: Final = StreamProofs()
-"""Of this process."""
+"""The proofs of this process: what one task has proved, the others needn't ask."""
 
 
 def _resting(stream: StreamId, trouble: type[Transient]) -> str:
@@ -81,17 +88,20 @@ def _resting(stream: StreamId, trouble: type[Transient]) -> str:
 
 def not_found(stream: StreamId, access: KinesisAccess) -> str:
     return (
-        f"the Spark task doesn't find the stream {stream} ({stream.arn}) in {access}, where Headrace itself has found it: the stream was deleted "
-        "since, or something answers the task that isn't Headrace's Kinesis. Nothing was read or staged; if the stream exists, look at aws.endpoint and "
-        "at the proxies of the task's host"
+        f"the Spark task doesn't find the stream {stream} ({stream.arn}) in {access}, "
+        "where Headrace itself has found it: the stream was deleted since, or something answers the task "
+        "that isn't Headrace's Kinesis. Nothing was read or staged; if the stream exists, "
+        "look at aws.endpoint and at the proxies of the task's host"
     )
 
 
 def _compare(stream: StreamId, summary: Mapping[str, Any]) -> None:
-    there = StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1))
-    if there != stream:
+    answered = StreamId(summary["StreamARN"], int(summary["StreamCreationTimestamp"].timestamp() // 1))
+    if answered != stream:
         raise WrongStream(
-            f"the Spark task finds another stream than Headrace itself: {there} with the ARN {there.arn} instead of {stream} with the ARN "
-            f"{stream.arn}. Nothing was read or staged. If the stream was deleted and created again just now, the next wave goes on; else something "
-            "answers the task that isn't Headrace's Kinesis: look at aws.endpoint and at the proxies of the task's host"
+            "the Spark task finds another stream than Headrace itself: "
+            f"{answered} with the ARN {answered.arn} instead of {stream} with the ARN {stream.arn}. "
+            "Nothing was read or staged. If the stream was deleted and created again just now, "
+            "the next wave goes on; else something answers the task that isn't Headrace's Kinesis: "
+            "look at aws.endpoint and at the proxies of the task's host"
         )

@@ -1,6 +1,8 @@
-"""In which format GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and not as base64.
+"""The format in which GetRecords is asked and answered: JSON, or CBOR, in which payloads travel as they are and
+not as base64.
 
-botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into the other format:
+botocore knows only JSON for Kinesis. So events of botocore turn the request, and the body of an error, into
+the other format:
 
     get_records(HeadraceWire=...) ──> the argument is taken out ──> body and Content-Type in CBOR ──> sign, send
                                                               error in CBOR ──> the same in JSON ──> botocore's parser
@@ -36,7 +38,7 @@ class WireChoice:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For `get_records` of a client with `with_wire`."""
+        """The arguments for `get_records` of a client with `with_wire`."""
         return {ARGUMENT: CBOR} if self._cbor else {}
 
     def after(self, trouble: Exception) -> None:
@@ -45,15 +47,17 @@ class WireChoice:
             self._cbor = False
 
     def softened(self, refusal: Exception) -> Exception:
-        """With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON only: JSON is tried then."""
+        """With `auto`, a general refusal of a request in CBOR may come from an endpoint that knows JSON only:
+        JSON is tried then."""
         if self._cbor and not self._fixed and type(refusal) is Terminal:
             return Unreachable(f"{refusal}. The request was in CBOR, and is sent again in JSON")
         return refusal
 
 
 def with_wire(client: KinesisClient) -> KinesisClient:
-    """The same client, whose `get_records` takes `WireChoice.arguments`."""
-    take: Any = _take_argument  # the type stubs don't say that such a handler returns the arguments
+    """The client that was given, whose `get_records` takes `WireChoice.arguments`."""
+    # The type stubs don't say that such a handler returns the arguments.
+    take: Any = _take_argument
     client.meta.events.register("provide-client-params.kinesis.GetRecords", take)
     client.meta.events.register("before-call.kinesis.GetRecords", _write_in_cbor)
     client.meta.events.register("before-parse.kinesis.GetRecords", _error_in_json)

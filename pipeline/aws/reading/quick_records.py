@@ -1,11 +1,12 @@
 """The Kinesis client of a reading task: GetRecords without most of botocore's layers.
 
     a stream's first request ──> botocore's client, which opens a connection and knows the URL
-    later requests           ──> signed here, sent on a connection that is open ──> 200, or Kinesis can't answer now: this answer counts
-                                                                             └──> anything else: botocore's client sends the request again
+    later requests           ──> signed here, and sent on a connection that is open
+                                   ├──> 200, or Kinesis can't answer now: this answer counts
+                                   └──> anything else: botocore's client sends the request again
 
-botocore needs more than a millisecond of CPU for a request. At 1.6 MiB a second and shard, a page has about that many bytes, and these
-layers took as much as reading and writing 200 of its records of 1 KB.
+botocore needs more than a millisecond of CPU for a request. At 1.6 MiB a second and shard, a page has about that
+many bytes, and these layers took as much as reading and writing 200 of its records of 1 KB.
 """
 
 from __future__ import annotations
@@ -46,17 +47,19 @@ _SERVER_ERROR: Final = 500
 
 class QuickRecords:
     def __init__(self, client: KinesisClient) -> None:
-        """`client`: one whose GetRecords answers stay undecoded (`headrace.pipeline.aws.reading.pages_client.tapped`)."""
+        """Take over a client. `client`: one whose GetRecords answers stay undecoded
+        (`headrace.pipeline.aws.reading.pages_client.tapped`)."""
         self.client = client
         self._region = client.meta.region_name
-        # botocore has no public names for these. Credentials refresh themselves when they are read; the session has the client's
-        # timeouts, proxies and certificates.
+        # botocore has no public names for these. Credentials refresh themselves when they are read; the
+        # session has the client's timeouts, proxies and certificates.
         self._credentials: Any = client._request_signer._credentials  # type: ignore[attr-defined] # noqa: SLF001
         endpoint: Any = client._endpoint  # type: ignore[attr-defined] # noqa: SLF001
         self._session = endpoint.http_session
         endpoint.http_session = WholeBodies(self._session)
         self._open: dict[str, tuple[str, OpenConnections]] = {}
-        """For each stream, by its ARN, the URL of its endpoint and the connections there: AWS has an endpoint for each account."""
+        """For each stream, by its ARN, the URL of its endpoint and the connections there: AWS has an endpoint
+        for each account."""
         client.meta.events.register("provide-client-params.kinesis.GetRecords", self._keep_stream)
         client.meta.events.register("before-call.kinesis.GetRecords", self._note_url)
 
@@ -65,8 +68,8 @@ class QuickRecords:
         return facts
 
     def get_shard_iterator(self, **arguments: Any) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.client.get_shard_iterator(**arguments)
-        return found
+        answer: Mapping[str, Any] = self.client.get_shard_iterator(**arguments)
+        return answer
 
     def get_records(self, **arguments: Any) -> Mapping[str, Any]:
         return self._quickly(arguments) or self.client.get_records(**arguments)
@@ -102,7 +105,8 @@ def _request(arguments: Mapping[str, Any]) -> tuple[bytes, str]:
 
 
 def _used(answer: Answer) -> Mapping[str, Any] | None:
-    """The answer in botocore's form; None if botocore's client has to ask. Raises ClientError if Kinesis can't answer now."""
+    """The answer in botocore's form; None if botocore's client has to ask. Raises ClientError if Kinesis
+    can't answer now."""
     about = {"HTTPStatusCode": answer.status, "HTTPHeaders": answer.headers}
     if request_id := answer.headers.get("x-amzn-requestid"):
         about["RequestId"] = request_id

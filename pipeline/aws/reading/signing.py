@@ -1,6 +1,7 @@
 """The signature of a GetRecords request (AWS's Signature Version 4).
 
-botocore's signer gives the same signature, but it is made for requests of any kind, and takes most of the time of such a short one.
+botocore's signer gives the same signature, but it is made for requests of any kind, and takes most of the
+time of such a short one.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ def signed_headers(
 ) -> Mapping[str, str]:
     """The headers of a GetRecords request with this body, with their signature. `kind`: the body's Content-Type."""
     place = urlsplit(url)
-    at = f"{now:%Y%m%dT%H%M%SZ}"
-    scope = (at[:8], region, "kinesis", "aws4_request")
-    headers = {  # in alphabetical order, as the signature needs them
+    stamp = f"{now:%Y%m%dT%H%M%SZ}"
+    scope = (stamp[:8], region, "kinesis", "aws4_request")
+    # In alphabetical order, as the signature needs them.
+    headers = {
         "content-type": kind,
         "host": place.netloc,
-        "x-amz-date": at,
+        "x-amz-date": stamp,
         **({"x-amz-security-token": keys.token} if keys.token else {}),
         "x-amz-target": "Kinesis_20131202.GetRecords",
     }
     names = ";".join(headers)
     lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
     request = f"POST\n{place.path or '/'}\n\n{lines}\n{names}\n{sha256(body).hexdigest()}"
-    text = f"AWS4-HMAC-SHA256\n{at}\n{'/'.join(scope)}\n{sha256(request.encode()).hexdigest()}"
+    text = f"AWS4-HMAC-SHA256\n{stamp}\n{'/'.join(scope)}\n{sha256(request.encode()).hexdigest()}"
     key = f"AWS4{keys.secret_key}".encode()
-    for part in (*scope, text):
-        key = hmac.digest(key, part.encode(), "sha256")
+    for word in (*scope, text):
+        key = hmac.digest(key, word.encode(), "sha256")
     headers["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{'/'.join(scope)}, SignedHeaders={names}, Signature={key.hex()}"
     )

@@ -1,4 +1,4 @@
-"""What `headrace lineage --json` prints of ranges. docs/operations.md tells the form."""
+"""What `headrace lineage --json` prints of ranges. docs/use/operations.md tells the form."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     Entry = LedgerEntry | Lost
 
 
-def document(
-    args: argparse.Namespace, adapters: Adapters, table: str, kept: list[Entry], left_out: int
+def lineage_document(
+    args: argparse.Namespace, adapters: Adapters, table: str, entries: list[Entry], left_out: int
 ) -> dict[str, Any]:
     from headrace.pipeline.core.ledger.ledger import Lost
 
-    parts = [entry for entry in kept if isinstance(entry, Lost)]
+    losses = [entry for entry in entries if isinstance(entry, Lost)]
     answer: dict[str, Any] = {
         "table": table,
         "ranges": [
-            record for entry in kept for record in _ranges_json(entry, is_typed=args.target is not None)
+            record for entry in entries for record in _ranges_json(entry, is_typed=args.target is not None)
         ],
         "left_out": left_out,
-        "lost": [{"snapshot": id_json(part.snapshot), "why": part.why} for part in parts],
+        "lost": [{"snapshot": id_json(loss.snapshot), "why": loss.why} for loss in losses],
     }
     if args.window is None and args.target is None:
         state = adapters.table("lineage").load()
@@ -45,11 +45,11 @@ def document(
 
 
 def _ranges_json(entry: Entry, *, is_typed: bool) -> Iterator[dict[str, Any]]:
-    from headrace.pipeline.lineage.cut import ranges_of
+    from headrace.pipeline.lineage.cut import ranges_in
 
-    for record_range in ranges_of(entry):
+    for record_range in ranges_in(entry):
         answer = {"at": time_json(entry.at), "snapshot": id_json(entry.snapshot), **range_json(record_range)}
-        yield {**answer, **_account_json(record_range.why)} if is_typed else answer
+        yield {**answer, **_account_json(record_range.account)} if is_typed else answer
 
 
 def range_json(record_range: Range) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def range_json(record_range: Range) -> dict[str, Any]:
         "files": list(record_range.files),
         "parents": [{"shard": parent.shard_id, "why": parent.why.value} for parent in record_range.parents],
         "children": list(record_range.upto.children),
-        "why": record_range.why,
+        "why": record_range.stored_why,
     }
 
 

@@ -1,4 +1,5 @@
-"""The ranges that `headrace lineage` shows: of the lake table, of a typed table or of a window, as text, CSV or JSON."""
+"""The ranges that `headrace lineage` shows: of the lake table, of a typed table or of a window, as text, CSV
+or JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.cli.json_output import print_json
 from headrace.pipeline.cli.telling import tell, tell_aside
-from headrace.pipeline.cli.views.lineage_json import document
+from headrace.pipeline.cli.views.lineage_json import lineage_document
 from headrace.pipeline.core.words.words import counted, no_such_shard, records_in
 
 if TYPE_CHECKING:
@@ -35,14 +36,15 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
 
     window = None if args.window is None else _window(adapters, args.window)
     table, entries = _ledgers(args, adapters, window, cut)
-    kept, left_out = newest(cut.of(entries), args.limit)
-    if lost := [entry for entry in kept if isinstance(entry, Lost)]:
+    shown_entries, left_out = newest(cut.of(entries), args.limit)
+    if lost := [entry for entry in shown_entries if isinstance(entry, Lost)]:
         tell_aside(f"{counted(len(lost), 'part')} of the history without a ledger; the first: {lost[0].why}")
-    frame = _frame(args, kept)
+    frame = _frame(args, shown_entries)
     if args.shard is not None and frame.empty:
+        # Only where nothing is shown: it reads all ledgers, and all lease rows.
         _require_shard(args, adapters, window, cut)
     if args.json:
-        print_json(document(args, adapters, table, kept, left_out))
+        print_json(lineage_document(args, adapters, table, shown_entries, left_out))
     elif args.csv:
         frame.to_csv(sys.stdout, index=False)
     elif frame.empty:
@@ -54,16 +56,17 @@ def show_ranges(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
     return 0
 
 
-def _frame(args: argparse.Namespace, kept: list[Entry]) -> pd.DataFrame:
+def _frame(args: argparse.Namespace, entries: list[Entry]) -> pd.DataFrame:
     from headrace.pipeline.lineage.frame import lineage_frame, parsed_frame
 
-    return lineage_frame(kept) if args.target is None else parsed_frame(kept)
+    return lineage_frame(entries) if args.target is None else parsed_frame(entries)
 
 
 def _tell(args: argparse.Namespace, frame: pd.DataFrame, left_out: int) -> None:
     import pandas as pd
 
     columns, width = (_SHORT, 64) if args.target is None else (_OF_TARGET, 120)
+    # pandas would else cut the table to the width of a terminal, and leave rows out in the middle.
     with pd.option_context("display.width", None, "display.max_rows", None, "display.max_colwidth", width):
         tell(*frame[columns].to_string(index=False).split("\n"))
     rows = int(frame["rows"].sum())
@@ -97,7 +100,9 @@ def _ledgers(
     return target.table, IcebergLineage(typed).entries(cut.filter())
 
 
-def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tuple[str, Iterable[Entry]]:
+def _of_window(
+    adapters: Adapters, kept_window: KeptWindow, asked_for: RangeFilter
+) -> tuple[str, Iterable[Entry]]:
     from dataclasses import replace
 
     from headrace.pipeline.core.ledger.ledger import DONE_ANEW, LedgerEntry
@@ -106,46 +111,51 @@ def _of_window(adapters: Adapters, kept: KeptWindow, asked: RangeFilter) -> tupl
     from headrace.pipeline.windows.replace_plan import replays_of
     from headrace.pipeline.windows.window import window_table
 
-    window, lake = kept.window, adapters.settings.landing.table
+    window, lake = kept_window.window, adapters.settings.landing.table
     if not (window.target or window.unpack):
         ports = adapters.replaying(window.id, "lineage")
         if not ports.table.exists():
             raise Unknown(
                 f"nothing of the window {window.id} was copied yet; `headrace window run {window.id}` copies it"
             )
-        return window_table(lake, window.id), ports.lineage.entries(asked)
-    of_windows = replace(asked, kinds=DONE_ANEW)
+        return window_table(lake, window.id), ports.lineage.entries(asked_for)
+    # Such a window has no table of its own: its ranges are in the ledger of the table that it changes.
+    of_windows = replace(asked_for, kinds=DONE_ANEW)
     if window.unpack:
         table, entries = lake, adapters.lineage("lineage").entries(of_windows)
     else:
         (target,) = targets_of(adapters.settings, window.target, nothing="Nothing was read")
         table, entries = target.table, adapters.parsing(target, "lineage").lineage.entries(of_windows)
-    pages = ((each, replays_of(each.page, window.id)) for each in entries if isinstance(each, LedgerEntry))
-    return table, [replace(each, page=page) for each, page in pages if page.ranges]
+    pages = (
+        (entry, replays_of(entry.page, window.id)) for entry in entries if isinstance(entry, LedgerEntry)
+    )
+    return table, [replace(entry, page=page) for entry, page in pages if page.ranges]
 
 
 def _window(adapters: Adapters, name: str) -> KeptWindow:
     from headrace.pipeline.errors import Unknown
 
-    kept = next((each for each in adapters.windows().all() if each.window.id == name), None)
-    if kept is None:
+    kept_window = next(
+        (candidate for candidate in adapters.windows().all() if candidate.window.id == name), None
+    )
+    if kept_window is None:
         raise Unknown(f"there is no window {name!r}; `headrace window list` names all windows")
-    return kept
+    return kept_window
 
 
 # --- where there is nothing ---------------------------------------------------------------------------------
 
 
-def _nothing(args: argparse.Namespace, kept: KeptWindow | None) -> str:
+def _nothing(args: argparse.Namespace, kept_window: KeptWindow | None) -> str:
     """Why no range is shown."""
     of = f" of {args.shard}" if args.shard else ""
     when = " with records of that time" if args.since is not None or args.until is not None else ""
-    if kept is None:
+    if kept_window is None:
         return f"no range of records {'has landed' if args.target is None else 'was parsed'}{of}{when}"
-    window = kept.window
+    window = kept_window.window
     did = "taken apart" if window.unpack else "replaced" if window.target else "copied"
     what = "aggregate" if window.unpack else "row"
-    if kept.is_done:
+    if kept_window.is_done:
         return f"the window {window.id} is done, and no {what} was there to be {did}{of}{when}"
     return f"no {what} of the window {window.id} was {did} yet{of}{when}"
 
@@ -155,16 +165,16 @@ def _require_shard(args: argparse.Namespace, adapters: Adapters, window: KeptWin
     from headrace.pipeline.core.ledger.filter import ALL_RANGES
     from headrace.pipeline.core.shards.partition import meant_by, partition_of
     from headrace.pipeline.errors import Unknown
-    from headrace.pipeline.lineage.cut import Cut, ranges_of
+    from headrace.pipeline.lineage.cut import Cut, ranges_in
 
     landed = Cut(cut.shard).of(adapters.lineage("lineage").entries(cut.filter()))
-    if any(ranges_of(entry) for entry in landed):
+    if any(ranges_in(entry) for entry in landed):
         return
     leases = [row.key for row in adapters.leases().scan().leases]
     if meant_by(args.shard, leases):
         return
     every = _of_window(adapters, window, ALL_RANGES)[1] if window else adapters.lineage("lineage").entries()
-    in_ledgers = {each.key.shard_id for entry in every for each in ranges_of(entry)}
+    in_ledgers = {covered.key.shard_id for entry in every for covered in ranges_in(entry)}
     raise Unknown(no_such_shard(args.shard, {*map(partition_of, leases), *in_ledgers}))
 
 
@@ -181,10 +191,10 @@ def _tell_through(adapters: Adapters) -> None:
         tell_aside(f"up to when every record has landed isn't known: {error}")
         return
     for stream in sorted(state.positions.origins):
-        at = state.through.get(stream)
+        through = state.through.get(stream)
         said = (
-            f"every record that arrived before {time_text(at)} has landed, or the lineage tells why not"
-            if at
+            f"every record that arrived before {time_text(through)} has landed, or the lineage tells why not"
+            if through
             else "not known yet up to when every record has landed"
         )
         tell(f"{stream}: {said}")

@@ -1,4 +1,5 @@
-"""`headrace lineage --sequence`: the range that has a record, where the record is now, and what typed tables made of it."""
+"""`headrace lineage --sequence`: the range that has a record, where the record is now, and what typed tables
+made of it."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from headrace.pipeline.settings.parse_block import ParseSettings
 
 _NO_RANGE = 1
+# Shards that the sentence names where no range has the number.
 _MOST_NAMED = 3
-"""Shards that the sentence names where no range has the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """A range that has the number, or may have it, and the files of the lake table with rows of that number in the range."""
+    """A range that has the number, or may have it, and the files of the lake table with rows of that number
+    in the range."""
 
     step: Step
     files: tuple[FoundRecord, ...]
@@ -48,23 +50,25 @@ def show_record(args: argparse.Namespace, adapters: Adapters, cut: Cut) -> int:
             {
                 "sequence_number": str(number),
                 "ranges": [*map(_place_json, places)],
-                "parsed": [each.json() for each in parsed],
+                "parsed": [parsed_record.json() for parsed_record in parsed],
             }
         )
     elif places:
         for place in places:
             tell(*_where(place, number))
-        for each in parsed:
-            tell(*each.lines())
+        for record in parsed:
+            tell(*record.lines())
     else:
         tell(_nowhere(args, spanning))
     return 0 if places else _NO_RANGE
 
 
 def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
-    """The ranges that have the number, of those that span it: each shard's numbers may lie between those of any other shard.
+    """The ranges that have the number, of those that span it: each shard's numbers may lie between those of
+    any other shard.
 
-    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is the answer.
+    The rows decide. Where no row has the number, a range whose records aren't in the table, such as a gap, is
+    the answer.
     """
     with_rows = {place.step.range.key for place in spanning if place.files}
     if with_rows:
@@ -77,12 +81,16 @@ def answer_of(spanning: Sequence[RecordPlace]) -> list[RecordPlace]:
 def _nowhere(args: argparse.Namespace, spanning: Sequence[RecordPlace]) -> str:
     of = f" of {args.shard}" if args.shard else ""
     if not spanning:
-        return f"no range{of} has the sequence number {args.sequence}: such a record has not landed, and no gap names it"
+        return (
+            f"no range{of} has the sequence number {args.sequence}: such a record has not landed, "
+            "and no gap names it"
+        )
     keys = sorted({str(place.step.range.key) for place in spanning})
     named = ", ".join(keys[:_MOST_NAMED]) + (", ..." if len(keys) > _MOST_NAMED else "")
     return (
-        f"no range{of} has the sequence number {args.sequence}: the ranges of {named} span it, and no row of the table has it. Kinesis may have "
-        "given it to no record, or the row was removed since (upkeep.retention, another engine); `headrace prove` tells whether one is missing"
+        f"no range{of} has the sequence number {args.sequence}: the ranges of {named} span it, "
+        "and no row of the table has it. Kinesis may have given it to no record, or the row was removed "
+        "since (upkeep.retention, another engine); `headrace prove` tells whether one is missing"
     )
 
 
@@ -90,6 +98,7 @@ def _steps_with(story: Story, number: int) -> Iterator[Step]:
     for key in story.keys:
         for step in story.of(key):
             after, upto = step.range.after, step.range.upto.sequence
+            # Sequence numbers begin at 0.
             begins = -1 if after is None or after.sequence is None else after.sequence
             if upto is not None and (begins < number <= upto or _may_have_rest(step, number)):
                 yield step
@@ -117,16 +126,19 @@ def _where(place: RecordPlace, number: int) -> Iterator[str]:
     step = place.step
     yield f"{step.range.kind}: {step}"
     if step.range.kind is Kind.UNPACKED:
-        window = read_accounting(step.range.why).window
-        yield f"  aggregates of this range were taken apart for the window {window}; their rows are in the range by which they landed"
+        window = read_accounting(step.range.account).window
+        yield (
+            f"  aggregates of this range were taken apart for the window {window}; "
+            "their rows are in the range by which they landed"
+        )
         return
     if not step.range.rows:
         yield f"  the range has no records in the table: {step.range.why or 'its kind says why'}"
         return
-    for each in place.files:
-        how = "as it landed" if _is_as_landed(place, each) else "rewritten since it landed"
-        arrived = "" if each.arrival is None else f", arrived {each.arrival:%Y-%m-%d %H:%M:%S}Z"
-        yield f"  in {each.path}, which snapshot {each.snapshot} added ({how}); {counted(each.rows, 'row')}{arrived}"
+    for file in place.files:
+        how = "as it landed" if _is_as_landed(place, file) else "rewritten since it landed"
+        arrived = "" if file.arrival is None else f", arrived {file.arrival:%Y-%m-%d %H:%M:%S}Z"
+        yield f"  in {file.path}, which snapshot {file.snapshot} added ({how}); {counted(file.rows, 'row')}{arrived}"
     if not place.files and _may_have_rest(step, number):
         yield f"  no row of the table has the number {number}: nothing of that record was left when this range began"
     elif not place.files:
@@ -141,8 +153,8 @@ def _place_json(place: RecordPlace) -> dict[str, Any]:
     from headrace.pipeline.cli.views.lineage_json import range_json
 
     files = [
-        {**_file_json(each), "arrival": time_json(each.arrival), "as_landed": _is_as_landed(place, each)}
-        for each in place.files
+        {**_file_json(file), "arrival": time_json(file.arrival), "as_landed": _is_as_landed(place, file)}
+        for file in place.files
     ]
     return {"snapshot": id_json(place.step.snapshot), **range_json(place.step.range), "found_in": files}
 
@@ -161,7 +173,7 @@ class ParsedRecord:
     target: ParseSettings
     steps: tuple[Step, ...]
     """The commits that decided about the record, the oldest first."""
-    now: tuple[tuple[str, FoundRecord], ...]
+    files: tuple[tuple[str, FoundRecord], ...]
     """The tables that have the record, and in which file."""
 
     def lines(self) -> Iterator[str]:
@@ -170,7 +182,7 @@ class ParsedRecord:
 
         target = self.target
         for step in self.steps:
-            account = read_accounting(step.range.why)
+            account = read_accounting(step.range.account)
             by = (
                 f"parsed again, in the place of older rows, for the window {account.window}"
                 if account.window
@@ -178,24 +190,30 @@ class ParsedRecord:
             )
             dropped = "".join(f", {rows:,} dropped by {why}" for why, rows in account.dropped.items())
             yield f"{target.name}: {by}: {step}, version {account.version or 'none'}"
-            yield f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} were set aside{dropped}"
-        for table, file in self.now:
+            yield (
+                f"  of the range's rows {account.parsed:,} are in {target.table}, {account.quarantined:,} "
+                f"were set aside{dropped}"
+            )
+        for table, file in self.files:
             why = (
                 f"; set aside because {' / '.join(file.texts('reason'))}"
                 if table == target.quarantine
                 else ""
             )
-            yield f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot {file.snapshot} added{why}"
-        if self.steps and not self.now:
             yield (
-                f"  no row of {self.steps[0].range.key} in {target.table} or {target.quarantine} has the number: the record was dropped, or its row "
-                "was removed since"
+                f"  now in {table}: {counted(file.rows, 'row')}, in {file.path}, which snapshot "
+                f"{file.snapshot} added{why}"
+            )
+        if self.steps and not self.files:
+            yield (
+                f"  no row of {self.steps[0].range.key} in {target.table} or {target.quarantine} has the "
+                "number: the record was dropped, or its row was removed since"
             )
 
     def json(self) -> dict[str, Any]:
         from headrace.pipeline.core.ledger.accounting import read_accounting
 
-        accounts = [(step, read_accounting(step.range.why)) for step in self.steps]
+        accounts = [(step, read_accounting(step.range.account)) for step in self.steps]
         return {
             "target": self.target.name,
             "commits": [
@@ -213,7 +231,7 @@ class ParsedRecord:
                     **_file_json(file),
                     "reasons": file.texts("reason") if table == self.target.quarantine else [],
                 }
-                for table, file in self.now
+                for table, file in self.files
             ],
         }
 
@@ -223,7 +241,7 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
     from headrace.pipeline.core.ledger.story import story_of
     from headrace.pipeline.lineage.find_record import find_record
 
-    wanted = set(shards)
+    shards_of_record = set(shards)
     for target in adapters.settings.parse:
         ports = adapters.parsing(target, "lineage")
         if not ports.table.exists():
@@ -232,14 +250,14 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
         steps = [
             step
             for step in _steps_with(story, number)
-            if step.range.key in wanted and not is_chain(step.range.key)
+            if step.range.key in shards_of_record and not is_chain(step.range.key)
         ]
         steps.sort(key=lambda step: step.sequence)
         tables = (
             adapters.lake_tables.typed(target, "lineage"),
             adapters.lake_tables.quarantine(target, "lineage"),
         )
-        now = [
+        files = [
             (table.identifier, file)
             for step in {step.range.key: step for step in reversed(steps)}.values()
             for table in tables
@@ -247,4 +265,4 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
             for file in find_record(table, step.range, number)
         ]
         if steps:
-            yield ParsedRecord(target, tuple(steps), tuple(now))
+            yield ParsedRecord(target, tuple(steps), tuple(files))

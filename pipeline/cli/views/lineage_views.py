@@ -20,10 +20,10 @@ def show_family(story: Story) -> int:
 def show_gaps(story: Story) -> int:
     from headrace.pipeline.proof.chains import ranges_without_rows
 
-    told = [each.text for each in ranges_without_rows(story)]
+    sentences = [gap.text for gap in ranges_without_rows(story)]
     tell(
         *(
-            told
+            sentences
             or ["no gap: each record of the ledgers' ranges was landed by Headrace, and no ledger is lost"]
         )
     )

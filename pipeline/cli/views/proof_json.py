@@ -1,4 +1,4 @@
-"""What `headrace prove --json` prints. docs/proof.md tells the form."""
+"""What `headrace prove --json` prints. docs/use/proof.md tells the form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.proof.verdict import Check, Proof, TableProof
 
 
-def document(proof: Proof) -> dict[str, Any]:
+def proof_document(proof: Proof) -> dict[str, Any]:
     return {
         "holds": proof.holds,
         "sentence": str(proof),
@@ -33,7 +33,7 @@ def document(proof: Proof) -> dict[str, Any]:
 
 
 def _checks(checks: Iterable[Check]) -> list[dict[str, Any]]:
-    """Of the mistakes of a check the first are told, and all are counted."""
+    """A check as JSON. Of its mistakes the first are told, and all are counted."""
     return [
         {
             "promise": check.promise,

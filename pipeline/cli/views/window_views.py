@@ -10,59 +10,65 @@ if TYPE_CHECKING:
     from headrace.pipeline.windows.wiring import WindowWiring
 
 
-def listed(kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[str]":
-    for each in kept:
-        tail = f", replaces rows of {each.window.target}" if each.window.target else ""
-        tail += ", takes aggregates apart" if each.window.unpack else ""
-        tail += f", {each.told}" if each.told else ""
-        tail += f", keeps days from {_first(each)} on" if _keeps_days(each, windows) else ""
-        yield f"{each.window.id}  {each.window.made:%Y-%m-%d %H:%M:%S}Z  {each.window.cost()}{tail}  ({each.window.how})"
-    if not kept:
+def listed(windows_kept: "Sequence[KeptWindow]", windows: "WindowWiring") -> "Iterator[str]":
+    for kept_window in windows_kept:
+        tail = f", replaces rows of {kept_window.window.target}" if kept_window.window.target else ""
+        tail += ", takes aggregates apart" if kept_window.window.unpack else ""
+        tail += f", {kept_window.told}" if kept_window.told else ""
+        tail += f", keeps days from {_first(kept_window)} on" if _keeps_days(kept_window, windows) else ""
+        yield (
+            f"{kept_window.window.id}  {kept_window.window.made:%Y-%m-%d %H:%M:%S}Z  "
+            f"{kept_window.window.cost()}{tail}  ({kept_window.window.how})"
+        )
+    if not windows_kept:
         yield "there is no window"
 
 
-def shown(found: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
+def shown(kept_window: "KeptWindow", windows: "WindowWiring") -> "Iterator[str]":
     from headrace.pipeline.core.words.words import counted
 
-    window = found.window
+    window = kept_window.window
     yield f"window {window.id}: {window.how}"
-    since = f", and {found.told.removesuffix(' since')} since" if found.told else ""
+    since = f", and {kept_window.told.removesuffix(' since')} since" if kept_window.told else ""
     yield f"made at {window.made:%Y-%m-%d %H:%M:%S}Z by {window.by}{since}"
-    if _keeps_days(found, windows):
+    if _keeps_days(kept_window, windows):
         yield (
-            f"upkeep.retention removes no day from {_first(found)} on until this window is done (`headrace window run {window.id}`) or cancelled "
-            f"(`headrace window cancel {window.id}`)"
+            f"upkeep.retention removes no day from {_first(kept_window)} on until this window is done (`headrace "
+            f"window run {window.id}`) or cancelled (`headrace window cancel {window.id}`)"
         )
-    for each in window.ranges:
-        after = "the start" if each.after is None else each.after
-        yield f"  {each.key} after {after} up to {each.upto}: {'' if each.is_whole else 'at most '}{counted(each.rows, 'row')}"
-        for stretch in each.stretches:
+    for planned_range in window.ranges:
+        after = "the start" if planned_range.after is None else planned_range.after
+        yield (
+            f"  {planned_range.key} after {after} up to {planned_range.upto}: "
+            f"{'' if planned_range.is_whole else 'at most '}{counted(planned_range.rows, 'row')}"
+        )
+        for stretch in planned_range.stretches:
             begins = "the start" if stretch.after is None else stretch.after
             yield f"    after {begins} up to {stretch.upto}: from the stream"
     yield from costs(window, windows)
     if window.unpack:
-        yield f"{counted(done_of(window, windows), 'aggregate')} taken apart in {windows.table_of(window)}"
+        yield f"{counted(rows_done(window, windows), 'aggregate')} taken apart in {windows.table_of(window)}"
     elif window.target:
-        yield f"{counted(done_of(window, windows), 'row')} parsed again for {windows.table_of(window)}"
+        yield f"{counted(rows_done(window, windows), 'row')} parsed again for {windows.table_of(window)}"
     else:
         replaying = windows.replaying(window.id, "headrace window show")
         yield f"{counted(replaying.copied(), 'row')} copied into {windows.table_of(window)}"
-        if any(each.stretches for each in window.ranges):
+        if any(planned.stretches for planned in window.ranges):
             yield f"{counted(replaying.read_from_stream(), 'row')} read from the stream into {windows.table_of(window)}"
             yield from replaying.losses()
 
 
-def _keeps_days(found: "KeptWindow", windows: "WindowWiring") -> bool:
+def _keeps_days(kept_window: "KeptWindow", windows: "WindowWiring") -> bool:
     """Whether the window may keep days from being removed by a retention, now or later."""
     from datetime import date
 
-    return windows.settings.upkeep.retention is not None and found.keeps_days(date.max)
+    return windows.settings.upkeep.retention is not None and kept_window.keeps_days(date.max)
 
 
-def _first(found: "KeptWindow") -> str:
+def _first(kept_window: "KeptWindow") -> str:
     from datetime import date
 
-    day = found.window.oldest_day
+    day = kept_window.window.oldest_day
     return "the first" if day in (None, date.min) else str(day)
 
 
@@ -70,15 +76,15 @@ def costs(window: "ReplayWindow", windows: "WindowWiring") -> "Iterator[str]":
     from headrace.pipeline.core.landing.pace import window_share
 
     yield window.cost()
-    if told := window.stream_cost(window_share(windows.settings.wave.shard_share)):
-        yield told
-    for each in window.missing:
-        yield f"out of reach: {each}"
+    if stream_cost := window.stream_cost(window_share(windows.settings.wave.shard_share)):
+        yield stream_cost
+    for gap in window.missing:
+        yield f"out of reach: {gap}"
 
 
-def as_json(kept: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
+def window_json(kept_window: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
     """The window for scripts. What of it was done isn't part of this, because only the ledgers of its table tell."""
-    window = kept.window
+    window = kept_window.window
     return {
         "id": window.id,
         "made": window.made.isoformat(),
@@ -87,30 +93,31 @@ def as_json(kept: "KeptWindow", windows: "WindowWiring") -> "dict[str, Any]":
         "does": "unpack" if window.unpack else "replace" if window.target else "copy",
         "target": window.target or None,
         "table": windows.table_of(window),
-        "is_done": kept.is_done,
-        "is_cancelled": kept.is_cancelled,
+        "is_done": kept_window.is_done,
+        "is_cancelled": kept_window.is_cancelled,
         "rows": window.rows,
         "bytes": window.bytes,
         "is_upper_bound": not window.is_whole,
-        "ranges": [_range_json(each) for each in window.ranges],
+        "ranges": [_range_json(planned) for planned in window.ranges],
         "out_of_reach": list(window.missing),
     }
 
 
-def _range_json(each: "WindowRange") -> "dict[str, Any]":
+def _range_json(planned: "WindowRange") -> "dict[str, Any]":
     return {
-        "stream": each.key.stream.name,
-        "stream_epoch": each.key.stream.epoch,
-        "shard": each.key.shard_id,
-        "after": None if each.after is None else str(each.after),
-        "upto": str(each.upto),
-        "rows": each.rows,
-        "from_stream": len(each.stretches),
+        "stream": planned.key.stream.name,
+        "stream_epoch": planned.key.stream.epoch,
+        "shard": planned.key.shard_id,
+        "after": None if planned.after is None else str(planned.after),
+        "upto": str(planned.upto),
+        "rows": planned.rows,
+        "from_stream": len(planned.stretches),
     }
 
 
-def done_of(window: "ReplayWindow", windows: "WindowWiring") -> int:
-    """How many rows of the window were copied or parsed again so far, or how many of its aggregates were taken apart."""
+def rows_done(window: "ReplayWindow", windows: "WindowWiring") -> int:
+    """How many rows of the window were copied or parsed again so far, or how many of its aggregates were
+    taken apart."""
     if window.unpack:
         return windows.unpacking(window.id, "headrace window show").unpacked()
     if window.target:

@@ -6,8 +6,9 @@
     A A B A                         ... and the first one has come back once
     A B A B                         both are at work
 
-Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each record is read twice.
-Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other streams say nothing.
+Nothing is lost or doubled by it, since each commit is refused that doesn't go on where the table stands. But each
+record is read twice. Only commits that landed ranges count, of one stream; upkeep, rolled-back snapshots and other
+streams say nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ALTERNATIONS: Final = 4
 class LandedBy:
     """One commit of main that landed ranges."""
 
-    at: datetime
+    when: datetime
     application: str
     streams: frozenset[str] = field(default_factory=frozenset)
     """The ARNs of the streams of its ranges."""
@@ -44,12 +45,12 @@ class OtherApplication:
 
     name: str
     streams: tuple[str, ...]
-    """Their names."""
+    """The names of these streams."""
     last: datetime
     """The time of its newest commit."""
 
 
-def name_of(settings: Settings) -> str:
+def application_name(settings: Settings) -> str:
     """What the commits of an application say of it. Two deployments of one application have one lease table."""
     if settings.lease_table == settings.application:
         return settings.application
@@ -57,39 +58,47 @@ def name_of(settings: Settings) -> str:
 
 
 def others_at_work(commits: Iterable[LandedBy], me: str) -> tuple[OtherApplication, ...]:
-    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either end."""
-    known = [commit for commit in commits if commit.application]
-    names = sorted({commit.application for commit in known} - {me})
-    found = (_beside(known, me, name) for name in names)
-    return tuple(other for other in found if other is not None)
+    """The applications that land streams of this one in turns with it. `commits`: in the order of main, from either
+    end."""
+    # Commits of versions that didn't write the name, and of other engines, say nothing about whose they are.
+    signed = [commit for commit in commits if commit.application]
+    names = sorted({commit.application for commit in signed} - {me})
+    neighbours = (_beside(signed, me, name) for name in names)
+    return tuple(neighbour for neighbour in neighbours if neighbour is not None)
 
 
 def _beside(commits: list[LandedBy], me: str, name: str) -> OtherApplication | None:
-    both = [commit for commit in commits if commit.application in {me, name}]
+    pair_commits = [commit for commit in commits if commit.application in {me, name}]
     shared = sorted(
-        arn for arn in {arn for commit in both for arn in commit.streams} if _takes_turns(both, arn)
+        arn
+        for arn in {arn for commit in pair_commits for arn in commit.streams}
+        if _takes_turns(pair_commits, arn)
     )
     if not shared:
         return None
-    last = max(commit.at for commit in both if commit.application == name)
+    last = max(commit.when for commit in pair_commits if commit.application == name)
+    # A stream's ARN ends with `stream/NAME`.
     return OtherApplication(name, tuple(arn.rpartition("/")[2] for arn in shared), last)
 
 
 def _takes_turns(commits: list[LandedBy], arn: str) -> bool:
+    # groupby joins neighbours only: it begins a group wherever the application changes.
     turns = groupby(commit.application for commit in commits if arn in commit.streams)
     return sum(1 for _ in turns) >= _ALTERNATIONS
 
 
-def notice_of(others: Iterable[OtherApplication]) -> str | None:
+def notice_of(neighbours: Iterable[OtherApplication]) -> str | None:
     """A sentence for people; None where no other application is at work."""
-    told = [
-        f"{other.name} ({', '.join(other.streams)}; last at {other.last:%Y-%m-%d %H:%M:%S}Z)"
-        for other in others
+    descriptions = [
+        f"{neighbour.name} ({', '.join(neighbour.streams)}; last at {neighbour.last:%Y-%m-%d %H:%M:%S}Z)"
+        for neighbour in neighbours
     ]
-    if not told:
+    if not descriptions:
         return None
-    more = "another application lands" if len(told) == 1 else "other applications land"
+    more = "another application lands" if len(descriptions) == 1 else "other applications land"
     return (
-        f"{more} the same stream in this table: {'; '.join(told)}. No record is lost or doubled, but each is read twice, and waves are refused. "
-        'Stop one of the two, or give it a table of its own (landing.table): see "Two applications on one table" in docs/operations.md'
+        f"{more} the same stream in this table: {'; '.join(descriptions)}. "
+        "No record is lost or doubled, but each is read twice, and waves are refused. "
+        "Stop one of the two, or give it a table of its own (landing.table): "
+        'see "Two applications on one table" in docs/use/operations.md'
     )

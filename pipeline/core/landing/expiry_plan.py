@@ -4,9 +4,9 @@
      1 <- 2 <- 3 <- 4 CARRIES <- 5 <- 6 CARRIES <- 7 foreign <- 8 foreign
                                       `------ the way to main's state ---'
 
-A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot to its state
-leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled back to any snapshot that is
-left, and its positions are found.
+A snapshot *carries* the state if Headrace committed it: its summary has all positions. The *way* from a snapshot to its
+state leads down to the nearest one that carries. Whatever stays keeps its way, so that main can be rolled back to any
+snapshot that is left, and its positions are found.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MAIN = "main"
 AT_LEAST = 25
 """The least number of snapshots that are worth a commit of their own, which removes them."""
 FOREIGN_AT_MOST = 50
-"""Snapshots of other engines above the positions before Headrace commits the positions once more. The metadata log, by which
-positions are found after another engine's expiry, is at least four times as long."""
+"""Snapshots of other engines above the positions before Headrace commits the positions once more. The metadata log, by
+which positions are found after another engine's expiry, is at least four times as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Shape:
         """Whether the positions have to be committed once more, before they can't be found any longer."""
         return self.is_cut or self.foreign >= FOREIGN_AT_MOST
 
-    def is_due(self, kept: int, *, late: int = 1) -> bool:
-        """Whether a plan is worth its cost: the snapshots are more than those `kept` by the last plan. `late`: how many times
-        `AT_LEAST` they have to be more."""
-        return self.snapshots >= kept + late * AT_LEAST
+    def is_due(self, stayed: int, *, late: int = 1) -> bool:
+        """Whether a plan is worth its cost: the snapshots are more than those that `stayed` after the last plan.
+        `late`: how many times `AT_LEAST` they have to be more."""
+        return self.snapshots >= stayed + late * AT_LEAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class Seen:
     carries: bool = False
     """Headrace committed it, so that it has all positions and a ledger."""
     is_pick: bool = False
-    """A cherry-pick: it brought rows without their positions, and no positions below it count until `headrace repair`."""
+    """A cherry-pick: it brought rows without their positions, and no positions below it count until
+    `headrace repair`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,14 @@ class History:
     table: str = ""
     """The UUID of the table: one that was dropped and made again under the same name is another table."""
     is_frozen: bool = False
-    """The table's owner has forbidden all expiry (`gc.enabled` is false), because another table may use the same files."""
+    """The table's owner has forbidden all expiry (`gc.enabled` is false), because another table may use the same
+    files."""
 
     def line(self, head: int | None) -> Iterator[Seen]:
         """A snapshot and its ancestors, newest first, as far as this version of the metadata describes them."""
-        while head is not None and (found := self.snapshots.get(head)) is not None:
-            yield found
-            head = found.parent
+        while head is not None and (ancestor := self.snapshots.get(head)) is not None:
+            yield ancestor
+            head = ancestor.parent
 
     @property
     def head(self) -> int | None:
@@ -131,35 +133,38 @@ def plan_expiry(history: History, *, recorded: int | None, keep: Keep, now: date
     stays = _whole(history, recorded)
     if not stays:
         main = list(history.line(history.head))
-        stays |= _above(main, lambda each: each.snapshot == recorded, Why.UNRECORDED)
-        stays |= {each.snapshot: Why.RECORDED for each in main if each.snapshot == recorded}
-        _add(stays, _above(main, lambda each: each.carries, Why.STATE))
+        stays |= _above(main, lambda ancestor: ancestor.snapshot == recorded, Why.UNRECORDED)
+        stays |= {ancestor.snapshot: Why.RECORDED for ancestor in main if ancestor.snapshot == recorded}
+        _add(stays, _above(main, lambda ancestor: ancestor.carries, Why.STATE))
         _add(stays, {ref.snapshot: Why.REF for ref in history.refs.values()})
         for ref in history.refs.values():
             if ref.is_branch:
                 _add(stays, _of_branch(history, ref, keep, now))
         young = (s for s in history.snapshots.values() if now - s.at < keep.younger_than)
-        _add(stays, {each.snapshot: Why.YOUNG for each in young})
+        _add(stays, {s.snapshot: Why.YOUNG for s in young})
         _add(stays, dict.fromkeys(_ways(history, stays), Why.WAY))
-    known = {each: why for each, why in stays.items() if each in history.snapshots}
+    reasons = {snapshot: why for snapshot, why in stays.items() if snapshot in history.snapshots}
     goes = sorted(
-        history.snapshots.keys() - known.keys(), key=lambda each: (history.snapshots[each].sequence, each)
+        history.snapshots.keys() - reasons.keys(),
+        key=lambda snapshot: (history.snapshots[snapshot].sequence, snapshot),
     )
-    return ExpiryPlan(tuple(goes), known)
+    return ExpiryPlan(tuple(goes), reasons)
 
 
 def _whole(history: History, recorded: int | None) -> dict[int, Why]:
-    """All snapshots, where none may go; else nothing."""
+    """Every snapshot with the reason to stay, where none may go; else nothing."""
     main = list(history.line(history.head))
-    state = next((each for each in main if each.carries or each.is_pick), None)
+    state = next((ancestor for ancestor in main if ancestor.carries or ancestor.is_pick), None)
     if history.is_frozen:
         why = Why.FROZEN
     elif state is None or state.is_pick:
-        # Either Headrace has never landed, or main is cut above the positions by another engine's expiry. In that case older metadata
-        # files still lead to the positions, and each commit makes these files fewer, the commit of an expiry too.
+        # Either Headrace has never landed, or main is cut above the positions by another engine's expiry. In that case
+        # older metadata files still lead to the positions, and each commit makes these files fewer, the commit of an
+        # expiry too.
         why = Why.NO_STATE
-    elif all(each.snapshot != recorded for each in main):
-        # A rollback took the recorded snapshot off main, or main is cut above it: which ledgers are recorded isn't known.
+    elif all(ancestor.snapshot != recorded for ancestor in main):
+        # A rollback took the recorded snapshot off main, or main is cut above it: which ledgers are recorded isn't
+        # known.
         why = Why.UNRECORDED
     else:
         return {}
@@ -168,12 +173,12 @@ def _whole(history: History, recorded: int | None) -> dict[int, Why]:
 
 def _above(main: Iterable[Seen], last: Callable[[Seen], bool], why: Why) -> dict[int, Why]:
     """The snapshots of main from its head down to the first one for which `last` holds, and that one."""
-    found: dict[int, Why] = {}
-    for each in main:
-        found[each.snapshot] = why
-        if last(each):
+    reasons: dict[int, Why] = {}
+    for ancestor in main:
+        reasons[ancestor.snapshot] = why
+        if last(ancestor):
             break
-    return found
+    return reasons
 
 
 def _of_branch(history: History, ref: Ref, keep: Keep, now: datetime) -> dict[int, Why]:
@@ -181,28 +186,29 @@ def _of_branch(history: History, ref: Ref, keep: Keep, now: datetime) -> dict[in
     at_least = max(keep.snapshots, ref.at_least)
     at_most = max(keep.younger_than, ref.at_most or timedelta())
     stays: dict[int, Why] = {}
-    for place, each in enumerate(history.line(ref.snapshot)):
+    for place, ancestor in enumerate(history.line(ref.snapshot)):
         if place < at_least:
-            stays[each.snapshot] = Why.NEWEST
-        elif now - each.at < at_most:
-            stays[each.snapshot] = Why.YOUNG
+            stays[ancestor.snapshot] = Why.NEWEST
+        elif now - ancestor.at < at_most:
+            stays[ancestor.snapshot] = Why.YOUNG
     return stays
 
 
 def _ways(history: History, stays: Iterable[int]) -> set[int]:
-    """The snapshots on the ways from those that stay down to the nearest positions. A way without positions keeps nothing."""
+    """The snapshots on the ways from those that stay down to the nearest positions. A way without positions keeps
+    nothing."""
     leads: dict[int, bool] = {}
     """Whether the way from a snapshot that was walked over ends at positions."""
     on_ways: set[int] = set()
     for start in stays:
         way: list[int] = []
         ends = False
-        for each in history.line(start):
-            if each.snapshot in leads:
-                ends = leads[each.snapshot]
+        for ancestor in history.line(start):
+            if ancestor.snapshot in leads:
+                ends = leads[ancestor.snapshot]
                 break
-            way.append(each.snapshot)
-            if each.carries:
+            way.append(ancestor.snapshot)
+            if ancestor.carries:
                 ends = True
                 break
         leads |= dict.fromkeys(way, ends)
@@ -213,5 +219,6 @@ def _ways(history: History, stays: Iterable[int]) -> set[int]:
 
 def _add(stays: dict[int, Why], more: Mapping[int, Why]) -> None:
     """Add those that have no reason to stay yet."""
-    for each, why in more.items():
-        stays.setdefault(each, why)
+    for snapshot, why in more.items():
+        # The reasons are added in the order of their weight, so that the first one stays.
+        stays.setdefault(snapshot, why)

@@ -3,8 +3,8 @@
     "1:" + base85( zlib( JSON ) )          about 40 bytes a shard: all positions in a summary, or a ledger
     "2:" + base64( zlib( JSON ) )          all positions, or what has changed since then (`headrace.pipeline.core.landing.state_delta`), in a file
 
-The number before the colon is the version of the format. A version that this code doesn't know is refused, and every version
-that was ever released can be read (I17 of docs/protocol.md; docs/formats.md describes each form).
+The number before the colon is the version of the format. A version that this code doesn't know is refused, and every
+version that was ever released can be read (I17 of docs/reference/protocol.md; docs/reference/formats.md describes each form).
 """
 
 from __future__ import annotations
@@ -18,16 +18,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.pipeline.core.landing.state_delta import Delta
-from headrace.pipeline.core.ledger.ledger import FilesDone, Kind, LedgerPage, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import (
+    FilesDone,
+    Kind,
+    LedgerPage,
+    ParentIs,
+    ParentReason,
+    Range,
+    why_and_account,
+)
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.errors import WrongShape
 
 VERSION = 1
 DELTA_VERSION = 2
-"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more bytes."""
+"""A form that is made faster, for files: of ten thousand shards. It takes a third of the time, and a tenth more
+bytes."""
 _MAX_UNPACKED = 64 * 1024 * 1024
-"""Bytes. Any engine that writes to the table can write a summary, and a small text can unpack to gigabytes."""
+"""The most bytes that a text may unpack to. Any engine that writes to the table can write a summary, and a small text
+can unpack to gigabytes."""
 _PLAIN_SHARD = re.compile(r"shardId-([0-9]{12})")
 """The form of the ids that Kinesis gives to its shards. In the text such an id is only its number, which is shorter."""
 # What a damaged or forged text raises on the way to values.
@@ -50,14 +60,14 @@ def write_positions(positions: Positions) -> str:
 
 
 def _positions_out(positions: Positions) -> Json:
-    # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal positions
-    # give equal texts.
+    # Grouped by stream, because an ARN for each shard would make the text several times as long. Sorted, so that equal
+    # positions give equal texts.
     streams = sorted(positions.streams())
     number = {stream: i for i, stream in enumerate(streams)}
     per_stream: list[list[Json]] = [[] for _ in streams]
     for key in sorted(positions.shards):
-        at = positions.shards[key]
-        per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(at)])
+        position = positions.shards[key]
+        per_stream[number[key.stream]].append([_shard_out(key.shard_id), *_position_out(position)])
     return [
         [stream.arn, stream.epoch, _origin_out(positions.origins.get(stream)), shards]
         for stream, shards in zip(streams, per_stream, strict=True)
@@ -76,20 +86,20 @@ def _positions_in(body: Json) -> Positions:
         stream = StreamId(arn, epoch)
         if origin is not None:
             origins[stream] = _origin_in(origin)
-        for shard, *at in rows:
-            shards[ShardKey(stream, _shard_in(shard))] = _position_in(at)
+        for shard, *values in rows:
+            shards[ShardKey(stream, _shard_in(shard))] = _position_in(values)
     return Positions(origins, shards)
 
 
 def write_full(positions: Positions) -> str:
-    """All positions, for a file: a delta against a state without shards."""
+    """The text of a file with all positions: a delta against a state without shards."""
     return write_delta(Delta(positions.origins, positions.shards))
 
 
 def read_full(text: str) -> Positions:
-    """All positions in a file."""
-    whole = read_delta(text)
-    return Positions(whole.origins, whole.moved)
+    """Read the text of a file with all positions."""
+    delta = read_delta(text)
+    return Positions(delta.origins, delta.moved)
 
 
 def write_delta(delta: Delta) -> str:
@@ -179,9 +189,10 @@ def _range_out(
 
 
 def _extras_out(r: Range) -> list[Json]:
-    """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and whether
-    aggregates were taken apart."""
-    row: list[Json] = [r.why, r.records, int(r.unpacked)]
+    """What most ranges don't have, as far as one has it: a reason, another number of Kinesis records than of rows, and
+    whether aggregates were taken apart."""
+    row: list[Json] = [r.stored_why, r.records, int(r.unpacked)]
+    # From the end of the list: the first value that isn't empty keeps its place, and so all before it.
     for empty in (0, r.rows, ""):
         if row[-1] != empty:
             break
@@ -193,9 +204,11 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
     kind, stream, shard, after, upto, run, rows, size, first, last, named, parents, *extras = row
     more: list[Json] = ["", rows, 0]
     more[: len(extras)] = extras
-    why, records, unpacked = more
+    stored, records, unpacked = more
+    what = Kind(kind)
+    why, account = why_and_account(what, stored)
     return Range(
-        Kind(kind),
+        what,
         ShardKey(streams[stream], _shard_in(shard)),
         after=None if after is None else _position_in(after),
         upto=_position_in(upto),
@@ -208,6 +221,7 @@ def _range_in(row: Json, streams: list[StreamId], runs: Json, files: Json) -> Ra
         files=tuple(files[i] for i in named),
         parents=tuple(_parent_in(p) for p in parents),
         why=why,
+        account=account,
         records=records,
         unpacked=bool(unpacked),
     )
@@ -223,24 +237,27 @@ def _parent_in(row: Json) -> ParentReason:
     return ParentReason(_shard_in(shard), ParentIs(why), _shard_in(by[0]) if by else None)
 
 
-_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0]
-"""The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its record arrived."""
+_EMPTY_POSITION: Final[list[Json]] = [None, None, None, 0, 0, [], None, 0, 0, None]
+"""The empty value of each field. A time of 0 isn't empty: an adopted position has it where nothing tells when its
+record arrived."""
 
 
-def _position_out(at: Position) -> list[Json]:
-    """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a time."""
+def _position_out(position: Position) -> list[Json]:
+    """The position as a list. Empty fields at its end are left out, because most positions are a sequence number and a
+    time."""
     # As text, because the JSON readers of other languages lose digits of numbers as long as sequence numbers.
-    sequence = None if at.sequence is None else str(at.sequence)
+    sequence = None if position.sequence is None else str(position.sequence)
     row: list[Json] = [
         sequence,
-        _time_out(at.arrival),
-        _time_out(at.seen),
-        at.sub,
-        int(at.ended),
-        [_shard_out(c) for c in at.children],
-        None if at.start is None else [_time_out(at.start.at)],
-        int(at.gap_accepted),
-        int(at.inside),
+        _time_out(position.arrival),
+        _time_out(position.seen),
+        position.sub,
+        int(position.ended),
+        [_shard_out(c) for c in position.children],
+        None if position.start is None else [_time_out(position.start.at)],
+        int(position.gap_accepted),
+        int(position.inside),
+        _time_out(position.skipped_until),
     ]
     while row and row[-1] == _EMPTY_POSITION[len(row) - 1]:
         row.pop()
@@ -249,7 +266,8 @@ def _position_out(at: Position) -> list[Json]:
 
 def _position_in(row: list[Json]) -> Position:
     # A shorter list is filled up with None, as its empty fields were left out. A longer one raises, and is refused.
-    sequence, arrival, seen, sub, ended, children, start, accepted, inside = row + [None] * (9 - len(row))
+    fields = row + [None] * (len(_EMPTY_POSITION) - len(row))
+    sequence, arrival, seen, sub, ended, children, start, accepted, inside, skipped = fields
     return Position(
         None if sequence is None else int(sequence),
         sub or 0,
@@ -260,6 +278,7 @@ def _position_in(row: list[Json]) -> Position:
         start=None if start is None else Start(_time_in(start[0])),
         gap_accepted=bool(accepted),
         inside=bool(inside),
+        skipped_until=_time_in(skipped),
     )
 
 
@@ -274,8 +293,8 @@ def _origin_in(row: Json) -> Origin:
     return Origin(Start(_time_in(row[0])), decided)
 
 
-def _time_out(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
+def _time_out(when: datetime | None) -> int | None:
+    return None if when is None else (when - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _time_in(milliseconds: int | None) -> datetime | None:
@@ -301,15 +320,18 @@ def _pack(body: Json, version: int = VERSION) -> str:
     return f"{version}:{packed.decode()}"
 
 
-def _unpack(text: str, wanted: int = VERSION) -> Json:
+def _unpack(text: str, expected: int = VERSION) -> Json:
     version, colon, packed = text.partition(":")
-    if not colon or version != str(wanted):
+    if not colon or version != str(expected):
         raise WrongShape(
-            f"a value in the snapshot's summary has the version {version[:20]!r}, and this Headrace reads version {wanted}. "
+            f"a value in the snapshot's summary has the version {version[:20]!r}, "
+            f"and this Headrace reads version {expected}. "
             "Nothing was changed; upgrade Headrace in this deployment"
         )
     unpack = zlib.decompressobj()
-    decoded = base64.b85decode(packed) if wanted == VERSION else base64.b64decode(packed, validate=True)
+    decoded = base64.b85decode(packed) if expected == VERSION else base64.b64decode(packed, validate=True)
+    # zlib stops at the limit; `unconsumed_tail` has what it didn't unpack, and `eof` is false where the text
+    # was cut off.
     raw = unpack.decompress(decoded, _MAX_UNPACKED)
     if unpack.unconsumed_tail or not unpack.eof:
         raise WrongShape(

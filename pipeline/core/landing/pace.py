@@ -1,9 +1,11 @@
-"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps to a share.
+"""How fast one reader asks one shard. Kinesis's limits of a shard hold for all its readers together, so a reader keeps
+to a share.
 
     allowance   the reader's share of the two limits, of calls and of bytes. What a reader couldn't use, because another reader had
                 used the whole limit meanwhile, it may use later, up to `_SAVED`.
     page        a page is asked for with at most the bytes of a second's share: after a page of 10 MiB, the largest that there is, Kinesis
-                would refuse all readers for five seconds. A reader that has the shard for itself (share 1) takes whole pages.
+                would refuse all readers for five seconds. A reader that has the shard for itself (share 1) takes whole
+                pages.
     limits      no two calls follow each other faster than the limits themselves allow, whatever was saved: such a call would be
                 refused, or would take what belongs to another reader.
 
@@ -19,24 +21,27 @@ CALLS_A_SECOND = 5.0
 BYTES_A_SECOND = 2.0 * 1024 * 1024
 """Bytes of records that Kinesis gives from a shard. One page may have five times as many, and uses up five seconds."""
 MOST_RECORDS = 10_000
-"""Records in a page at most."""
+"""The most records that one page has."""
 MOST_BYTES = 10 * 1024 * 1024
-"""Bytes of records in a page at most."""
+"""The most bytes of records that one page has."""
 PUT_BYTES_A_SECOND = 1.0 * 1024 * 1024
 """Bytes of records that Kinesis takes into a shard."""
 _SAVED = 10.0
-"""Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it waiting."""
+"""Seconds of allowance that a reader can save: twice the time for which a page of another reader can keep it
+waiting."""
 FIRST_PAGE_OF_A_WINDOW = 100
-"""Records. After a first page of 10 MiB, Kinesis would refuse the runs' calls for five seconds."""
+"""The records that the first page of a window asks for. After a first page of 10 MiB, Kinesis would refuse the runs'
+calls for five seconds."""
 _MOST_OF_A_WINDOW = 0.2
 _LEAST_OF_A_WINDOW = 0.1
 _ON_THE_WAY = 0.005
-"""Seconds. Kinesis counts a page when it gives the page, a moment after the call was sent."""
+"""The seconds from the moment at which a call is sent to the one at which Kinesis counts its page."""
 
 
 def window_share(live: float) -> float:
-    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave, and at most a fifth,
-    because other applications need the rest. At least a tenth, so that a window ends also where runs take everything."""
+    """The share of a shard's limits with which a window reads, beside runs that use the share `live`: what these leave,
+    and at most a fifth, because other applications need the rest. At least a tenth, so that a window ends also where
+    runs take everything."""
     return min(_MOST_OF_A_WINDOW, max(_LEAST_OF_A_WINDOW, round(1 - live, 6)))
 
 
@@ -45,7 +50,7 @@ class Pace:
     """The pace of one reader in one shard."""
 
     share: float
-    """Of the limits, more than 0 and at most 1."""
+    """The reader's part of the shard's limits, more than 0 and at most 1."""
     began: float
     _allowed: float = field(init=False)
     """When the allowance is enough for a call."""
@@ -62,18 +67,22 @@ class Pace:
 
     def page(self, record: float) -> int:
         """How many records to ask for, if they have so many bytes each."""
+        # Nothing is known of the size of records before the first page.
         if self.share >= 1 or record <= 0:
             return MOST_RECORDS
         return min(max(1, int(self.share * BYTES_A_SECOND / record)), MOST_RECORDS)
 
     def note_call(self, now: float) -> None:
-        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse it."""
+        """Note a call that is sent now. It uses up nothing of the allowance before `note_page`: Kinesis may refuse
+        it."""
         self._called = now
         self._free = now + 1 / CALLS_A_SECOND
 
     def note_page(self, size: int) -> None:
         """Note that the last call was answered with so many bytes."""
+        # A page uses up a call, and its bytes: the one of the two limits that takes longer counts.
         needed = max(1 / CALLS_A_SECOND, size / BYTES_A_SECOND)
         if size:
             self._free = max(self._free, self._called + size / BYTES_A_SECOND + _ON_THE_WAY)
+        # Time in which other readers kept this one waiting counts as saved, but no more of it than `_SAVED`.
         self._allowed = max(self._allowed, self._called - _SAVED) + needed / self.share

@@ -5,8 +5,8 @@
     within their range       are there twice up to the position
     at or beyond its end     are there twice, because the records had landed again after a rollback; or a person has moved the position over them
 
-Deleting rows by shard and number takes away both copies of a record, and nothing reads it again: it is never the advice. A rollback to the
-snapshot before the cherry-pick takes away exactly what the cherry-pick brought.
+Deleting rows by shard and number takes away both copies of a record, and nothing reads it again: it is never the
+advice. A rollback to the snapshot before the cherry-pick takes away exactly what the cherry-pick brought.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from headrace.pipeline.core.shards.position import Position, is_forward, reaches
 
 def picked_trouble(snapshot: int, refused: RangeRefused, *, before: int | None) -> str:
     """`snapshot`: the cherry-pick. `before`: the snapshot below it on main."""
-    picked, position = refused.range, refused.found
-    brought = f"snapshot {snapshot} is a cherry-pick that brought rows of {picked.key} from after {picked.after or 'its start'} up to {picked.upto}"
+    picked, position = refused.range, refused.position
+    brought = (
+        f"snapshot {snapshot} is a cherry-pick that brought rows of {picked.key} "
+        f"from after {picked.after or 'its start'} up to {picked.upto}"
+    )
     return f"{brought}, {_why(refused)}. Nothing was changed. {way_back(before)}; {_then(picked.after, position)}"
 
 
@@ -30,18 +33,23 @@ def way_back(before: int | None) -> str:
         else f"snapshot {before}, the one before the cherry-pick"
     )
     return (
-        f"Delete no rows by shard and number: of records that are there twice this removes both copies. Roll main back to {to} "
+        "Delete no rows by shard and number: of records that are there twice this removes both copies. "
+        f"Roll main back to {to} "
         "(`rollback_to_snapshot`), which also undoes what other engines have committed since"
     )
 
 
 def _why(refused: RangeRefused) -> str:
-    picked, position = refused.range, refused.found
+    picked, position = refused.range, refused.position
     where = f"but the table's position is {position or 'none'}"
+    # The position is where the range began, so that something else was in the way, such as a parent.
     if _token(position) == _token(picked.after):
         return f"but {refused.why}"
     if position is not None and reaches(position, picked.upto):
-        return f"{where}, beyond them: the records had landed again, and are in the table twice now, unless a person had moved the position over them"
+        return (
+            f"{where}, beyond them: the records had landed again, "
+            "and are in the table twice now, unless a person had moved the position over them"
+        )
     if position is not None and (picked.after is None or is_forward(picked.after, position)):
         return f"{where}, within them: the records up to there are in the table twice now"
     return f"{where}: the records between are missing"

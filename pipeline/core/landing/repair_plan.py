@@ -1,12 +1,14 @@
 """Rebuilds the positions of a lake table whose chain of snapshots is broken, from all that the table still has.
 
     only cherry-picks broke it   The positions below the cherry-picks count, with the cherry-picked ranges landed on top. A range
-                                 that doesn't begin at its shard's position stops the repair: rows between are missing, or rows are
-                                 there twice. Then only a rollback to before the cherry-pick helps (`headrace.pipeline.core.landing.picked_trouble`).
+                                 that doesn't begin at its shard's position stops the repair: rows between are missing,
+                                 or rows are there twice. Then only a rollback to before the cherry-pick helps
+                                 (`headrace.pipeline.core.landing.picked_trouble`).
     older metadata is lost       A shard with rows gets the position of its last row; it has ended if a descendant has rows.
-                                 A shard without rows gets its position from the newest known snapshot of Headrace that wasn't
-                                 rolled back. A shard with neither gets no position, even if a descendant has rows, because it
-                                 may have ended before the origin; but it gets an END if one of its parents gets one.
+                                 A shard without rows gets its position from the newest known snapshot of Headrace that
+                                 wasn't rolled back. A shard with neither gets no position, even if a descendant has
+                                 rows, because it may have ended before the origin; but it gets an END if one of its
+                                 parents gets one.
     no snapshot on main is       Only the rows count. What other snapshots landed isn't in the table, and is read again.
     Headrace's
 
@@ -21,7 +23,8 @@ from datetime import datetime
 
 from headrace.pipeline.core.landing.landing import Landing, Proposal, decide_landing
 from headrace.pipeline.core.landing.picked_trouble import picked_trouble, way_back
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
+from headrace.pipeline.core.ledger.author import Author
+from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage
 from headrace.pipeline.core.order.parents import Family
 from headrace.pipeline.core.order.start_of_reading import Stop
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, is_forward
@@ -44,7 +47,8 @@ class Picked:
 
     snapshot: int
     page: LedgerPage | None
-    """The ledger of the snapshot that was cherry-picked; None where no metadata file describes that snapshot any more."""
+    """The ledger of the snapshot that was cherry-picked; None where no metadata file describes that snapshot any
+    more."""
     before: int | None = None
     """The snapshot below it on main; None where nothing tells."""
 
@@ -65,19 +69,19 @@ class TableEvidence:
     head: int | None
     """The newest snapshot of main."""
     reached: Positions | None
-    """The positions of the newest snapshot of Headrace on main, below any cherry-picks; None where older metadata is lost before
-    such a snapshot is reached."""
+    """The positions of the newest snapshot of Headrace on main, below any cherry-picks; None where older metadata is
+    lost before such a snapshot is reached."""
     picked: tuple[Picked, ...]
     """The cherry-picks above that snapshot, oldest first."""
     rows: Mapping[ShardKey, LastRow]
     known: tuple[KnownState, ...]
     """Newest first."""
     is_whole: bool = False
-    """Main is known down to its first snapshot, and none of them is Headrace's: main was rolled back to before Headrace's first
-    commit, or replaced."""
+    """Main is known down to its first snapshot, and none of them is Headrace's: main was rolled back to before
+    Headrace's first commit, or replaced."""
     unknown_rows: int = 0
-    """The number of rows that can't have landed: of streams that neither the settings nor any snapshot of Headrace knows, or without a
-    shard, an epoch or a sequence number. Another engine has inserted them."""
+    """The number of rows that can't have landed: of streams that neither the settings nor any snapshot of Headrace
+    knows, or without a shard, an epoch or a sequence number. Another engine has inserted them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +103,18 @@ def plan_repair(
     why: str,
     run: str,
 ) -> Repair | Stop:
-    """`origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards that Kinesis
-    has forgotten."""
+    """`origins`: the origins that the person names, for streams of which no snapshot knows the origin. `gone`: shards
+    that Kinesis has forgotten."""
     if evidence.reached is None and evidence.picked:
         first = evidence.picked[0]
         return Stop(
-            f"snapshot {first.snapshot} is a cherry-pick, and the snapshots below it aren't known any more, so nothing tells whether rows between "
+            f"snapshot {first.snapshot} is a cherry-pick, "
+            "and the snapshots below it aren't known any more, so nothing tells whether rows between "
             f"them are missing, or are there twice. Nothing was changed. {way_back(first.before)}; then repair again"
         )
-    rows, known = evidence.rows, _newest(evidence.known).shards
+    rows, known_shards = evidence.rows, _newest(evidence.known).shards
     # Shards that Kinesis has forgotten can't be read again, so they need no position.
-    forgotten = {key: last for key, last in rows.items() if key not in known and key in gone}
+    forgotten = {key: last for key, last in rows.items() if key not in known_shards and key in gone}
     evidence = replace(evidence, rows={key: rows[key] for key in rows.keys() - forgotten.keys()})
     if evidence.reached is not None:
         rebuilt = _with_cherry_picks(evidence, evidence.reached)
@@ -124,16 +129,8 @@ def plan_repair(
         return Stop(_no_origin(families))
     before = _newest(evidence.known)
     ranges = tuple(
-        Range(
-            Kind.REPAIR,
-            key,
-            after=before.shards.get(key),
-            upto=at,
-            run=run,
-            claim=run,
-            why=why,
-        )
-        for key, at in sorted(rebuilt.shards.items())
+        Author(run).range(Kind.REPAIR, key, before.shards.get(key), position, why=why)
+        for key, position in sorted(rebuilt.shards.items())
     )
     page = LedgerPage(ranges, tuple(sorted(rebuilt.origins.items())))
     sentences = (
@@ -144,16 +141,19 @@ def plan_repair(
 
 
 def _no_origin(streams: Collection[StreamId]) -> str:
-    """Why a repair without an origin stops. `streams`: the streams without one that Kinesis or the table's rows know."""
-    # Positions without any origin must not be committed: no run decides an origin in a table that was used before, and a second
-    # repair would find nothing to repair.
+    """Why a repair without an origin stops. `streams`: the streams without one that Kinesis or the table's rows
+    know."""
+    # Positions without any origin must not be committed: no run decides an origin in a table that was used before, and
+    # a second repair would find nothing to repair.
     if not streams:
         return (
-            "no snapshot that is still known says where the reading of a stream started, and Kinesis knows none of the streams in the "
+            "no snapshot that is still known says where the reading of a stream started, "
+            "and Kinesis knows none of the streams in the "
             "settings and the lease rows. Nothing was changed; check their names and aws.region, then repair again"
         )
     return (
-        f"no snapshot that is still known says where the reading of {min(streams)} started. Nothing was changed; name the start "
+        f"no snapshot that is still known says where the reading of {min(streams)} started. "
+        "Nothing was changed; name the start "
         "with --origin: TRIM_HORIZON, or the moment that LATEST or AT_TIMESTAMP stood for"
     )
 
@@ -161,19 +161,23 @@ def _no_origin(streams: Collection[StreamId]) -> str:
 def _sentence_on_forgotten(
     forgotten: Mapping[ShardKey, LastRow], ended: Collection[ShardKey]
 ) -> tuple[str, ...]:
-    """A sentence on the forgotten shards of which no row of a descendant proves that they ended; nothing where there are none."""
+    """A sentence on the forgotten shards of which no row of a descendant proves that they ended; nothing where there
+    are none."""
     last = [f"{key} (last row: {forgotten[key].sequence})" for key in sorted(forgotten.keys() - set(ended))]
     if not last:
         return ()
     sentence = (
-        f"{counted(len(last), 'shard')} {'gets' if len(last) == 1 else 'get'} no position, because neither Kinesis nor a snapshot "
-        f"knows {'it' if len(last) == 1 else 'them'} any more; records after the last rows may be lost: {', '.join(last)}"
+        f"{counted(len(last), 'shard')} {'gets' if len(last) == 1 else 'get'} no position, "
+        "because neither Kinesis nor a snapshot "
+        f"knows {'it' if len(last) == 1 else 'them'} any more; "
+        f"records after the last rows may be lost: {', '.join(last)}"
     )
     return (sentence,)
 
 
 def _ancestors(rows: Collection[ShardKey], families: Mapping[StreamId, Family]) -> frozenset[ShardKey]:
-    """The ancestors of the shards with rows. They have ended: a child's records land only after its parents' END (I3)."""
+    """The ancestors of the shards with rows. They have ended: a child's records land only after its parents' END
+    (I3)."""
     placed = Positions({}, dict.fromkeys(rows, Position()))
     return frozenset(
         ShardKey(stream, above) for stream, family in families.items() for above in family.passed(placed)
@@ -185,24 +189,29 @@ def _with_cherry_picks(evidence: TableEvidence, positions: Positions) -> Positio
     for pick in evidence.picked:
         if pick.page is None:
             return Stop(
-                f"snapshot {pick.snapshot} is a cherry-pick of a snapshot that isn't known any more, so nothing tells which records it brought. "
+                f"snapshot {pick.snapshot} is a cherry-pick of a snapshot that isn't known any more, "
+                "so nothing tells which records it brought. "
                 f"Nothing was changed. {way_back(pick.before)}; then landing goes on by itself"
             )
-        # A cherry-pick brings the rows of a snapshot and not its summary, so only its source tells which ranges these are.
-        moves = tuple(each for each in pick.page.ranges if each.moves)
+        # A cherry-pick brings the rows of a snapshot and not its summary, so only its source tells which ranges these
+        # are.
+        moves = tuple(recorded for recorded in pick.page.ranges if recorded.moves)
         landing = decide_landing(positions, Proposal(moves, origins=pick.page.origins))
         if landing.refused:
             return Stop(picked_trouble(pick.snapshot, landing.refused[0], before=pick.before))
         positions = landing.positions
     # Another engine may have inserted rows of Headrace's streams. Reading on from the positions would land them twice.
     for key, last in sorted(evidence.rows.items()):
-        at = positions.of(key)
+        position = positions.of(key)
         stands = Position(last.sequence, last.sub)
-        if at is not None and not is_forward(stands, replace(at, ended=False)):
+        if position is not None and not is_forward(stands, replace(position, ended=False)):
             return Stop(
-                f"the table holds rows of {key} up to {stands}, but its position is {at}: reading on would land these rows twice. Nothing was "
-                "changed. No ledger tells who wrote the rows after the position: roll main back to before the snapshot of another engine that "
-                "brought them. Or delete them, if the stream still has their records (`headrace status` tells how long it keeps them), so that "
+                f"the table holds rows of {key} up to {stands}, but its position is {position}: "
+                "reading on would land these rows twice. Nothing was "
+                "changed. No ledger tells who wrote the rows after the position: "
+                "roll main back to before the snapshot of another engine that "
+                "brought them. Or delete them, if the stream still has their "
+                "records (`headrace status` tells how long it keeps them), so that "
                 "they are read again; then repair again"
             )
     return positions
@@ -214,54 +223,61 @@ def _from_rows(
     newest = _newest(evidence.known)
     with_rows = {key: _position_at(newest.of(key), last) for key, last in evidence.rows.items()}
     ended = _ancestors(with_rows, families)
-    # Rows win over snapshots. Where main was rolled back to before Headrace's first commit, no snapshot counts for positions.
+    # Rows win over snapshots. Where main was rolled back to before Headrace's first commit, no snapshot counts for
+    # positions.
     trusted = () if evidence.is_whole else _trusted(evidence)
     shards = {**_newest(trusted).shards, **with_rows}
     for key in _to_be_ended(ended, shards, families):
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        at = shards.get(key, Position())
-        shards[key] = replace(at, ended=True, children=at.children or tuple(sorted(children)))
+        position = shards.get(key, Position())
+        shards[key] = replace(position, ended=True, children=position.children or tuple(sorted(children)))
     return Positions({**origins, **newest.origins}, shards)
 
 
 def _to_be_ended(
     ended: Collection[ShardKey], placed: Collection[ShardKey], families: Mapping[StreamId, Family]
 ) -> list[ShardKey]:
-    """The shards that get an END: those with a position, and their descendants as far as these are ancestors of shards with rows."""
-    # A child that an END names counts as unread without a position, as soon as clean-up has removed the ENDs of its own descendants:
-    # so it gets an END too. Ancestors without a position stay without one: nothing names them, and nothing proves that they were read.
-    found = {key for key in ended if key in placed}
-    todo = list(found)
+    """The shards that get an END: those with a position, and their descendants as far as these are ancestors of shards
+    with rows."""
+    # A child that an END names counts as unread without a position, as soon as clean-up has removed the ENDs of its own
+    # descendants: so it gets an END too. Ancestors without a position stay without one: nothing names them, and nothing
+    # proves that they were read.
+    to_end = {key for key in ended if key in placed}
+    todo = list(to_end)
     while todo:
         key = todo.pop()
         children = families[key.stream].children.get(key.shard_id, frozenset())
-        below = ({ShardKey(key.stream, child) for child in children} & set(ended)) - found
-        found |= below
+        below = ({ShardKey(key.stream, child) for child in children} & set(ended)) - to_end
+        to_end |= below
         todo += below
-    return sorted(found)
+    return sorted(to_end)
 
 
-def _position_at(known: Position | None, last: LastRow) -> Position:
+def _position_at(earlier: Position | None, last: LastRow) -> Position:
     """The position of a shard whose last row is this one."""
     # A snapshot with the same record knows more than the row does: the shard's end, its children, and `seen`.
     # Not where it was inside an aggregate of which the row is a later user record.
-    at = Position(last.sequence, last.sub, arrival=last.arrival)
-    return known if known is not None and known.sequence == last.sequence and is_forward(at, known) else at
+    position = Position(last.sequence, last.sub, arrival=last.arrival)
+    return (
+        earlier
+        if earlier is not None and earlier.sequence == last.sequence and is_forward(position, earlier)
+        else position
+    )
 
 
 def _trusted(evidence: TableEvidence) -> list[KnownState]:
     """The known snapshots, with the positions that count for shards without rows.
 
-    A snapshot that was built on a landing whose rows the table doesn't have was rolled back. Rows of other shards may be missing
-    too, so from such a snapshot only positions without a record count.
+    A snapshot that was built on a landing whose rows the table doesn't have was rolled back. Rows of other shards may
+    be missing too, so from such a snapshot only positions without a record count.
     """
     # For each shard, the lowest end of a range whose rows the table lacks.
     missing: dict[ShardKey, int] = {}
     for state in evidence.known:
-        for each in state.page.ranges:
-            upto, last = each.upto.sequence, evidence.rows.get(each.key)
-            if each.rows and upto is not None and (last is None or last.sequence < upto):
-                missing[each.key] = min(upto, missing.get(each.key, upto))
+        for recorded in state.page.ranges:
+            upto, last = recorded.upto.sequence, evidence.rows.get(recorded.key)
+            if recorded.rows and upto is not None and (last is None or last.sequence < upto):
+                missing[recorded.key] = min(upto, missing.get(recorded.key, upto))
     return [
         replace(state, positions=_without_records(state.positions))
         if any(_has_passed(state.positions.of(key), upto) for key, upto in missing.items())
@@ -270,46 +286,55 @@ def _trusted(evidence: TableEvidence) -> list[KnownState]:
     ]
 
 
-def _has_passed(at: Position | None, sequence: int) -> bool:
-    return at is not None and at.sequence is not None and at.sequence >= sequence
+def _has_passed(position: Position | None, sequence: int) -> bool:
+    return position is not None and position.sequence is not None and position.sequence >= sequence
 
 
 def _without_records(positions: Positions) -> Positions:
-    return replace(positions, shards={k: at for k, at in positions.shards.items() if at.sequence is None})
+    return replace(
+        positions,
+        shards={k: position for k, position in positions.shards.items() if position.sequence is None},
+    )
 
 
 def _newest(states: Sequence[KnownState]) -> Positions:
-    """Each shard's position from the newest snapshot that has one, and all origins, which never change. `states`: newest first."""
-    found = Positions()
+    """Each shard's position from the newest snapshot that has one, and all origins, which never change. `states`:
+    newest first."""
+    positions = Positions()
+    # From the oldest on, so that newer positions replace older ones; an origin never changes, so that any one
+    # will do.
     for state in reversed(states):
-        found = Positions(
-            {**state.positions.origins, **found.origins}, {**found.shards, **state.positions.shards}
+        positions = Positions(
+            {**state.positions.origins, **positions.origins}, {**positions.shards, **state.positions.shards}
         )
-    return found
+    return positions
 
 
 def _sentences(before: Positions, after: Positions, evidence: TableEvidence) -> list[str]:
     sentences = []
-    for key, at in sorted(after.shards.items()):
+    for key, position in sorted(after.shards.items()):
         was = before.of(key)
-        if was is not None and was.token != at.token and is_forward(at, was):
+        if was is not None and was.token != position.token and is_forward(position, was):
             sentences.append(
-                f"{key}: its position goes back from {was} to {at}; the records between are read again"
+                f"{key}: its position goes back from {was} to {position}; the records between are read again"
             )
-        elif was is None or was.token != at.token:
-            known = f" (a snapshot says {was})" if was else ""
-            sentences.append(f"{key}: its position is {at}, by its rows{known}")
-        elif evidence.reached is None and key not in evidence.rows and at.sequence is not None:
+        elif was is None or was.token != position.token:
+            remark = f" (a snapshot says {was})" if was else ""
+            sentences.append(f"{key}: its position is {position}, by its rows{remark}")
+        elif evidence.reached is None and key not in evidence.rows and position.sequence is not None:
             sentences.append(
-                f"{key}: its position is {at}, as a snapshot says; the table has no row of the shard, and no record up to there "
+                f"{key}: its position is {position}, as a snapshot says; "
+                "the table has no row of the shard, and no record up to there "
                 "is read again"
             )
     same = len(after.shards) - len(sentences)
     sentences.append(f"{counted(same, 'shard')} unchanged")
-    # Where positions were reached on main, a shard that only older snapshots know had an END that was removed since: no loss.
+    # Where positions were reached on main, a shard that only older snapshots know had an END that was removed since: no
+    # loss.
     lost = sorted(before.shards.keys() - after.shards.keys()) if evidence.reached is None else ()
     sentences += [
-        f"{key}: gets no position, because the table has no row of the shard; a snapshot says {before.of(key)}, and the shard is "
+        f"{key}: gets no position, because the table has no row of the shard; "
+        f"a snapshot says {before.of(key)}, and the shard is "
         "read again from its start"
         for key in lost
     ]

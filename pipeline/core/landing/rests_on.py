@@ -7,9 +7,11 @@ from headrace.pipeline.core.shards.sort_texts import past
 
 
 def reach(base: Positions, rests_on: Positions) -> bool:
-    """Whether no position is behind those on which a statement rests. A person may have set the typed table back meanwhile, and rows of files
-    that were done are parsed once more then."""
+    """Whether no position is behind those on which a statement rests. A person may have set the typed table back
+    meanwhile, and rows of files that were done are parsed once more then."""
     return all(
-        (at := base.of(key)) is not None and past(at) >= past(position) and at.ended >= position.ended
+        (current := base.of(key)) is not None
+        and past(current) >= past(position)
+        and current.ended >= position.ended
         for key, position in rests_on.shards.items()
     )

@@ -7,9 +7,9 @@
 
 Each snapshot leads to its state by itself, so that it can be read after every other snapshot has expired.
 
-A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger, while the
-positions come from the full state and the delta; whoever reads them compares (I34 of docs/protocol.md). It is a sum over shards and
-origins, so that a landing changes only its own part. Pure functions on values.
+A digest protects against a delta that lacks a shard. It comes from the digest of the snapshot below and the ledger,
+while the positions come from the full state and the delta; whoever reads them compares (I34 of docs/reference/protocol.md). It is
+a sum over shards and origins, so that a landing changes only its own part. Pure functions on values.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+# The digest is a sum of SHA-256 numbers: a commit subtracts the former numbers of its shards and adds the new
+# ones.
 _MODULUS = 2**256
 
 
@@ -39,7 +41,7 @@ class FullState:
 
     @classmethod
     def of(cls, positions: Positions) -> FullState:
-        numbers = {key: _of_shard(key, at) for key, at in positions.shards.items()}
+        numbers = {key: _of_shard(key, position) for key, position in positions.shards.items()}
         return cls(positions, numbers, (sum(numbers.values()) + _of_origins(positions)) % _MODULUS)
 
 
@@ -48,7 +50,7 @@ class Delta:
     """All that differs from a full state."""
 
     origins: Mapping[StreamId, Origin] = field(default_factory=dict)
-    """All origins: a table has few of them."""
+    """All origins, whether they changed or not: a table has few of them."""
     moved: Mapping[ShardKey, Position] = field(default_factory=dict)
     """The shards that are new or have another position."""
     dropped: frozenset[ShardKey] = frozenset()
@@ -59,7 +61,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class TiedState:
-    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta is made from it."""
+    """The state of one snapshot, tied to the ledgers by its digest, and what it was made of. The next snapshot's delta
+    is made from it."""
 
     full: FullState
     delta: Delta
@@ -86,24 +89,27 @@ def restored(full: FullState, delta: Delta, digest: int) -> TiedState | None:
 def plan_state(base: TiedState, landing: Landing) -> TiedState:
     """What to write for a landing on this base: a delta against the base's full state, or a full state of its own.
 
-    A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all move at
-    each commit writes full states only, one of whose shards few move writes them seldom, and neither writes more than twice
-    what the best choice of moments would have written.
+    A full state is due when the deltas together would have more shards than it has itself. So a table whose shards all
+    move at each commit writes full states only, one of whose shards few move writes them seldom, and neither writes
+    more than twice what the best choice of moments would have written.
     """
     page, full = landing.page, base.full.positions.shards
     touched = {r.key for r in page.ranges if r.moves} | set(page.dropped)
     moved: dict[ShardKey, Position] = {}
     dropped: set[ShardKey] = set()
     for key in touched | base.delta.moved.keys() | base.delta.dropped:
-        now = landing.positions.of(key)
-        if now is None:
+        position = landing.positions.of(key)
+        # A shard that came and went since the full state needs no mention.
+        if position is None:
             if key in full:
                 dropped.add(key)
-        elif now != full.get(key):
-            moved[key] = now
+        elif position != full.get(key):
+            moved[key] = position
     spent = base.delta.spent + len(moved) + len(dropped)
     delta = Delta({**dict(page.origins), **base.delta.origins}, moved, frozenset(dropped), spent)
+    # By the ledger and not by the positions: so an error in either of the two shows.
     digest = _digest_by_ledger(base, landing, touched)
+    # What was spent decides, and no fixed number of commits, which would be right for one traffic only.
     if spent > len(full):
         planned = as_full(landing.positions)
         agree = planned.digest == digest
@@ -120,7 +126,7 @@ def _digest_by_ledger(base: TiedState, landing: Landing, touched: Iterable[Shard
     before = ((key, base.positions.of(key)) for key in touched)
     after = ((key, landing.positions.of(key)) for key in touched)
     digest = base.digest - _of_shards(before) + _of_shards(after)
-    return (digest + sum(_of_origin(*each) for each in landing.page.origins)) % _MODULUS
+    return (digest + sum(_of_origin(*decided) for decided in landing.page.origins)) % _MODULUS
 
 
 def _applied(full: FullState, delta: Delta) -> Positions:
@@ -137,15 +143,16 @@ def _digest_with(full: FullState, delta: Delta) -> int:
 
 
 def _of_shards(shards: Iterable[tuple[ShardKey, Position | None]]) -> int:
-    return sum(_of_shard(key, at) for key, at in shards if at is not None)
+    return sum(_of_shard(key, position) for key, position in shards if position is not None)
 
 
-def _of_shard(key: ShardKey, at: Position) -> int:
+def _of_shard(key: ShardKey, position: Position) -> int:
     # Times in milliseconds, as the file has them: what is read later has to give the same digest.
-    start = "" if at.start is None else f"from {_ms(at.start.at)}"
+    start = "" if position.start is None else f"from {_ms(position.start.at)}"
+    skipped = "" if position.skipped_until is None else f"\nskipped {_ms(position.skipped_until)}"
     return _number(
-        f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{at.sequence}\n{at.sub}\n{at.ended:d}\n{at.gap_accepted:d}\n"
-        f"{_ms(at.arrival)}\n{_ms(at.seen)}\n{start}\n{','.join(at.children)}\n{at.inside:d}"
+        f"{key.stream.arn}\n{key.stream.epoch}\n{key.shard_id}\n{position.sequence}\n{position.sub}\n{position.ended:d}\n{position.gap_accepted:d}\n"
+        f"{_ms(position.arrival)}\n{_ms(position.seen)}\n{start}\n{','.join(position.children)}\n{position.inside:d}{skipped}"
     )
 
 
@@ -157,8 +164,8 @@ def _of_origin(stream: StreamId, origin: Origin) -> int:
     return _number(f"{stream.arn}\n{stream.epoch}\n{_ms(origin.start.at)}\n{_ms(origin.decided)}")
 
 
-def _ms(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // _MILLISECOND
+def _ms(when: datetime | None) -> int | None:
+    return None if when is None else (when - _EPOCH) // _MILLISECOND
 
 
 def _number(text: str) -> int:

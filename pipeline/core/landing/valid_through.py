@@ -1,23 +1,24 @@
 """Up to which arrival time the lake table has all records of a stream: the table's statement `valid-through`.
 
-"Every record that Kinesis received between the stream's origin and this time is in the table, or the lineage table tells why it
-isn't." A statement needs two things:
+"Every record that Kinesis received between the stream's origin and this time is in the table, or the lineage table
+tells why it isn't." A statement needs two things:
 
-*All shards are known.* The table has positions of shards that were read, and doesn't know of a root shard that no run has read
-yet. So a statement begins with a proof by the leader, which lists all shards at each clean-up (`shards_that_prove`). From then on
-each commit carries it: whatever becomes of the known shards, an END names the children, which count as open.
+*All shards are known.* The table has positions of shards that were read, and doesn't know of a root shard that no run
+has read yet. So a statement begins with a proof by the leader, which lists all shards at each clean-up
+(`shards_that_prove`). From then on each commit carries it: whatever becomes of the known shards, an END names the
+children, which count as open.
 
-*How far each open shard has landed.* Up to its witness: the arrival of its last landed record, or the later time at which Kinesis
-said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its parents, as far as these say
-anything about the child (`Positions.children_since`). The stream is as far as the shard that is furthest behind, and a shard of
-which nothing is known keeps the statement where it was.
+*How far each open shard has landed.* Up to its witness: the arrival of its last landed record, or the later time at
+which Kinesis said that nothing newer was there. A child that wasn't read yet is bounded by the witnesses of its
+parents, as far as these say anything about the child (`Positions.children_since`). The stream is as far as the shard
+that is furthest behind, and a shard of which nothing is known keeps the statement where it was.
 
-*Quiet shards.* A shard without new records holds the statement up, so the leader asks Kinesis now and then whether there is anything
-after the positions in the table (`quiet_shards`, `seen_quiet`): ten minutes after other shards have landed more, and an hour
-after the last time in a stream at rest.
+*Quiet shards.* A shard without new records holds the statement up, so the leader asks Kinesis now and then whether
+there is anything after the positions in the table (`quiet_shards`, `seen_quiet`): ten minutes after other shards have
+landed more, and an hour after the last time in a stream at rest.
 
-Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where that needn't be
-so: after a person moved a position, and after an END that may not name all children.
+Only times by Kinesis's clocks count. A statement never goes back: what was complete stays so. It is withdrawn where
+that needn't be so: after a person moved a position, and after an END that may not name all children.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.ledger.arrivals import APPROXIMATE
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, Range
 from headrace.pipeline.core.order.cover import cover_all
 from headrace.pipeline.core.order.parents import Family, children_of_ends
@@ -39,14 +41,16 @@ Through = Mapping[StreamId, datetime]
 
 
 BEHIND_OTHERS = timedelta(minutes=10)
-"""How far the statement may stay behind the records of other shards because of quiet shards. Then Kinesis is asked about these."""
+"""How far the statement may stay behind the records of other shards because of quiet shards. Then Kinesis is asked
+about these."""
 AT_REST = timedelta(hours=1)
-"""How far the statement may stay behind the clock while no shard has a new record. Moving it costs a commit, and a request to Kinesis
-for each open shard."""
+"""How far the statement may stay behind the clock while no shard has a new record. Moving it costs a commit, and a
+request to Kinesis for each open shard."""
 _FRESH = BEHIND_OTHERS / 2
-"""Kinesis isn't asked about a shard whose latest known moment is younger than this: it doesn't hold the statement up for long."""
+"""Kinesis isn't asked about a shard whose latest known moment is younger than this: it doesn't hold the statement up
+for long."""
 _MOST_ASKED = 1_000
-"""Shards. Asking about so many takes a second or two of the leader's tick."""
+"""The most shards that the leader asks about in one tick. Asking about so many takes a second or two."""
 
 
 def through_after(
@@ -57,55 +61,60 @@ def through_after(
     positions: Positions,
     proofs: Iterable[tuple[StreamId, frozenset[str]]],
 ) -> dict[StreamId, datetime]:
-    """The statements of a commit that brings this ledger page. `stated`, `base`: of the snapshot that it is built on; `positions`:
-    of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
-    withdrawn = {each.key.stream for each in page.ranges if _withdraws(each)}
+    """The statements of a commit that brings this ledger page. `stated`, `base`: of the snapshot that it is built on;
+    `positions`: of the commit itself. `proofs`: for streams, what `shards_that_prove` returned."""
+    withdrawn = {recorded.key.stream for recorded in page.ranges if _withdraws(recorded)}
     # Checked on the base: between the leader's look and the commit the table may have been rolled back.
     proven = {stream for stream, shards in proofs if shards and _are_placed(stream, shards, base)}
     after: dict[StreamId, datetime] = {}
     for stream in sorted((stated.keys() | proven) - withdrawn):
-        known = [at for at in (stated.get(stream), reached(stream, positions)) if at is not None]
-        if known:
-            after[stream] = max(known)
+        moments = [when for when in (stated.get(stream), reached(stream, positions)) if when is not None]
+        if moments:
+            after[stream] = max(moments)
     return after
 
 
 def reached(stream: StreamId, positions: Positions) -> datetime | None:
     """How far all shards that the table knows have landed; None where that isn't known of one of them."""
-    placed = {key.shard_id: at for key, at in positions.shards.items() if key.stream == stream}
-    bounds = [at.witness for at in placed.values() if not at.ended]
+    placed = {key.shard_id: position for key, position in positions.shards.items() if key.stream == stream}
+    bounds = [position.witness for position in placed.values() if not position.ended]
     for child, parents in children_of_ends(stream, positions).items():
         if child not in placed:
-            # A child's records arrived after those of all its parents, of which some may be open: the earliest time is safe.
+            # A child's records arrived after those of all its parents, of which some may be open: the earliest time is
+            # safe.
             bounds.extend(positions.children_since(ShardKey(stream, parent)) for parent in parents)
-    known = [at for at in bounds if at is not None]
-    return min(known) - APPROXIMATE if known and len(known) == len(bounds) else None
+    moments = [bound for bound in bounds if bound is not None]
+    return min(moments) - APPROXIMATE if moments and len(moments) == len(bounds) else None
 
 
 def quiet_shards(
     stream: StreamId, stated: Through, positions: Positions, *, now: datetime, retention: timedelta
 ) -> dict[ShardKey, Start | int]:
-    """The open shards to ask about, each with the place after which Kinesis is asked for records: nobody has seen for a while
-    whether there are new ones. Empty while the statement is near enough. `now`: a Date of Kinesis from before the asking."""
+    """The open shards to ask about, each with the place after which Kinesis is asked for records: nobody has seen for a
+    while whether there are new ones. Empty while the statement is near enough. `now`: a Date of Kinesis from before the
+    asking."""
     until = stated.get(stream)
-    seen = {
-        key: at.witness
-        for key, at in positions.shards.items()
-        if key.stream == stream and at.witness is not None
+    witnesses = {
+        key: position.witness
+        for key, position in positions.shards.items()
+        if key.stream == stream and position.witness is not None
     }
-    if until is None or not seen:
+    if until is None or not witnesses:
         return {}
-    if max(seen.values()) - until <= BEHIND_OTHERS + APPROXIMATE and now - until <= AT_REST + APPROXIMATE:
+    if (
+        max(witnesses.values()) - until <= BEHIND_OTHERS + APPROXIMATE
+        and now - until <= AT_REST + APPROXIMATE
+    ):
         return {}
-    # Half of the retention: Kinesis can't have removed any record that arrived after the witness before it is asked. Kinesis can't be
-    # asked for what may be left of the record at a position inside it.
-    asked = sorted(
+    # Half of the retention: Kinesis can't have removed any record that arrived after the witness before it is asked.
+    # Kinesis can't be asked for what may be left of the record at a position inside it.
+    quiet = sorted(
         (witness, key)
-        for key, witness in seen.items()
+        for key, witness in witnesses.items()
         if not positions.shards[key].ended and not positions.shards[key].inside
         if _FRESH < now - witness <= retention / 2
     )
-    return {key: _after(positions.shards[key]) for _, key in asked[:_MOST_ASKED]}
+    return {key: _after(positions.shards[key]) for _, key in quiet[:_MOST_ASKED]}
 
 
 def seen_quiet(
@@ -113,30 +122,32 @@ def seen_quiet(
     stated: Through,
     positions: Positions,
     *,
-    asked: Iterable[ShardKey],
+    keys: Iterable[ShardKey],
     news: Collection[ShardKey],
     now: datetime,
     by: str,
 ) -> tuple[Range, ...]:
-    """The empty ranges that say of the shards without news: at this time nothing was there after their positions. No range, if a
-    shard with news holds the statement up all the same. `now`, `positions`: as for `quiet_shards`. `by`: who asked."""
-    upto = {key: replace(positions.shards[key], seen=now) for key in asked if key not in news}
+    """The empty ranges that say of the shards without news: at this time nothing was there after their positions. No
+    range, if a shard with news holds the statement up all the same. `now`, `positions`: as for `quiet_shards`. `by`:
+    who asked."""
+    upto = {key: replace(positions.shards[key], seen=now) for key in keys if key not in news}
     until = reached(stream, positions.with_shards(upto)) if news else None
     if news and (until is None or until <= stated[stream]):
         return ()
     return tuple(
-        Range(Kind.LANDED, key, positions.shards[key], at, run=by, claim=by) for key, at in upto.items()
+        Author(by).range(Kind.LANDED, key, positions.shards[key], position) for key, position in upto.items()
     )
 
 
-def _after(at: Position) -> Start | int:
-    # From the oldest record in Kinesis, where none has landed: a record from before the stream's origin is then taken for news.
-    return at.sequence if at.sequence is not None else at.start or TRIM
+def _after(position: Position) -> Start | int:
+    # From the oldest record in Kinesis, where none has landed: a record from before the stream's origin is then taken
+    # for news.
+    return position.sequence if position.sequence is not None else position.start or TRIM
 
 
 def overall(stated: Through, positions: Positions) -> datetime | None:
-    """The statement about all streams of the table together; None where one of them has none. Of each stream only the newest
-    life counts: nothing more can land of a life that is over."""
+    """The statement about all streams of the table together; None where one of them has none. Of each stream only the
+    newest life counts: nothing more can land of a life that is over."""
     if not stated:
         # A table may have ten thousand shards, and each commit asks.
         return None
@@ -167,24 +178,29 @@ def _is_known(shard_id: str, family: Family, positions: Positions, passed: Mappi
 
 
 def _is_ahead(shard_id: str, family: Family, positions: Positions, passed: Mapping[str, str]) -> bool:
-    """Whether the shard is read after known shards: an END names it, or each of its parents has an open position or is itself ahead."""
-    todo, seen, is_anchored = [shard_id], set[str](), False
+    """Whether the shard is read after known shards: an END names it, or each of its parents has an open position or is
+    itself ahead."""
+    todo, visited, is_anchored = [shard_id], set[str](), False
     while todo:
-        each = todo.pop()
-        if each in seen:
+        current = todo.pop()
+        if current in visited:
             continue
-        seen.add(each)
-        at, parents = positions.of(ShardKey(family.stream, each)), family.parents.get(each, frozenset())
-        if at is not None and not at.ended:
+        visited.add(current)
+        position, parents = (
+            positions.of(ShardKey(family.stream, current)),
+            family.parents.get(current, frozenset()),
+        )
+        if position is not None and not position.ended:
             is_anchored = True
-        elif each not in family.listed and any(map(family.lacks_a_child, parents)):
-            # A late listing hides the shard, and a merge may have joined it from a further parent that nothing tells of.
+        elif current not in family.listed and any(map(family.lacks_a_child, parents)):
+            # A late listing hides the shard, and a merge may have joined it from a further parent that nothing tells
+            # of.
             return False
-        elif each in family.expected:
+        elif current in family.expected:
             is_anchored = True
             # After a merge, the END of one parent says nothing about the other parent, which a late listing may hide.
             todo += (parent for parent in parents if not _is_read(parent, family, positions, passed))
-        elif at is not None or not parents:
+        elif position is not None or not parents:
             # An END that doesn't name this child, or a root shard that no run has read.
             return False
         else:
@@ -199,11 +215,13 @@ def _is_read(shard_id: str, family: Family, positions: Positions, passed: Mappin
     return shard_id in passed or positions.of(ShardKey(family.stream, shard_id)) is not None
 
 
-def _withdraws(each: Range) -> bool:
+def _withdraws(recorded: Range) -> bool:
     """Whether the range may make a statement wrong."""
-    if not each.moves:
+    if not recorded.moves:
         return False
-    return each.may_go_back or (each.upto.ended and not (each.kind is Kind.LANDED and each.upto.children))
+    return recorded.may_go_back or (
+        recorded.upto.ended and not (recorded.kind is Kind.LANDED and recorded.upto.children)
+    )
 
 
 def _are_placed(stream: StreamId, shards: Iterable[str], positions: Positions) -> bool:

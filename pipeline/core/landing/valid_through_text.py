@@ -9,26 +9,28 @@ from headrace.pipeline.core.landing.valid_through import Through
 from headrace.pipeline.core.shards.stream import StreamId
 
 
-def time_text(at: datetime) -> str:
+def time_text(when: datetime) -> str:
     """The time in UTC with milliseconds. Such texts sort as the times do."""
-    return at.astimezone(UTC).isoformat(timespec="milliseconds")
+    return when.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def write_through(stated: Through) -> str:
-    rows = [[stream.arn, stream.epoch, time_text(at)] for stream, at in sorted(stated.items())]
+    rows = [[stream.arn, stream.epoch, time_text(when)] for stream, when in sorted(stated.items())]
     return json.dumps(rows, separators=(",", ":"))
 
 
 def read_through(text: str) -> dict[StreamId, datetime]:
-    """The statements; none where the text has another form. A lost statement begins again at the leader's next clean-up."""
+    """The statements; none where the text has another form. A lost statement begins again at the leader's next
+    clean-up."""
     try:
-        return {StreamId(str(arn), int(epoch)): _time(at) for arn, epoch, at in json.loads(text)}
+        return {StreamId(str(arn), int(epoch)): _time(when) for arn, epoch, when in json.loads(text)}
     except (ValueError, TypeError, RecursionError):
         return {}
 
 
 def _time(text: str) -> datetime:
-    at = datetime.fromisoformat(text)
-    if at.tzinfo is None:
+    when = datetime.fromisoformat(text)
+    # Any engine may write a summary; a time without a zone can't be compared with those of Kinesis.
+    if when.tzinfo is None:
         raise ValueError("a time without a zone")
-    return at
+    return when

@@ -29,12 +29,12 @@ def after_run(
 ) -> dict[str, Backoff]:
     """The waits after a run. A shard is tried again at once after its first failure, then after 15 s, 30 s, ... 10 min.
 
-    A success removes the shard's wait. `left_alone`: shards that the run was asked not to read, whose waits stay. `transient`:
-    a transient error ended the run as a whole.
+    A success removes the shard's wait. `left_alone`: shards that the run was asked not to read, whose waits stay.
+    `transient`: a transient error ended the run as a whole.
     """
-    kept = {key: before[key] for key in left_alone if key in before}
+    waits = {key: before[key] for key in left_alone if key in before}
     longest = _LONGEST_TRANSIENT if transient else _LONGEST
-    return kept | {key: _more(before.get(key), now, longest) for key in failed}
+    return waits | {key: _more(before.get(key), now, longest) for key in failed}
 
 
 def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:
@@ -47,5 +47,6 @@ def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:
 
 def held_off(backoff: Mapping[str, Backoff], now: datetime) -> frozenset[str]:
     """The shards that aren't to be read yet."""
-    # A wait longer than the longest was made before this host's clock was set back. It would last too long, so it is ignored.
+    # A wait longer than the longest was made before this host's clock was set back. It would last too long, so it is
+    # ignored.
     return frozenset(key for key, wait in backoff.items() if now < wait.until <= now + _LONGEST)

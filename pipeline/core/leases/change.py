@@ -2,8 +2,9 @@
 
 `headrace.pipeline.core.leases.change_kind` has a table of them; this module has a function for each line.
 
-A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/protocol.md). Writes that
-take a lease or give it away require the epoch as read, because a stream that is created again has rows with the same keys (D12).
+A run's own writes never require an exact counter, because beats count it up at the same time (D1 of docs/reference/protocol.md).
+Writes that take a lease or give it away require the epoch as read, because a stream that is created again has rows with
+the same keys (D12).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from headrace.pipeline.errors import HeadraceError
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One conditional write on one row, in terms of the fields of `Lease`. None in `requires` means that the attribute is absent."""
+    """One conditional write on one row, in terms of the fields of `Lease`. None in `requires` means that the attribute
+    is absent."""
 
     key: str
     why: str
@@ -59,25 +61,27 @@ class Applied:
 class Refused:
     """The condition didn't hold, because another process had changed the row. Nothing was written."""
 
-    found: Lease | None
+    row: Lease | None
     """The row as it is; None where there is none."""
 
 
 Outcome = Applied | Refused | HeadraceError
-"""What became of one of many writes. An error is an outcome as well, so that it doesn't hide what became of the other writes."""
+"""What became of one of many writes. An error is an outcome as well, so that it doesn't hide what became of the other
+writes."""
 
 
 def require_some(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single rows."""
-    errors = [each for each in outcomes if isinstance(each, HeadraceError)]
+    """The outcomes; but where every write failed, the first error is raised, since the table is at fault and not single
+    rows."""
+    errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
     if errors and len(errors) == len(outcomes):
         raise errors[0]
     return outcomes
 
 
-def applied(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
+def rows_written(outcomes: Iterable[Outcome]) -> tuple[Lease, ...]:
     """The rows that were written, as they are now."""
-    return tuple(each.lease for each in outcomes if isinstance(each, Applied))
+    return tuple(outcome.lease for outcome in outcomes if isinstance(outcome, Applied))
 
 
 def create(lease: Lease, why: str) -> Change:
@@ -86,8 +90,8 @@ def create(lease: Lease, why: str) -> Change:
 
 def claim(read: Lease, me: str, run_claim: str, *, over: bool = False) -> Change:
     """Claim the shard for one wave. `over`: the run that waits for the shard (`wantedBy`) is over, or is this run."""
-    # `wantedBy` as read: a run that began to wait since the look would never get the shard otherwise (D18). No `checkpointOwner`: a
-    # pending handover comes first. The counter isn't required, because beats move it (D1).
+    # `wantedBy` as read: a run that began to wait since the look would never get the shard otherwise (D18). No
+    # `checkpointOwner`: a pending handover comes first. The counter isn't required, because beats move it (D1).
     return Change(
         read.key,
         f"{me} reads this shard in run claim {run_claim}",
@@ -117,13 +121,15 @@ def beat(read: Lease, me: str, *, throughput_kbps: float | None = None) -> Chang
     )
 
 
-def repair(read: Lease, run_claim: str, at: Checkpoint) -> Change:
+def repair(read: Lease, run_claim: str, upto: Checkpoint) -> Change:
+    # The holder is required as read, because a KCL worker takes a row without touching `runClaim`: then the row
+    # is its own.
     return Change(
         read.key,
-        f"the table's position is {at}, the row's checkpoint {read.checkpoint}",
+        f"the table's position is {upto}, the row's checkpoint {read.checkpoint}",
         holder=read.holder,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"checkpoint": at, "landed": at},
+        put={"checkpoint": upto, "landed": upto},
         add={"counter": 1},
         kind=ChangeKind.REPAIR,
     )
@@ -134,21 +140,23 @@ def checkpoint(
     me: str,
     run_claim: str,
     *,
-    at: Checkpoint,
+    upto: Checkpoint,
     throughput_kbps: float | None = None,
     looked_at: datetime | None = None,
     behind_ms: int | None = None,
 ) -> Change:
     """`looked_at`, `behind_ms`: as in `release`, for a row that the run goes on keeping."""
-    # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the lease, while
-    # another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
-    put: dict[str, Any] = {"checkpoint": at, "landed": at, "owner_switches": 0} | _look(looked_at, behind_ms)
+    # The claim is required and not only the holder: a run that was frozen wakes up in a worker that still holds the
+    # lease, while another run of the same worker has gone on (D2). KCL counts owner switches since the last checkpoint.
+    put: dict[str, Any] = {"checkpoint": upto, "landed": upto, "owner_switches": 0} | _look(
+        looked_at, behind_ms
+    )
     if throughput_kbps is not None:
         # As many places as the row keeps. Else `is_own_write` would find another value after a lost answer.
         put["throughput_kbps"] = round(throughput_kbps, 6)
     return Change(
         read.key,
-        f"landed up to {at}",
+        f"landed up to {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
         put=put,
@@ -159,15 +167,15 @@ def checkpoint(
 
 
 def prepare_checkpoint(
-    read: Lease, me: str, run_claim: str, *, at: Checkpoint, state: bytes | None = None
+    read: Lease, me: str, run_claim: str, *, upto: Checkpoint, state: bytes | None = None
 ) -> Change:
     """The first step of KCL's two-step checkpoint. The next checkpoint removes what this one writes."""
     return Change(
         read.key,
-        f"about to checkpoint at {at}",
+        f"about to checkpoint at {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"pending": at, "pending_state": state},
+        put={"pending": upto, "pending_state": state},
         add={"counter": 1},
         kind=ChangeKind.PREPARE,
     )
@@ -184,9 +192,11 @@ def release(
     throughput_kbps: float | None = None,
     landed: Checkpoint | None = None,
 ) -> Change:
-    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a failure in
-    the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint, from which the wave read on."""
-    # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would fail.
+    """Remove the claim. `failure`: the wave failed for this shard. `is_well`: the wave read it without an error, so a
+    failure in the row is removed. With neither, a failure in the row stays. `landed`: another program's checkpoint,
+    from which the wave read on."""
+    # The counter stays. With a release that counts up, the renewal of a KCL worker that had just taken the row would
+    # fail.
     put: dict[str, Any] = ({} if failure is None else {"failure": failure}) | _look(looked_at, behind_ms)
     if throughput_kbps is not None:
         put["throughput_kbps"] = throughput_kbps
@@ -217,14 +227,14 @@ def checkpoint_and_release(last: Change, free: Change) -> Change:
     )
 
 
-def note_failure(read: Lease, me: str, why: str, *, at: datetime) -> Change:
+def note_failure(read: Lease, me: str, why: str, *, when: datetime) -> Change:
     """Note why the worker can't even begin a wave for this shard. Refused where the row has a failure already."""
     return Change(
         read.key,
         f"{me} can't read this shard",
         holder=me,
         requires={"run_claim": read.run_claim, "stream_epoch": read.stream_epoch, "failure": None},
-        put={"failure": failed_again(None, why, at)},
+        put={"failure": failed_again(None, why, when)},
         kind=ChangeKind.NOTE_FAILURE,
     )
 
@@ -233,6 +243,7 @@ def want(read: Lease, run_claim: str) -> Change:
     return Change(
         read.key,
         f"run claim {run_claim} waits for this shard",
+        # As read: of two runs that begin to wait at once only one gets the mark, and the other one sees it.
         requires={"wanted_by": read.wanted_by},
         put={"wanted_by": run_claim},
         kind=ChangeKind.WANT,
@@ -269,21 +280,21 @@ def assign(read: Lease, to: str, why: str) -> Change:
     )
 
 
-def move(read: Lease, to: str, why: str, *, at: datetime) -> Change:
-    """Move a lease that isn't being read from a living worker to another one at once. `at`: the time, from which `times.dwell`
-    counts."""
+def move(read: Lease, to: str, why: str, *, when: datetime) -> Change:
+    """Move a lease that isn't being read from a living worker to another one at once. `when`: the time, from which
+    `times.dwell` counts."""
     given = assign(read, to, why)
-    return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(at)})
+    return replace(given, kind=ChangeKind.MOVE, put={**given.put, **_stamp(when)})
 
 
-def initiate_handover(read: Lease, to: str, why: str, *, at: datetime | None = None) -> Change:
+def initiate_handover(read: Lease, to: str, why: str, *, when: datetime | None = None) -> Change:
     """Ask the holder to finish its wave and hand the shard over to `to`."""
     # The counter stays, as in KCL. The holder keeps its claim until its wave has ended.
     return Change(
         read.key,
         why,
         requires={"owner": read.owner, "checkpoint_owner": None, "stream_epoch": read.stream_epoch},
-        put={"owner": to, "checkpoint_owner": read.owner} | _stamp(at),
+        put={"owner": to, "checkpoint_owner": read.owner} | _stamp(when),
         kind=ChangeKind.INITIATE,
     )
 
@@ -312,7 +323,8 @@ def call_off_handover(read: Lease, why: str) -> Change:
 
 
 def complete_handover(read: Lease, why: str) -> Change:
-    """Make the next owner the holder. A claim of the old holder is removed, so its late writes on the row are refused."""
+    """Make the next owner the holder. A claim of the old holder is removed, so its late writes on the row are
+    refused."""
     return Change(
         read.key,
         why,
@@ -372,14 +384,16 @@ def hold(read: Lease, run_claim: str, why: str) -> Change:
     )
 
 
-def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoint | None, why: str) -> Change:
-    """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has landed the
-    shard; None where nothing has landed."""
+def reposition(
+    read: Lease, run_claim: str, *, place: Checkpoint, landed: Checkpoint | None, why: str
+) -> Change:
+    """Write the checkpoint that a person decided on, which may be an earlier one. `landed`: up to where Headrace has
+    landed the shard; None where nothing has landed."""
     return Change(
         read.key,
         why,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},
-        put={"checkpoint": at} | ({} if landed is None else {"landed": landed}),
+        put={"checkpoint": place} | ({} if landed is None else {"landed": landed}),
         add={"counter": 1},
         # Without `looked_at` the shard counts as never read, so it is due at once.
         remove=frozenset(
@@ -391,8 +405,8 @@ def reposition(read: Lease, run_claim: str, *, at: Checkpoint, landed: Checkpoin
 
 def retire(read: Lease, why: str) -> Change:
     """Delete a row of an earlier life of its stream."""
-    # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing of that
-    # life is left to read.
+    # Not even the counter is required: with `heartbeat: lease` a beat would refuse the write at every tick, and nothing
+    # of that life is left to read.
     return Change(read.key, why, requires={"stream_epoch": read.stream_epoch}, kind=ChangeKind.RETIRE)
 
 
@@ -408,15 +422,16 @@ def delete_ended(read: Lease, why: str) -> Change:
 
 def delete_garbage(read: Lease, why: str) -> Change:
     """Delete the row of a shard that Kinesis has forgotten, or of a former stream."""
-    # Without the counter, for the reason given in `retire`. A claim, a checkpoint or another holder since the look saves the row.
+    # Without the counter, for the reason given in `retire`. A claim, a checkpoint or another holder since the look
+    # saves the row.
     unmoved = ("stream_epoch", "checkpoint", "owner", "checkpoint_owner", "run_claim")
     return Change(
         read.key, why, requires={name: getattr(read, name) for name in unmoved}, kind=ChangeKind.DELETE
     )
 
 
-def _stamp(at: datetime | None) -> dict[str, Any]:
-    return {} if at is None else {"assigned_at": _in_milliseconds(at)}
+def _stamp(when: datetime | None) -> dict[str, Any]:
+    return {} if when is None else {"assigned_at": _in_milliseconds(when)}
 
 
 def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
@@ -424,6 +439,6 @@ def _look(looked_at: datetime | None, behind_ms: int | None) -> dict[str, Any]:
     return looked | ({} if behind_ms is None else {"behind_ms": behind_ms})
 
 
-def _in_milliseconds(at: datetime) -> datetime:
+def _in_milliseconds(when: datetime) -> datetime:
     """The time as the row keeps it."""
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+    return when.replace(microsecond=when.microsecond // 1000 * 1000)

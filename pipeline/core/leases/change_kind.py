@@ -73,4 +73,4 @@ class ChangeKind(StrEnum):
 MOVES: Final = frozenset({ChangeKind.INITIATE, ChangeKind.MOVE})
 """A lease goes from one living worker to another."""
 DELETES: Final = frozenset({ChangeKind.RETIRE, ChangeKind.DELETE})
-"""These delete the row."""
+"""The kinds of changes that delete the row."""

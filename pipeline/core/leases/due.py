@@ -1,4 +1,5 @@
-"""Which shards are due to be read, and whether a run lives. Decided from lease rows alone, without loading the lake table."""
+"""Which shards are due to be read, and whether a run lives. Decided from lease rows alone, without loading the lake
+table."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class RunState(StrEnum):
     """The state of a run as Dagster has it."""
 
     UNKNOWN = "unknown"
-    """This Dagster doesn't know the run: another deployment started it, or it is `headrace consume`."""
+    """This Dagster has no run with this id: another deployment started it, or it is `headrace consume`."""
     WAITING = "waiting"
     """Queued or starting."""
     STARTED = "started"
@@ -44,16 +45,18 @@ class LivenessTimes:
 
 
 def run_lives(verdict: RunVerdict, beats: Iterable[Sighting | None], times: LivenessTimes) -> bool:
-    """Whether a run counts as alive. Until `launch_grace` after its start Dagster's answer decides, later the run's own beats.
+    """Whether a run counts as alive. Until `launch_grace` after its start Dagster's answer decides, later the run's own
+    beats.
 
-    Dagster's answer alone isn't enough: a run whose host died may stay 'started' in Dagster for ever. A run that Dagster
-    doesn't know is judged by its beats alone.
+    Dagster's answer alone isn't enough: a run whose host died may stay 'started' in Dagster for ever. A run that
+    Dagster doesn't know is judged by its beats alone.
     """
     if verdict.state is RunState.OVER:
         return False
     if verdict.state is RunState.WAITING:
         return True
-    # Where a clock was set back, the run seems to start in the future. Then the grace would last too long, so beats decide.
+    # Where a clock was set back, the run seems to start in the future. Then the grace would last too long, so beats
+    # decide.
     if verdict.started is not None and timedelta(0) <= verdict.started < times.launch_grace:
         return True
     return any(beat is not None and beat.credit <= times.lease_duration for beat in beats)
@@ -77,8 +80,8 @@ class DuePlan:
     ended: int = 0
 
 
-def together(plans: Iterable[DuePlan]) -> DuePlan:
-    """One plan out of the plans of several streams."""
+def one_plan(plans: Iterable[DuePlan]) -> DuePlan:
+    """The plans of several streams, as one plan."""
     plans = tuple(plans)
     return DuePlan(
         tuple(sorted((due for plan in plans for due in plan.due), key=lambda due: due.lease_key)),
@@ -100,8 +103,9 @@ def plan_due(
 ) -> DuePlan:
     """Sort the leases of one stream into due, idle, being read, waiting and ended.
 
-    `parents`: shard id -> row of the parent; a parent without a row blocks nothing here. `living_claims`: claims of runs that
-    count as alive. `look_again_after`: a quarter of the retention; a run that looks this late commits that it looked.
+    `parents`: shard id -> row of the parent; a parent without a row blocks nothing here. `living_claims`: claims of
+    runs that count as alive. `look_again_after`: a quarter of the retention; a run that looks this late commits that it
+    looked.
     """
     due: list[Due] = []
     idle: list[Lease] = []
@@ -122,8 +126,8 @@ def plan_due(
 
 def _is_blocked(lease: Lease, parents: Mapping[str, Lease]) -> bool:
     """Whether a parent's row says that the parent hasn't ended yet."""
-    # Only a hint that saves runs: each run asks again, and the commit decides (`headrace.pipeline.core.order.parents`). A shard that was read
-    # before began after its parents.
+    # Only a hint that saves runs: each run asks again, and the commit decides (`headrace.pipeline.core.order.parents`).
+    # A shard that was read before began after its parents.
     if lease.looked_at is not None or lease.landed is not None:
         return False
     return any(p in parents and not parents[p].has_ended for p in lease.parents)
@@ -141,7 +145,8 @@ def _why_due(lease: Lease, now: datetime, look_again_after: timedelta) -> str | 
     if lease.has_foreign_checkpoint:
         # A probe asks for records after the checkpoint's. The rest of an aggregate is in that record itself.
         return "another program wrote its checkpoint, which may be inside an aggregate"
-    # `looked_at` is by Kinesis's clock, `now` by this host's. The absolute value also catches a host clock that is far behind.
+    # `looked_at` is by Kinesis's clock, `now` by this host's. The absolute value also catches a host clock that is far
+    # behind.
     if abs(now - lease.looked_at) > look_again_after:
         return "not looked at for a quarter of the retention"
     return None

@@ -1,4 +1,5 @@
-"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in `headrace.pipeline.aws`."""
+"""Who leads: what a leader sensor does about the lock row at each tick. The row's form in DynamoDB is in
+`headrace.pipeline.aws`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.sighting import Sighting, after_look
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class LockRow:
     version: str
     """A new uuid with each acquisition and each beat; AWS's lock client calls it recordVersionNumber."""
     duration: timedelta
-    """How long the lock may stand still before other deployments count its owner as dead; the owner writes it into the row."""
+    """How long the lock may stand still before other deployments count its owner as dead; the owner writes it into the
+    row."""
     released: bool = False
 
 
@@ -29,17 +31,18 @@ class Move(Enum):
 
 
 def plan_election(
-    me: str, found: LockRow | None, *, seen: Sighting | None, since: timedelta | None, tick: timedelta
+    me: str, lock: LockRow | None, *, sighting: Sighting | None, since: timedelta | None, tick: timedelta
 ) -> tuple[Move, Sighting | None]:
-    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last successful look."""
-    if found is None or found.released:
+    """What to do about the lock, and what to remember of it for the next tick. `since`: the time since the last
+    successful look."""
+    if lock is None or lock.released:
         return Move.TAKE, None
-    if found.owner == me:
+    if lock.owner == me:
         return Move.BEAT, None
-    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.leases.sighting`). A new owner writes a new
-    # version, so it starts without credit.
-    before = {} if seen is None else {found.owner: seen}
-    now = look(before, {found.owner: found.version}, since=since, tick=tick)[found.owner]
-    if now.credit > found.duration:
+    # How long the lock stands still is counted in looks, not by a clock (`headrace.pipeline.core.leases.sighting`). A
+    # new owner writes a new version, so it starts without credit.
+    before = {} if sighting is None else {lock.owner: sighting}
+    current = after_look(before, {lock.owner: lock.version}, since=since, tick=tick)[lock.owner]
+    if current.credit > lock.duration:
         return Move.TAKE, None
-    return Move.WAIT, now
+    return Move.WAIT, current

@@ -1,7 +1,8 @@
-"""The failure of a shard: since when its worker can't read or land it, and why. It is kept in the lease row, for people.
+"""The failure of a shard: since when its worker can't read or land it, and why. It is kept in the lease row, for
+people.
 
-A wave in which a shard fails writes the failure when it releases the row. The next wave that reads the shard without an error
-removes it.
+A wave in which a shard fails writes the failure when it releases the row. The next wave that reads the shard without an
+error removes it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Final
 from headrace.pipeline.settings.secrets import holds_secret
 
 _MAX_CHARACTERS: Final = 500
-"""The most characters of an error's text that a row keeps. Lease rows are read often, and DynamoDB bills reads by size."""
+"""The most characters of an error's text that a row keeps. Lease rows are read often, and DynamoDB bills reads by
+size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,11 @@ class Failure:
     """The error of the last failed wave, short and on one line."""
 
 
-def failed_again(before: Failure | None, why: str, at: datetime) -> Failure:
-    """The failure after one more failed wave: `since` stays that of the first one, even when another worker reads by now."""
+def failed_again(before: Failure | None, why: str, when: datetime) -> Failure:
+    """The failure after one more failed wave: `since` stays that of the first one, even when another worker reads by
+    now."""
     # Cut to milliseconds, which is all that the row keeps.
-    since = before.since if before else at.replace(microsecond=at.microsecond // 1000 * 1000)
+    since = before.since if before else when.replace(microsecond=when.microsecond // 1000 * 1000)
     return Failure(since, _short(why))
 
 

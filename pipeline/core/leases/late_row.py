@@ -1,4 +1,5 @@
-"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row late, and goes by this one."""
+"""A lease row as it would be if each wave wrote it. A run that keeps its claims writes the row late, and goes by this
+one."""
 
 from __future__ import annotations
 
@@ -12,30 +13,35 @@ from headrace.pipeline.core.ledger.batch import Staged
 
 def as_landed(row: Lease, staged: Staged) -> Lease:
     """The row after the checkpoint of what was staged and committed."""
-    at, rate = staged.upto.checkpoint, throughput_after(row, staged)
+    checkpoint, rate = staged.upto.checkpoint, throughput_after(row, staged)
     rate = row.throughput_kbps if rate is None else rate
     # None: no record of the shard has landed yet, so that there is nothing to checkpoint.
-    return row if at is None else replace(row, checkpoint=at, landed=at, throughput_kbps=rate)
+    return (
+        row
+        if checkpoint is None
+        else replace(row, checkpoint=checkpoint, landed=checkpoint, throughput_kbps=rate)
+    )
 
 
 def as_looked_at(row: Lease, staged: Staged, now: datetime) -> Lease:
     """The row after a wave that read the shard without trouble. `now`: by the clock of this host."""
     # Kinesis's times, if there are any: a probe of a shard without a record begins at this time.
     looked_at = staged.upto.witness or now
-    # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms behind
-    # makes it due.
+    # None: the wave's limits were reached before the shard was asked for a page. It may have records to read, and 1 ms
+    # behind makes it due.
     behind = 1 if staged.behind is None else staged.behind // timedelta(milliseconds=1)
     rate = rate_after_quiet(row, staged, looked_at)
     rate = row.throughput_kbps if rate is None else rate
     # Also where KCL wrote the checkpoint and nothing was left of its record. Else the row would be due for ever.
-    at = row.checkpoint
-    landed = at if at.is_digits and at == staged.upto.checkpoint else row.landed
+    checkpoint = row.checkpoint
+    landed = checkpoint if checkpoint.is_digits and checkpoint == staged.upto.checkpoint else row.landed
     return replace(row, looked_at=looked_at, behind_ms=behind, throughput_kbps=rate, landed=landed)
 
 
 def caught_up(row: Lease, ought: Lease) -> Lease:
-    """The row with what it doesn't say yet. Another program, or a write whose answer was lost, may have moved it further."""
-    landed = [each for each in (row.landed, ought.landed) if each is not None]
+    """The row with what it doesn't say yet. Another program, or a write whose answer was lost, may have moved it
+    further."""
+    landed = [checkpoint for checkpoint in (row.landed, ought.landed) if checkpoint is not None]
     return replace(
         row,
         checkpoint=max(row.checkpoint, ought.checkpoint),

@@ -42,14 +42,16 @@ class Lease:
     wanted_by: str | None = field(default=None, kw_only=True)
     """The claim of a run that waits for the shard."""
     landed: Checkpoint | None = field(default=None, kw_only=True)
-    """The last checkpoint that Headrace itself wrote, or from which a wave has read on. If it is ahead of the lake table, the table
-    was rolled back."""
+    """The last checkpoint that Headrace itself wrote, or from which a wave has read on. If it is ahead of the lake
+    table, the table was rolled back."""
     looked_at: datetime | None = field(default=None, kw_only=True)
-    """Up to when the last wave read this shard, by Kinesis's clock: when it found nothing newer, else its last record's arrival."""
+    """Up to when the last wave read this shard, by Kinesis's clock: when it found nothing newer, else its last record's
+    arrival."""
     behind_ms: int | None = field(default=None, kw_only=True)
     """How far behind the tip the last wave left the shard, in milliseconds."""
     assigned_at: datetime | None = field(default=None, kw_only=True)
-    """When the leader gave the lease to its owner, by the leader's clock. Assignment then leaves the lease there for a while."""
+    """When the leader gave the lease to its owner, by the leader's clock. Assignment then leaves the lease there for a
+    while."""
     failure: Failure | None = field(default=None, kw_only=True)
     """Set while waves fail for this shard."""
 

@@ -4,8 +4,8 @@
     single         shardId-000000000000                                left out
     multi          123456789012:orders:1767225600:shardId-000000000000 both, as in the key
 
-An application's rows have one form. Rows of the other form come from a change of `streams_mode`, or from another program.
-The lake table has no such form: its positions and ledgers name stream, life and shard in both modes.
+An application's rows have one form. Rows of the other form come from a change of `streams_mode`, or from another
+program. The lake table has no such form: its positions and ledgers name stream, life and shard in both modes.
 """
 
 from __future__ import annotations
@@ -26,34 +26,41 @@ def mode_of(*, multi: bool) -> str:
 
 
 def is_of_form(row: Lease, *, multi: bool) -> bool:
-    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that fits the
-    row's attributes."""
+    """Whether the row has the form that this application's rows have: with one stream or several, and with a key that
+    fits the row's attributes."""
     if row.stream is None:
         return not multi
+    # A key that contradicts the row's attributes is another program's, or damaged: such a row is reported and
+    # not used.
     return multi and epoch_of_serialized(row.stream) is not None and row.key == f"{row.stream}:{row.shard_id}"
 
 
 def of_other_form(leases: Iterable[Lease], *, multi: bool) -> tuple[Lease, ...]:
-    """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has neither form."""
-    found = (row for row in leases if is_of_form(row, multi=not multi))
-    return tuple(sorted(found, key=lambda row: row.key))
+    """The rows of the other `streams_mode`, in the order of their keys. A row whose key contradicts its attributes has
+    neither form."""
+    rows = (row for row in leases if is_of_form(row, multi=not multi))
+    return tuple(sorted(rows, key=lambda row: row.key))
 
 
 def why_other_mode(leases: Iterable[Lease], *, multi: bool) -> str | None:
     """Why an application may do nothing with these settings: all of its rows have the form of the other `streams_mode`.
 
-    None where it has rows of its own form, or no row yet. A few rows of the other form beside them are left over from something,
-    and stop nobody.
+    None where it has rows of its own form, or no row yet. A few rows of the other form beside them are left over from
+    something, and stop nobody.
     """
     leases = tuple(leases)
-    others = of_other_form(leases, multi=multi)
-    if not others or any(is_of_form(row, multi=multi) for row in leases):
+    other_rows = of_other_form(leases, multi=multi)
+    # One row of its own form is enough: beside it, the others are left over from a command that was killed,
+    # or a late create.
+    if not other_rows or any(is_of_form(row, multi=multi) for row in leases):
         return None
-    now, then = mode_of(multi=multi), mode_of(multi=not multi)
+    mode, other_mode = mode_of(multi=multi), mode_of(multi=not multi)
     return (
-        f"streams_mode is {now}, but the application's {counted(len(others), 'lease row')} ({others[0].key}, ...) {_have(len(others))} the "
-        f"form of streams_mode: {then}. Nothing was read, and no row was written. Set streams_mode: {then} again; or stop the workers "
-        f"(`headrace stop`) and let `{COMMAND}` give the rows the form of streams_mode: {now}"
+        f"streams_mode is {mode}, but the application's {counted(len(other_rows), 'lease row')} ({other_rows[0].key}, "
+        f"...) {_have(len(other_rows))} the "
+        f"form of streams_mode: {other_mode}. Nothing was read, and no row was written. "
+        f"Set streams_mode: {other_mode} again; or stop the workers "
+        f"(`headrace stop`) and let `{COMMAND}` give the rows the form of streams_mode: {mode}"
     )
 
 

@@ -9,25 +9,25 @@ _MARKS = frozenset({"wanted_by", "assigned_at"})
 """Fields whose value tells which process wrote it: a waiting run's claim, and the time of a leader's assignment."""
 
 
-def is_own_write(change: Change, found: Lease | None) -> bool:
+def is_own_write(change: Change, row: Lease | None) -> bool:
     """Whether a write was refused only because it had been applied before, and its answer was lost.
 
-    The row has to show this very write: a mark that no other process writes, or exactly the counter that the write leaves, and every
-    value that it puts.
+    The row has to show this very write: a mark that no other process writes, or exactly the counter that the write
+    leaves, and every value that it puts.
     """
-    if found is None or not change.put or not _is_marked(change, found):
+    if row is None or not change.put or not _is_marked(change, row):
         return False
-    return all(getattr(found, name) == value for name, value in change.put.items()) and not any(
-        getattr(found, name) for name in change.remove
+    return all(getattr(row, name) == value for name, value in change.put.items()) and not any(
+        getattr(row, name) for name in change.remove
     )
 
 
-def _is_marked(change: Change, found: Lease) -> bool:
+def _is_marked(change: Change, row: Lease) -> bool:
     # A claim has an id that is new with each attempt of a run, so no other process writes it (D7).
     run_claim = change.put.get("run_claim", change.requires.get("run_claim"))
     if run_claim is not None:
-        return bool(found.run_claim == run_claim)
-    seen = change.requires.get("counter")
-    if seen is not None and "owner" in change.put:
-        return bool(found.counter == seen + change.add.get("counter", 0))
-    return seen is None and not _MARKS.isdisjoint(change.put)
+        return bool(row.run_claim == run_claim)
+    counter = change.requires.get("counter")
+    if counter is not None and "owner" in change.put:
+        return bool(row.counter == counter + change.add.get("counter", 0))
+    return counter is None and not _MARKS.isdisjoint(change.put)

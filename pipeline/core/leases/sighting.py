@@ -1,9 +1,9 @@
 """Expiry: a worker, run or leader counts as dead after its counter has stood still for long enough.
 
-No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit. Each
-successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more than one and
-a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead: at worst a death is
-noticed late (docs/protocol.md, section 6).
+No host's clock is compared with another host's. A watcher remembers, for each counter, the last value and a credit.
+Each successful look at an unchanged counter adds the time since the watcher's last look to the credit, but never more
+than one and a half ticks. So neither a clock that jumps nor a watcher that slept makes a living worker count as dead:
+at worst a death is noticed late (docs/reference/protocol.md, section 6).
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ class Sighting:
 Sightings = Mapping[str, Sighting]
 
 
-def look(
-    before: Sightings, found: Mapping[str, str], *, since: timedelta | None, tick: timedelta
+def after_look(
+    before: Sightings, tokens: Mapping[str, str], *, since: timedelta | None, tick: timedelta
 ) -> dict[str, Sighting]:
-    """What the watcher remembers after a look at the counters `found`. `since`: the time since its last look; None at the first.
+    """What the watcher remembers after a look at the counters, whose values are `tokens`. `since`: the time since its
+    last look; None at the first.
 
-    Counters that aren't in `found` are forgotten.
+    Counters that aren't in `tokens` are forgotten.
     """
-    # Without a bound, a watcher that slept for an hour would count every worker as dead at its next look. The bound leaves room
-    # for a tick that comes late. A clock that was set back makes `since` negative.
+    # Without a bound, a watcher that slept for an hour would count every worker as dead at its next look. The bound
+    # leaves room for a tick that comes late. A clock that was set back makes `since` negative.
     added = timedelta(0) if since is None else min(max(since, timedelta(0)), tick + tick / 2)
-    return {name: _sighting(before.get(name), token, added) for name, token in found.items()}
+    return {name: _sighting(before.get(name), token, added) for name, token in tokens.items()}
 
 
 def _sighting(before: Sighting | None, token: str, added: timedelta) -> Sighting:
@@ -50,46 +51,49 @@ def _sighting(before: Sighting | None, token: str, added: timedelta) -> Sighting
 
 def expired(sightings: Sightings, after: timedelta) -> frozenset[str]:
     """The counters that have stood still for longer than `after`."""
-    return frozenset(name for name, seen in sightings.items() if seen.credit > after)
+    return frozenset(name for name, sighting in sightings.items() if sighting.credit > after)
 
 
 def living(sightings: Sightings, within: timedelta) -> frozenset[str]:
     """The counters that were seen to change, and since then haven't stood still for longer than `within`."""
-    return frozenset(name for name, seen in sightings.items() if seen.moved and seen.credit <= within)
+    return frozenset(
+        name for name, sighting in sightings.items() if sighting.moved and sighting.credit <= within
+    )
 
 
 def to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:
     """The sightings as JSON for a sensor's cursor: counter, credit in milliseconds, and whether the counter moved."""
     return {
-        name: [seen.token, seen.credit // timedelta(milliseconds=1), int(seen.moved)]
-        for name, seen in sightings.items()
+        name: [sighting.token, sighting.credit // timedelta(milliseconds=1), int(sighting.moved)]
+        for name, sighting in sightings.items()
     }
 
 
 def from_cursor(rows: Mapping[str, Iterable[str | int]]) -> dict[str, Sighting]:
-    found = {}
+    sightings = {}
     for name, row in rows.items():
         token, credit, moved = row
-        found[name] = Sighting(str(token), timedelta(milliseconds=int(credit)), moved=bool(moved))
-    return found
+        sightings[name] = Sighting(str(token), timedelta(milliseconds=int(credit)), moved=bool(moved))
+    return sightings
 
 
 MOST_IN_CURSOR: Final = 25
-"""The number of sightings that a cursor keeps. Dagster writes the cursor into the row of each tick, so a long one costs disk."""
+"""The number of sightings that a cursor keeps. Dagster writes the cursor into the row of each tick, so a long one costs
+disk."""
 
 
-def suspects_to_cursor(seen: Sightings) -> dict[str, list[str | int]]:
+def suspects_to_cursor(sightings: Sightings) -> dict[str, list[str | int]]:
     """The sightings with the most credit, as JSON for a cursor: these counters are closest to being judged dead.
 
     The other counters start again without credit when the code is reloaded.
     """
-    nearest = sorted(seen, key=lambda name: (-seen[name].credit, name))[:MOST_IN_CURSOR]
-    return to_cursor({name: seen[name] for name in nearest})
+    nearest = sorted(sightings, key=lambda name: (-sightings[name].credit, name))[:MOST_IN_CURSOR]
+    return to_cursor({name: sightings[name] for name in nearest})
 
 
-def time_to_cursor(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
+def time_to_cursor(when: datetime | None) -> float | None:
+    return None if when is None else when.timestamp()
 
 
-def time_from_cursor(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC)
+def time_from_cursor(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

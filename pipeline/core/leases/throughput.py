@@ -1,8 +1,8 @@
 """The throughput of a shard, as its lease row keeps it: the rate at which records arrived, not at which they were read.
 
-The row of a quiet shard isn't written, so it keeps the last rate. The leader therefore lowers the rate by the row's age when
-it reads the row (`rate_now`). A wave that finds the shard quiet lowers the rate in the row, in a write that the wave makes
-anyway (`rate_after_quiet`).
+The row of a quiet shard isn't written, so it keeps the last rate. The leader therefore lowers the rate by the row's age
+when it reads the row (`rate_now`). A wave that finds the shard quiet lowers the rate in the row, in a write that the
+wave makes anyway (`rate_after_quiet`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _KB = 1024
 _SHORTEST_SPAN = timedelta(seconds=1)
 """Records that arrive within less than this count as if they took this long, so that one burst isn't a huge rate."""
 _LONGEST_PAUSE = timedelta(minutes=1)
-"""Up to this much of the quiet time before the first record counts. With all of it, the first page after a quiet night would
-look like almost no traffic."""
+"""Up to this much of the quiet time before the first record counts. With all of it, the first page after a quiet night
+would look like almost no traffic."""
 _HALVES_IN = timedelta(minutes=1)
-"""How fast the rate of a shard without records falls, after a first minute. KCL halves it at each lease renewal, about every 3 s, which
-needs a write each time; and a shard that gets a record now and then would look idle in between."""
+"""How fast the rate of a shard without records falls, after a first minute. KCL halves it at each lease renewal, about
+every 3 s, which needs a write each time; and a shard that gets a record now and then would look idle in between."""
 _MICRO = Decimal("0.000001")
 _HIGHEST = Decimal(10**9)
 """KB/s, a million times what Kinesis accepts on one shard."""
@@ -36,9 +36,10 @@ def believable(kbps: Decimal) -> float | None:
 
 
 def throughput(previous: float | None, read: int, span: timedelta) -> float:
-    """The new rate in KB/s: half of it the previous rate, half the rate of the bytes just read, which arrived within `span`."""
-    now = read / _KB / max(span, _SHORTEST_SPAN).total_seconds()
-    return rounded(now if previous is None else _ALPHA * now + (1 - _ALPHA) * previous)
+    """The new rate in KB/s: half of it the previous rate, half the rate of the bytes just read, which arrived within
+    `span`."""
+    rate = read / _KB / max(span, _SHORTEST_SPAN).total_seconds()
+    return rounded(rate if previous is None else _ALPHA * rate + (1 - _ALPHA) * previous)
 
 
 def rate_now(row: Lease, now: datetime) -> float | None:
@@ -50,15 +51,15 @@ def rate_now(row: Lease, now: datetime) -> float | None:
 
 
 def rate_at_beat(row: Lease, now: datetime, *, since: timedelta) -> float | None:
-    """The rate that a beat of the lease row writes, for KCL's leader to see; None where it hasn't changed. `since`: the time
-    between two beats."""
+    """The rate that a beat of the lease row writes, for KCL's leader to see; None where it hasn't changed. `since`: the
+    time between two beats."""
     rate = row.throughput_kbps
     return _faded(rate, since) if rate and rate_now(row, now) != rate else None
 
 
 def rate_after_quiet(row: Lease, staged: Staged, now: datetime) -> float | None:
-    """The rate that a wave writes when it releases the row of a quiet shard; None where it hasn't changed. `now`: when the wave
-    found the shard quiet."""
+    """The rate that a wave writes when it releases the row of a quiet shard; None where it hasn't changed. `now`: when
+    the wave found the shard quiet."""
     if not row.throughput_kbps or row.looked_at is None or staged.rows or not staged.at_tip:
         return None
     arrival = staged.upto.arrival

@@ -8,15 +8,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 BACKDATE_STOPPING: Final = timedelta(hours=1)
-"""How far into the past a stopping worker's `lut` is set. KCL's leader assigns nothing to a worker whose `lut` is older than a
-minute, and deletes a row only after a day."""
+"""How far into the past a stopping worker's `lut` is set. KCL's leader assigns nothing to a worker whose `lut` is older
+than a minute, and deletes a row only after a day."""
 THROUGHPUT: Final = "throughput"
 """`measured_by` of a worker that measures nothing: its load is the throughput of its leases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How busy a worker's hosts were, in the form of KCL's rows. Without metrics, the throughput of its leases counts."""
+    """How busy a worker's hosts were, in the form of KCL's rows. Without metrics, the throughput of its leases
+    counts."""
 
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """KCL's `sts`. Metric -> averages in percent, oldest first; -1 where an interval couldn't be measured."""
@@ -31,10 +32,11 @@ class Metrics:
 class Worker:
     worker_id: str
     last_update: datetime | None = None
-    """KCL's `lut`, in whole seconds: the time of the last write, by the writing host's clock. KCL's workers go by it."""
-    # Headrace judges by counters instead, because clocks of two hosts differ (docs/protocol.md, section 6).
+    """KCL's `lut`, in whole seconds: the time of the last write, by the writing host's clock. KCL's workers go by
+    it."""
+    # Headrace judges by counters instead, because clocks of two hosts differ (docs/reference/protocol.md, section 6).
     beat: int = 0
-    """Counted up by the worker's sensor at each tick."""
+    """A number that the worker's sensor counts up at each tick."""
     run_beats: Mapping[str, int] = field(default_factory=dict)
     """Run claim -> a number that the attempt with this claim counts up while it lives."""
     instance: str | None = None
@@ -43,25 +45,29 @@ class Worker:
     assign_pass: int = 0
     """The number of assignment passes that this worker's deployment finished as the leader."""
     asked: int = 0
-    """Counted up whenever somebody needs a lease that a run of this worker has claimed. The run looks at its rows then."""
+    """Counted up whenever somebody needs a lease that a run of this worker has claimed. The run looks at its rows
+    then."""
     notice: str | None = None
-    """What this worker's deployment, as the leader, has to tell a person. `headrace status` shows it while the deployment leads."""
+    """What this worker's deployment, as the leader, has to tell a person. `headrace status` shows it while the
+    deployment leads."""
     stats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """This and the next three fields mean the same as in `Metrics`."""
     ranges: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     measured_by: str | None = THROUGHPUT
-    """None: the row has metrics without this attribute, as KCL's workers write them."""
+    """What measured the metrics. None: the row has metrics without this attribute, as KCL's workers write them."""
     measured_at: datetime | None = None
 
     @property
     def is_ours(self) -> bool:
         """Whether the row is of a worker of Headrace: KCL's workers write none of these attributes."""
-        # `instance` alone isn't enough: a run that beats in a row which was deleted creates it anew without an instance.
+        # `instance` alone isn't enough: a run that beats in a row which was deleted creates it anew without an
+        # instance.
         return bool(self.instance or self.run_beats or self.assign_pass or self.stopping)
 
     @property
     def has_sensor(self) -> bool:
-        """False for a worker that only `headrace consume` runs as: nothing would start a run for leases assigned to it."""
+        """Whether a sensor works for this worker. It doesn't for one that only `headrace consume` runs as: nothing
+        would start a run for leases assigned to it."""
         return self.instance is not None
 
     @property
@@ -73,7 +79,7 @@ class Worker:
 def not_ours(names: Iterable[str], rows: Iterable[Worker]) -> frozenset[str]:
     """Those of the named workers for which no row shows that they are workers of Headrace.
 
-    A worker whose row can't be read is among them, for `rows` lacks it. A caller that deletes rows is right to treat such a
-    worker as KCL's; a caller that only decides whether work goes on may leave it out.
+    A worker whose row can't be read is among them, for `rows` lacks it. A caller that deletes rows is right to treat
+    such a worker as KCL's; a caller that only decides whether work goes on may leave it out.
     """
     return frozenset(names) - {row.worker_id for row in rows if row.is_ours}

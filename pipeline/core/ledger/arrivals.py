@@ -1,4 +1,5 @@
-"""When the records of ranges arrived, by the ledgers, and which of their days a retention may have dropped. Pure functions on values."""
+"""When the records of ranges arrived, by the ledgers, and which of their days a retention may have dropped. Pure
+functions on values."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class Window:
         return self.since is None and self.until is None
 
     def has(self, first: datetime | None, last: datetime | None) -> bool:
-        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a whole."""
+        """Whether records of a range that arrived between these two moments are asked for. A range is proved as a
+        whole."""
+        # A range without arrivals may have records of any time, so that it is asked for.
         if self.since is not None and last is not None and last < self.since:
             return False
         return not (self.until is not None and first is not None and first >= self.until)
@@ -67,10 +70,12 @@ def last_day(step: Step) -> date:
 
 
 def first_kept_day(now: datetime, retention: timedelta | None, before: date | None) -> date | None:
-    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer since."""
+    """The first day that the retention keeps. `before`: what an earlier proof knew. The retention may have been longer
+    since."""
     days = [before, None if retention is None else (now - retention).date()]
     return max((day for day in days if day is not None), default=None)
 
 
 APPROXIMATE = timedelta(minutes=1)
-"""Kinesis's arrival times are approximate, and needn't grow from record to record: a statement stays this far behind them."""
+"""Kinesis's arrival times are approximate, and needn't grow from record to record: a statement stays this far behind
+them."""

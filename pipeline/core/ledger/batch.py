@@ -12,8 +12,8 @@ from headrace.pipeline.core.shards.shard import HashRange, NumberRange
 from headrace.pipeline.core.shards.stream import ShardKey
 
 WITHIN_THE_SECOND = timedelta(seconds=1)
-"""The Date of an answer is cut to whole seconds, so Kinesis's clock may be almost a second ahead of it. Where records may be
-lost, this is added to the Date."""
+"""The Date of an answer is cut to whole seconds, so Kinesis's clock may be almost a second ahead of it. Where records
+may be lost, this is added to the Date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +26,25 @@ class Batch:
     start: Start
     """Where reading begins while no record has landed."""
     witness: datetime
-    """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section 4)."""
     retention: timedelta
     parents: tuple[ParentReason, ...] = ()
     """All parents, each with the reason why it is out of the way. Given only for the first range of a shard."""
     weight: float = 1.0
     """Expected bytes, relative to the other batches of the wave."""
     goes_on: bool = False
-    """True: where records were lost before they were read, the wave records the gap and reads what Kinesis still has. False:
-    the loss stops the shard."""
+    """True: where records were lost before they were read, the wave records the gap and reads what Kinesis still has.
+    False: the loss stops the shard."""
     iterator: str | None = None
     """A shard iterator just after `after`, where the last wave left one: it saves a request. It may have expired."""
     hash_range: HashRange | None = None
     """The shard's hash keys, where its lease row has them: user records of an aggregate may lie outside."""
     numbers: NumberRange | None = None
-    """The shard's sequence numbers, where Kinesis's list of shards has them: a record with another number is another shard's."""
+    """The shard's sequence numbers, where Kinesis's list of shards has them: a record with another number is another
+    shard's."""
     until: Position | None = None
-    """Of a window: the position at which reading ends, also where later records are there. None: reading goes on to the newest record."""
+    """The position at which the reading of a window ends, also where later records are there. None: reading goes on to
+    the newest record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one wave reads at most, over all its shards, in Kinesis records and their bytes. A shard's batch ends at the first limit that is reached, or at the tip."""
+    """What one wave reads at most, over all its shards, in Kinesis records and their bytes. A shard's batch ends at the
+    first limit that is reached, or at the tip."""
 
     records: int
     bytes: int
@@ -70,16 +73,18 @@ class Staged:
     after: Position | None
     upto: Position
     rows: int = 0
-    """Rows for the lake table. An aggregate that is taken apart gives a row for each user record."""
+    """The rows that go to the lake table. An aggregate that is taken apart gives a row for each user record."""
     bytes: int = 0
-    """Bytes of the Kinesis records that were read."""
+    """The bytes of the Kinesis records that were read."""
     first_arrival: datetime | None = None
     last_arrival: datetime | None = None
     behind: timedelta | None = None
-    """How far behind the tip the last page was; zero at the tip. None when the wave ended before the shard's first page."""
+    """How far behind the tip the last page was; zero at the tip. None when the wave ended before the shard's first
+    page."""
     pages: int = 0
     error: str | None = None
-    """One sentence. What was staged before the error still lands; the shard counts as failed."""
+    """One sentence about the error, or None. What was staged before the error still lands; the shard counts as
+    failed."""
     data_loss: bool = False
     """Whether the error is that records may be lost before they were read."""
     iterator: str | None = None
@@ -94,6 +99,8 @@ class Staged:
     @property
     def moved(self) -> bool:
         """Whether the position moves. It doesn't where a reader only found that nothing newer is there."""
+        # Without the two times of a position: a look that found nothing newer has a later `seen`, and moves
+        # nothing.
         return self.upto.token != (self.after or Position()).token
 
     @property
@@ -119,7 +126,8 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A data file of another table, of which a commit decides that it leaves that table. Its rows are needed until it has left."""
+    """A data file of another table, of which a commit decides that it leaves that table. Its rows are needed until it
+    has left."""
 
     path: str
     seen_at: datetime
@@ -133,7 +141,7 @@ class HostLoad:
     host: str
     span: timedelta
     cpu: float | None
-    """Percent, as in the worker's row. None where it couldn't be measured."""
+    """The host's CPU in percent, as in the worker's row. None where it couldn't be measured."""
     received: float | None = None
     """MiB per second, as is `sent`. None where it isn't known."""
     sent: float | None = None
@@ -148,13 +156,14 @@ class Manifest:
     loads: tuple[HostLoad, ...] = ()
 
     def without(self, shards: Iterable[ShardKey]) -> tuple[Manifest, frozenset[ShardKey]]:
-        """The manifest without these shards and without all shards that share a file with them; and the keys of the latter."""
+        """The manifest without these shards and without all shards that share a file with them; and the keys of the
+        latter."""
         named = frozenset(shards)
         # As in `decide_landing`: no shard lands in part, so a shared file takes all its shards along, and each of
         # these takes its other files along.
         out = named
         while more := frozenset().union(*(f.shards for f in self.files if f.shards & out)) - out:
             out |= more
-        staged = tuple(each for each in self.staged if each.key not in out)
+        staged = tuple(shard for shard in self.staged if shard.key not in out)
         files = tuple(file for file in self.files if not file.shards & out)
         return Manifest(staged, files, self.loads), out - named

@@ -1,13 +1,14 @@
-"""Do records belong to the stream and to the shard as which they came? Judged by what no reader chooses: when Kinesis received them, and the
-numbers that it gave them. Pure functions; each gives a reason why not, or None.
+"""Do records belong to the stream and to the shard as which they came? Judged by what no reader chooses: when Kinesis
+received them, and the numbers that it gave them. Pure functions; each gives a reason why not, or None.
 
     created ............ first arrival ......... last arrival ............ now
        └─ BEFORE: a minute earlier at most            an hour later at most: AHEAD ─┘
 
     StartingSequenceNumber <= each number <= EndingSequenceNumber, which an open shard doesn't have (both by ListShards)
 
-So records of another stream of the same name, in another account or behind another endpoint, are told apart unless they came later than this
-stream, with higher numbers. A task that reads therefore proves first that its stream is the driver's (`headrace.pipeline.aws.reading.pages_proof`).
+So records of another stream of the same name, in another account or behind another endpoint, are told apart unless they
+came later than this stream, with higher numbers. A task that reads therefore proves first that its stream is the
+driver's (`headrace.pipeline.aws.reading.pages_proof`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.shard import NumberRange
 from headrace.pipeline.core.shards.stream import StreamId
 
+# Ranges of other kinds tell arrivals of records that nobody read here, or none.
 READ_FROM_STREAMS = frozenset({Kind.LANDED, Kind.READ})
 """The kinds of ranges whose records a task has read from a stream."""
 BEFORE = timedelta(minutes=1)
-"""How far an arrival may lie before the creation of its stream. Both times are by Kinesis's clocks, and arrivals are approximate."""
+"""How far an arrival may lie before the creation of its stream. Both times are by Kinesis's clocks, and arrivals are
+approximate."""
 AHEAD = timedelta(hours=1)
 """How far an arrival may lie after the time at which it is judged."""
 
@@ -30,7 +33,10 @@ def why_too_early(stream: StreamId, first: datetime | None) -> str | None:
     """`first`: the earliest arrival that is known."""
     if first is None or first.timestamp() >= stream.epoch - BEFORE.total_seconds():
         return None
-    return f"a record arrived at {_text(first)}, before its stream was created at {_text(stream.created)}: it is another stream's"
+    return (
+        f"a record arrived at {_text(first)}, "
+        f"before its stream was created at {_text(stream.created)}: it is another stream's"
+    )
 
 
 def why_too_late(last: datetime | None, now: datetime) -> str | None:
@@ -42,7 +48,8 @@ def why_too_late(last: datetime | None, now: datetime) -> str | None:
 def what_to_do(why: str) -> str:
     """The sentence for a person, where a commit has refused records because of one of these reasons."""
     return (
-        f"{why}. Nothing of this range was committed, and no position moved. Something answers that isn't Headrace's Kinesis, or its clock and "
+        f"{why}. Nothing of this range was committed, and no position moved. "
+        "Something answers that isn't Headrace's Kinesis, or its clock and "
         "the one of Headrace's host differ: look at aws.endpoint, at proxies, and look at the clocks of both"
     )
 
@@ -51,9 +58,12 @@ def why_outside(numbers: NumberRange | None, *sequences: int | None) -> str | No
     """`numbers`: those of the shard, where a list of shards has told them."""
     for number in sequences:
         if numbers is not None and number is not None and not numbers.has(number):
-            return f"the sequence number {number} isn't one of the shard's, which are {numbers}: the record is another shard's"
+            return (
+                f"the sequence number {number} isn't one of the shard's, "
+                f"which are {numbers}: the record is another shard's"
+            )
     return None
 
 
-def _text(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+def _text(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S}Z"

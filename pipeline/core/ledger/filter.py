@@ -11,54 +11,61 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so that a reader of a long
-    history needn't hold each of them. Only ranges about which a reader would have nothing to say come so: of the kind `landed`, `parsed` or
-    `copied`, forward, not at the end of the shard, and with a complete accounting of their rows.
+    """Ranges of one shard of which each begins where the one before ended may come as one range (`Range.joined`), so
+    that a reader of a long history needn't hold each of them. Only ranges about which a reader would have nothing to
+    say come so: of the kind `landed`, `parsed` or `copied`, forward, not at the end of the shard, and with a complete
+    accounting of their rows.
 
-    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead to. Ranges with rows
-    and ranges without any are never joined to each other. A table needn't join anything.
+    The first and the newest range of a shard come as they are, and so does each range that the one before doesn't lead
+    to. Ranges with rows and ranges without any are never joined to each other. A table needn't join anything.
     """
 
     below: int
-    """Only ranges of snapshots before the one with this sequence number are joined."""
+    """The sequence number of a snapshot: only ranges of snapshots before it are joined."""
     by_day: bool = False
-    """Whether only ranges are joined whose first records arrived on one day (UTC), by `headrace.pipeline.core.ledger.arrivals.first_day`. Of ranges with rows
-    these are only such that tell when their first record arrived."""
+    """Whether only ranges are joined whose first records arrived on one day (UTC), by
+    `headrace.pipeline.core.ledger.arrivals.first_day`. Of ranges with rows these are only such that tell when their
+    first record arrived."""
     is_aside: bool = False
-    """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has: it may have none, and
-    the accounting in it is the typed table's."""
+    """Whether these are the ledgers of a quarantine table, of whose ranges a reader asks only how many rows each has:
+    it may have none, and the accounting in it is the typed table's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFilter:
     """None: without this condition. A range is asked for if it meets all conditions.
 
-    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger of which nothing
-    is left isn't.
+    Only ranges and removed ENDs are left out. Origins and lost parts are all there, up to the asked snapshot; a ledger
+    of which nothing is left isn't.
     """
 
     stream: str | None = None
     """Name of the stream, in any of its lives."""
     shards: frozenset[str] | None = None
-    """Ids of shards. Each stream and each life of it has such ids."""
+    """The ids of the shards that are asked for. Shards of several streams, and of several lives of one, have the same
+    ids."""
     kinds: frozenset[Kind] | None = None
-    """Of ranges that a ledger has. Ranges that were derived for a lost part are asked for whatever their kind is."""
+    """The kinds of the ranges that are asked for. Ranges that were derived for a lost part are asked for whatever their
+    kind is."""
     number: int | None = None
-    """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their beginning."""
+    """Only ranges that may have the record with this sequence number: it is neither behind their end nor before their
+    beginning."""
     arrived: tuple[datetime, datetime] | None = None
-    """Only ranges whose first record arrived at the first of these moments or later, and before the second one."""
+    """Two moments: only ranges are asked for whose first record arrived at the first of them or later, and before the
+    second one."""
     above: int | None = None
-    """Only snapshots after the one with this Iceberg sequence number."""
+    """An Iceberg sequence number: only ledgers of snapshots after the one that has it are asked for."""
     upto: int | None = None
-    """Only snapshots up to the one of the lake table with this Iceberg sequence number."""
+    """An Iceberg sequence number: only ledgers of snapshots up to the one of the lake table that has it are asked
+    for."""
     joining: Joining | None = None
     """Which ranges may come as one; not together with other conditions than `above` and `upto`."""
 
     @property
     def has_all_ranges(self) -> bool:
         """Whether each range of the asked snapshots is asked for, and so each ledger, also one without any range."""
-        asked = (self.stream, self.shards, self.kinds, self.number, self.arrived)
-        return all(each is None for each in asked)
+        conditions = (self.stream, self.shards, self.kinds, self.number, self.arrived)
+        return all(condition is None for condition in conditions)
 
     def of(self, entry: LedgerEntry | Lost) -> LedgerEntry | Lost | None:
         """What is asked for of this ledger or lost part; None where that is nothing."""
@@ -69,24 +76,29 @@ class RangeFilter:
         if self.has_all_ranges:
             return entry
         if isinstance(entry, Lost):
-            return replace(entry, ranges=tuple(each for each in entry.ranges if self._has_place(each)))
+            return replace(
+                entry, ranges=tuple(recorded for recorded in entry.ranges if self._has_place(recorded))
+            )
         page = replace(
             entry.page,
             ranges=tuple(
-                each for each in entry.page.ranges if self._has_kind(each) and self._has_place(each)
+                recorded
+                for recorded in entry.page.ranges
+                if self._has_kind(recorded) and self._has_place(recorded)
             ),
             dropped=tuple(key for key in entry.page.dropped if self._has_shard(key)),
         )
+        # Origins always stay, because no reader may take a part without ledgers for one without ranges.
         has_something = page.ranges or page.origins or page.dropped
         return replace(entry, page=page) if has_something else None
 
-    def _has_kind(self, each: Range) -> bool:
-        return self.kinds is None or each.kind in self.kinds
+    def _has_kind(self, recorded: Range) -> bool:
+        return self.kinds is None or recorded.kind in self.kinds
 
-    def _has_place(self, each: Range) -> bool:
-        if self.arrived is not None and not _arrived(each, *self.arrived):
+    def _has_place(self, recorded: Range) -> bool:
+        if self.arrived is not None and not _arrived(recorded, *self.arrived):
             return False
-        return self._has_shard(each.key) and (self.number is None or _may_have(each, self.number))
+        return self._has_shard(recorded.key) and (self.number is None or _may_have(recorded, self.number))
 
     def _has_shard(self, key: ShardKey) -> bool:
         return (self.shards is None or key.shard_id in self.shards) and self.stream in (None, key.stream.name)
@@ -95,11 +107,12 @@ class RangeFilter:
 ALL_RANGES = RangeFilter()
 
 
-def _arrived(each: Range, since: datetime, before: datetime) -> bool:
-    return each.first_arrival is not None and since <= each.first_arrival < before
+def _arrived(recorded: Range, since: datetime, before: datetime) -> bool:
+    return recorded.first_arrival is not None and since <= recorded.first_arrival < before
 
 
-def _may_have(each: Range, number: int) -> bool:
-    after, upto = each.after, each.upto
+def _may_have(recorded: Range, number: int) -> bool:
+    after, upto = recorded.after, recorded.upto
     begins = -1 if after is None or after.sequence is None else after.sequence
+    # Both ends count: a range may begin or end within an aggregate, whose user records share one number.
     return upto.sequence is not None and begins <= number <= upto.sequence

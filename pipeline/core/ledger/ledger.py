@@ -17,34 +17,48 @@ class Kind(StrEnum):
     FOREIGN = "foreign"
     """A worker that isn't Headrace's read this range; its records aren't in the lake table."""
     SKIPPED = "skipped"
-    """These records were lost before they were read, or a person skipped them."""
+    """A range of records that were lost before they were read, or that a person skipped."""
     REPOSITION = "reposition"
     REPAIR = "repair"
     ADOPT = "adopt"
     REPLAY = "replay"
-    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15 of docs/protocol.md),
-    and lands only together with a range of the kind `generation`. `why` tells what became of each row (`headrace.pipeline.core.ledger.accounting`)."""
+    """The range was read once more, and its rows take the place of those that the table had. It moves no position (I15
+    of docs/reference/protocol.md), and lands only together with a range of the kind `generation`. `account` tells what
+    became of each row (`headrace.pipeline.core.ledger.accounting`)."""
     GENERATION = "generation"
-    """In a typed table or its quarantine table: a replay raised the shard's generation (`headrace.pipeline.core.ledger.generation`). `why` tells what the
-    quarantine table has to exchange."""
+    """In a typed table or its quarantine table: a replay raised the shard's generation
+    (`headrace.pipeline.core.ledger.generation`). `account` tells what the quarantine table has to exchange."""
     REDRIVEN = "redriven"
-    """In a typed table or its quarantine table: rows of the quarantine table were parsed again (`headrace.pipeline.typed.quarantine.redrive_plan`). `why` tells
-    what became of each of them."""
+    """In a typed table or its quarantine table: rows of the quarantine table were parsed again
+    (`headrace.pipeline.typed.quarantine.redrive_plan`). `account` tells what became of each of them."""
     PARSED = "parsed"
-    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `why` tells what became of
-    each of them (`headrace.pipeline.core.ledger.accounting`)."""
+    """In a typed table or its quarantine table: the rows of this range of the lake table were parsed. `account` tells what
+    became of each of them (`headrace.pipeline.core.ledger.accounting`)."""
     UNPACKED = "unpacked"
-    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart (`headrace.pipeline.windows.unpack`). `rows`:
-    how many rows the table has more since. It moves no position. `why` tells the window, the rows, and the aggregates that they replace."""
+    """In the lake table: aggregates of this range, which had landed as one row each, were taken apart
+    (`headrace.pipeline.windows.unpack`). `rows`: how many rows the table has more since. It moves no position. `account`
+    tells the window, the rows, and the aggregates that they replace."""
     COPIED = "copied"
-    """In the table of a window: the rows of this range of the lake table were copied (`headrace.pipeline.windows.copy`)."""
+    """In the table of a window: the rows of this range of the lake table were copied
+    (`headrace.pipeline.windows.copy`)."""
     READ = "read"
     """In the table of a window: the records of this range, which the lake table lacks, were read from the stream
     (`headrace.pipeline.windows.read_stream`). `why` tells which of them may have left the stream before that."""
 
 
+# The compare-and-swap on positions can't guard these ranges. Another condition of the commit does: the
+# shard's generation, or the files that go.
 DONE_ANEW = frozenset({Kind.REPLAY, Kind.UNPACKED})
 """Kinds of ranges that move no position, because their records had landed before."""
+
+
+ACCOUNTED = frozenset({Kind.PARSED, Kind.REDRIVEN, Kind.REPLAY, Kind.GENERATION, Kind.UNPACKED})
+"""Kinds of ranges that have an account in the place of a reason."""
+
+
+def why_and_account(kind: Kind, stored: str) -> tuple[str, str]:
+    """A range's `why` and `account`, of which stored ledgers have one text."""
+    return ("", stored) if kind in ACCOUNTED else (stored, "")
 
 
 class ParentIs(StrEnum):
@@ -65,7 +79,7 @@ class ParentReason:
     shard_id: str
     why: ParentIs
     by: str | None = None
-    """With PASSED: the descendant that has a position."""
+    """The descendant that has a position, where `why` is PASSED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +103,24 @@ class Range:
     parents: tuple[ParentReason, ...] = ()
     """All parents of the shard in its first range; empty in later ranges."""
     why: str = ""
-    """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a `skipped` range
-    that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the lost records arrived."""
+    """The reason for a range of another kind than `landed`, in a person's own words where a person decided. In a
+    `skipped` range that Headrace recorded itself, `first_arrival` and `last_arrival` tell between which moments the
+    lost records arrived."""
+    account: str = ""
+    """With a kind of `ACCOUNTED`: what became of each row, as JSON (`headrace.pipeline.core.ledger.accounting`)."""
     records: int = 0
     """The Kinesis records of which the rows were made."""
     unpacked: bool = False
     """Whether aggregates were taken apart. Else each Kinesis record of the range is one row, also an aggregate."""
     joined: int = 1
     """How many ranges of the ledgers this one stands for. More than one only where a reader has asked for that
-    (`headrace.pipeline.core.ledger.filter.Joining`): then snapshot, run, claim and files are those of the last of them."""
+    (`headrace.pipeline.core.ledger.filter.Joining`): then snapshot, run, claim and files are those of the last of
+    them."""
+
+    @property
+    def stored_why(self) -> str:
+        """What stored ledgers and answers call `why`: the account, or the reason."""
+        return self.account or self.why
 
     @property
     def moves(self) -> bool:
@@ -106,22 +129,25 @@ class Range:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether the range may move a position back, which only a person may decide (I9 of docs/protocol.md)."""
+        """Whether the range may move a position back, which only a person may decide (I9 of docs/reference/protocol.md)."""
+        # A repair follows the table's rows, and a person has started it.
         return self.kind in {Kind.REPOSITION, Kind.REPAIR}
 
 
 @dataclass(frozen=True, slots=True)
 class FilesDone:
-    """In the ledger of a typed table: which files of the lake table have nothing left for it (`headrace.pipeline.typed.files.looked`)."""
+    """In the ledger of a typed table: which files of the lake table have nothing left for it
+    (`headrace.pipeline.typed.files.looked`)."""
 
     snapshot: int
-    """That of the lake table in which the files were found."""
+    """The snapshot of the lake table in which the files were found."""
     sequence: int
-    """Its sequence number."""
+    """The sequence number of that snapshot."""
     upto: int
-    """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in `still`."""
+    """Files that a commit with this sequence number or an earlier one has added have nothing left, but for those in
+    `still`."""
     stream: str | None = None
-    """This is said only of rows of the stream with this name. None: of all streams."""
+    """The name of the stream for whose rows this is said. None: it is said for the rows of all streams."""
     still: frozenset[str] = frozenset()
     """The names, without folders, of the files that may have something left."""
 
@@ -136,7 +162,7 @@ class LedgerPage:
     dropped: tuple[ShardKey, ...] = ()
     """END positions that this commit removed, because nothing needs them any more."""
     looked: FilesDone | None = None
-    """In a typed table: what the next wave needn't look into."""
+    """What the next wave of a typed table needn't look into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +186,7 @@ class Lost:
     """The first known snapshot after the part, or the snapshot itself that has no ledger."""
     sequence: int
     at: datetime
-    """That snapshot's time."""
+    """The time of that snapshot."""
     why: str
     """A sentence for people."""
     ranges: tuple[Range, ...] = ()

@@ -1,4 +1,4 @@
-"""From the entries of the lineage table, in whatever order they are read, back to the ledgers, oldest first."""
+"""How the entries of the lineage table, in whatever order they are read, become the ledgers again, oldest first."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Page:
         derived = _in_order(self.derived)
         for why in _in_order(self.lost):
             yield Lost(where.snapshot, where.sequence, self.at, why, derived)
+            # The derived ranges belong to the snapshot: a second lost part must not have them once more.
             derived = ()
         if self.is_ours:
             page = LedgerPage(_in_order(self.ranges), _in_order(self.origins), _in_order(self.dropped))
@@ -49,16 +50,18 @@ class LedgerPages:
     def __init__(self) -> None:
         self._pages: dict[SnapshotPlace, Page] = {}
 
-    def of(self, where: SnapshotPlace, at: datetime) -> Page:
+    def of(self, where: SnapshotPlace, when: datetime) -> Page:
         """What was found of this snapshot so far."""
         page = self._pages.get(where)
         if page is None:
-            page = self._pages[where] = Page(at)
+            page = self._pages[where] = Page(when)
         return page
 
-    def ours(self, where: SnapshotPlace, at: datetime, *, writer: str) -> Page:
+    def ours(self, where: SnapshotPlace, when: datetime, *, writer: str) -> Page:
         """What was found so far of this snapshot, which has a ledger."""
-        page = self.of(where, at)
+        page = self.of(where, when)
+        # A snapshot without ranges has a single entry, which tells only that it has a ledger and who wrote
+        # it.
         page.is_ours, page.writer = True, writer
         return page
 
@@ -68,10 +71,11 @@ class LedgerPages:
             yield from self._pages.pop(where).entries(where)
 
 
-def _in_order(found: list[tuple[int, T]]) -> tuple[T, ...]:
-    found.sort(key=_place)
-    return tuple(each for _, each in found)
+def _in_order(numbered: list[tuple[int, T]]) -> tuple[T, ...]:
+    # The entries of one ledger may come from several files of the table, in any order.
+    numbered.sort(key=_place)
+    return tuple(value for _, value in numbered)
 
 
-def _place(each: tuple[int, object]) -> int:
-    return each[0]
+def _place(numbered: tuple[int, object]) -> int:
+    return numbered[0]

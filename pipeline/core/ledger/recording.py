@@ -14,13 +14,13 @@ class Recorded:
     """How far the lineage table goes."""
 
     snapshot: int | None = None
-    """The newest snapshot of the lake table whose ledger is in the lineage table, together with the ledgers of all its ancestors.
-    It may be a snapshot of another engine, which has no ledger. None where nothing is recorded.
+    """The newest snapshot of the lake table whose ledger is in the lineage table, together with the ledgers of all its
+    ancestors. It may be a snapshot of another engine, which has no ledger. None where nothing is recorded.
     """
-    # A rollback may have taken this snapshot off main since. So another snapshot counts as recorded only if it is an ancestor of
-    # this one: its lower sequence number alone doesn't show that.
+    # A rollback may have taken this snapshot off main since. So another snapshot counts as recorded only if it is an
+    # ancestor of this one: its lower sequence number alone doesn't show that.
     sequence: int = 0
-    """That snapshot's Iceberg sequence number; 0 where `snapshot` is None."""
+    """The Iceberg sequence number of that snapshot; 0 where `snapshot` is None."""
     ranges: int = 0
     """The ranges in the lineage table."""
     snapshots: int = 0
@@ -52,18 +52,19 @@ class Tail(Generic[S]):
     new: tuple[S, ...]
     """Snapshots of main that aren't recorded, oldest first."""
     cut: int | None = None
-    """After a rollback: rows of snapshots with a higher sequence number than this are to be removed, because main doesn't lead to
-    these snapshots. None: no row is to be removed."""
+    """After a rollback: rows of snapshots with a higher sequence number than this are to be removed, because main
+    doesn't lead to these snapshots. None: no row is to be removed."""
     broken: bool = False
-    """Whether the history below the oldest of `new` can't be read any more: the snapshots down to the recorded one, or down to
-    the table's first, were expired before their ledgers were recorded."""
+    """Whether the history below the oldest of `new` can't be read any more: the snapshots down to the recorded one, or
+    down to the table's first, were expired before their ledgers were recorded."""
 
 
 def tail_of(main: Iterable[S], recorded: Recorded, with_rows: Callable[[], Mapping[int, int]]) -> Tail[S]:
     """Compare main with what is recorded.
 
-    `main`: main's snapshots, newest first; reading on raises ChainBroken where the history is lost. It is read as far as needed.
-    `with_rows`: the snapshots that have rows in the lineage table, with their sequence numbers. Asked for only after a rollback.
+    `main`: main's snapshots, newest first; reading on raises ChainBroken where the history is lost. It is read as far
+    as needed. `with_rows`: the snapshots that have rows in the lineage table, with their sequence numbers. Asked for
+    only after a rollback.
     """
     new: list[S] = []
     ends: Mapping[int, int] = {} if recorded.snapshot is None else {recorded.snapshot: recorded.sequence}
@@ -73,17 +74,17 @@ def tail_of(main: Iterable[S], recorded: Recorded, with_rows: Callable[[], Mappi
         return Tail(tuple(reversed(new)), cut if rolled_back else None, broken)
 
     try:
-        for each in main:
-            if not rolled_back and each.sequence < recorded.sequence:
-                # Sequence numbers fall on the way back: main doesn't lead to the recorded snapshot any more. All recorded
-                # snapshots were one line, so the first of them on main is where the two histories part.
+        for ancestor in main:
+            if not rolled_back and ancestor.sequence < recorded.sequence:
+                # Sequence numbers fall on the way back: main doesn't lead to the recorded snapshot any more. All
+                # recorded snapshots were one line, so the first of them on main is where the two histories part.
                 rolled_back, ends = True, with_rows()
-            if each.snapshot in ends:
-                return tail(each.sequence)
-            new.append(each)
-            if each.parent is not None and each.parent in ends:
+            if ancestor.snapshot in ends:
+                return tail(ancestor.sequence)
+            new.append(ancestor)
+            if ancestor.parent is not None and ancestor.parent in ends:
                 # That snapshot itself may have expired: its child still names it.
-                return tail(ends[each.parent])
+                return tail(ends[ancestor.parent])
     except ChainBroken:
         # All snapshots of main from the oldest known one on were seen, and none of them has a row.
         return tail(new[-1].sequence - 1 if new else 0, broken=True)

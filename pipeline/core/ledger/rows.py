@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, Lost, ParentIs, ParentReason, Range
+from headrace.pipeline.core.ledger.ledger import LedgerEntry, Lost, Range
 from headrace.pipeline.core.ledger.pages import LedgerPages, SnapshotPlace
 from headrace.pipeline.core.shards.position import Origin, Position, Start
 from headrace.pipeline.core.shards.sort_texts import order_text
@@ -30,13 +30,13 @@ LOST, DERIVED = "lost", "derived"
 _TRIM = "TRIM_HORIZON"
 
 
-def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
+def lineage_rows_of(entry: LedgerEntry | Lost) -> list[Row]:
     if isinstance(entry, Lost):
-        parts: list[Row] = [{"entry": LOST, "why": entry.why}]
-        parts += [{**_range_out(each), "entry": DERIVED} for each in entry.ranges]
-        return [{**_where(entry), "place": place, **row} for place, row in enumerate(parts)]
+        lost_rows: list[Row] = [{"entry": LOST, "why": entry.why}]
+        lost_rows += [{**_range_out(derived), "entry": DERIVED} for derived in entry.ranges]
+        return [{**_where(entry), "place": place, **row} for place, row in enumerate(lost_rows)]
     page = entry.page
-    rows: list[Row] = [_range_out(each) for each in page.ranges]
+    rows: list[Row] = [_range_out(recorded) for recorded in page.ranges]
     rows += [_origin_out(stream, origin) for stream, origin in page.origins]
     rows += [{"entry": DROPPED, **_key_out(key)} for key in page.dropped]
     where = {**_where(entry), "writer": entry.writer}
@@ -45,19 +45,14 @@ def rows_of(entry: LedgerEntry | Lost) -> list[Row]:
 
 
 def put(row: Row, pages: LedgerPages) -> None:
-    """Add what this row tells."""
+    """Add what a row tells that is no range: `headrace.pipeline.lineage.decode` reads those in columns."""
     where = SnapshotPlace(row["snapshot_sequence"], row["snapshot_id"])
-    at, place = row["snapshot_at"], row["place"]
+    when, place = row["snapshot_at"], row["place"]
     if row["entry"] == LOST:
-        pages.of(where, at).lost.append((place, row["why"]))
+        pages.of(where, when).lost.append((place, row["why"]))
         return
-    if row["entry"] == DERIVED:
-        pages.of(where, at).derived.append((place, _range_in(row)))
-        return
-    page = pages.ours(where, at, writer=row["writer"])
-    if row["entry"] == RANGE:
-        page.ranges.append((place, _range_in(row)))
-    elif row["entry"] == ORIGIN:
+    page = pages.ours(where, when, writer=row["writer"])
+    if row["entry"] == ORIGIN:
         page.origins.append((place, (_stream_in(row), _origin_in(row))))
     elif row["entry"] == DROPPED:
         page.dropped.append((place, _key_in(row)))
@@ -71,45 +66,25 @@ def _where(entry: LedgerEntry | Lost) -> dict[str, Any]:
     }
 
 
-def _range_out(each: Range) -> Row:
+def _range_out(recorded: Range) -> Row:
     return {
         "entry": RANGE,
-        **_key_out(each.key),
-        "kind": each.kind.value,
-        "after": None if each.after is None else _position_out(each.after),
-        "upto": _position_out(each.upto),
-        "rows": each.rows,
-        "bytes": each.bytes,
-        "first_arrival": each.first_arrival,
-        "last_arrival": each.last_arrival,
-        "run": each.run,
-        "claim": each.claim,
-        "files": list(each.files),
-        "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in each.parents],
-        "why": each.why,
-        "records": each.records,
-        "unpacked": each.unpacked,
+        **_key_out(recorded.key),
+        "kind": recorded.kind.value,
+        "after": None if recorded.after is None else _position_out(recorded.after),
+        "upto": _position_out(recorded.upto),
+        "rows": recorded.rows,
+        "bytes": recorded.bytes,
+        "first_arrival": recorded.first_arrival,
+        "last_arrival": recorded.last_arrival,
+        "run": recorded.run,
+        "claim": recorded.claim,
+        "files": list(recorded.files),
+        "parents": [{"shard_id": p.shard_id, "why": p.why.value, "by": p.by} for p in recorded.parents],
+        "why": recorded.stored_why,
+        "records": recorded.records,
+        "unpacked": recorded.unpacked,
     }
-
-
-def _range_in(row: Row) -> Range:
-    return Range(
-        Kind(row["kind"]),
-        _key_in(row),
-        after=None if row["after"] is None else _position_in(row["after"]),
-        upto=_position_in(row["upto"]),
-        run=row["run"],
-        claim=row["claim"],
-        rows=row["rows"],
-        bytes=row["bytes"],
-        first_arrival=row["first_arrival"],
-        last_arrival=row["last_arrival"],
-        files=tuple(row["files"]),
-        parents=tuple(ParentReason(p["shard_id"], ParentIs(p["why"]), p["by"]) for p in row["parents"]),
-        why=row["why"],
-        records=row["records"],
-        unpacked=row["unpacked"],
-    )
 
 
 def _origin_out(stream: StreamId, origin: Origin) -> Row:
@@ -121,34 +96,21 @@ def _origin_in(row: Row) -> Origin:
     return Origin(start_in(row["origin"]["start"]), row["origin"]["decided"])
 
 
-def _position_out(at: Position) -> Row:
+def _position_out(position: Position) -> Row:
     return {
-        "sequence_number": None if at.sequence is None else str(at.sequence),
-        "sub_sequence_number": at.sub,
-        "ended": at.ended,
-        "sort_key": order_text(at),
-        "children": list(at.children),
-        "arrival": at.arrival,
-        "seen": at.seen,
-        "start": None if at.start is None else _start_out(at.start),
-        "gap_accepted": at.gap_accepted,
-        "inside": at.inside,
+        # As text: no decimal type of Iceberg holds 129 digits.
+        "sequence_number": None if position.sequence is None else str(position.sequence),
+        "sub_sequence_number": position.sub,
+        "ended": position.ended,
+        "sort_key": order_text(position),
+        "children": list(position.children),
+        "arrival": position.arrival,
+        "seen": position.seen,
+        "start": None if position.start is None else _start_out(position.start),
+        "gap_accepted": position.gap_accepted,
+        "inside": position.inside,
+        "skipped_until": position.skipped_until,
     }
-
-
-def _position_in(row: Row) -> Position:
-    sequence, start = row["sequence_number"], row["start"]
-    return Position(
-        None if sequence is None else int(sequence),
-        row["sub_sequence_number"],
-        ended=row["ended"],
-        children=tuple(row["children"]),
-        arrival=row["arrival"],
-        seen=row["seen"],
-        start=None if start is None else start_in(start),
-        gap_accepted=row["gap_accepted"],
-        inside=row["inside"],
-    )
 
 
 def _start_out(start: Start) -> str:

@@ -57,7 +57,8 @@ class Story:
             yield from steps
 
     def is_lost_between(self, below: int, upto: int) -> bool:
-        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence numbers)."""
+        """Whether a part of the history without ledgers lies after one snapshot and not after another (by sequence
+        numbers)."""
         return any(below < part.sequence <= upto for part in self.lost)
 
     def first(self, key: ShardKey) -> Step | None:
@@ -87,11 +88,11 @@ def story_of(entries: Iterable[LedgerEntry | Lost]) -> Story:
             lost.append(entry)
         else:
             dropped.update(dict.fromkeys(entry.page.dropped, entry.sequence))
-        for each in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
-            to = derived if isinstance(entry, Lost) else steps if each.moves else replays
-            to.setdefault(each.key, []).append(Step(entry.snapshot, entry.sequence, each, entry.at))
+        for recorded in entry.ranges if isinstance(entry, Lost) else entry.page.ranges:
+            to = derived if isinstance(entry, Lost) else steps if recorded.moves else replays
+            to.setdefault(recorded.key, []).append(Step(entry.snapshot, entry.sequence, recorded, entry.at))
     return Story(_frozen(steps), _frozen(derived), _frozen(replays), tuple(lost), dropped)
 
 
-def _frozen(found: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
-    return {key: tuple(found[key]) for key in sorted(found)}
+def _frozen(steps: Mapping[ShardKey, list[Step]]) -> Mapping[ShardKey, tuple[Step, ...]]:
+    return {key: tuple(steps[key]) for key in sorted(steps)}

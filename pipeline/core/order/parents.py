@@ -1,4 +1,4 @@
-"""Parents before children (I3 of docs/protocol.md): whether each parent of a shard is out of the way, and why.
+"""Parents before children (I3 of docs/reference/protocol.md): whether each parent of a shard is out of the way, and why.
 
 The table, the lease rows and the listings are asked first, and Kinesis only where they don't tell:
 
@@ -47,28 +47,30 @@ class Family:
         return self.placed.union(self.parents, self.children)
 
     def passed(self, positions: Positions) -> dict[str, str]:
-        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor counts as ended."""
-        # An END is removed from the positions one day, and a late listing may show the shard again (D15 of docs/protocol.md).
+        """Ancestor -> one of its descendants that has a position. Without a position of its own, such an ancestor
+        counts as ended."""
+        # An END is removed from the positions one day, and a late listing may show the shard again (D15 of
+        # docs/reference/protocol.md).
         placed = sorted(key.shard_id for key in positions.shards if key.stream == self.stream)
         by: dict[str, str] = {}
         for shard_id in placed:
             todo = [shard_id]
             while todo:
-                if its := self.parents.get(todo.pop()):
-                    above = sorted(its - by.keys())
+                if parents := self.parents.get(todo.pop()):
+                    above = sorted(parents - by.keys())
                     by.update(dict.fromkeys(above, shard_id))
                     todo += above
         return by
 
     def below(self, shard_id: str) -> frozenset[str]:
         """All known descendants of the shard."""
-        found: set[str] = set()
+        descendants: set[str] = set()
         todo = [shard_id]
         while todo:
-            new = self.children.get(todo.pop(), frozenset()) - found
-            found |= new
+            new = self.children.get(todo.pop(), frozenset()) - descendants
+            descendants |= new
             todo += new
-        return frozenset(found)
+        return frozenset(descendants)
 
     def passed_by(self, shard_id: str, positions: Positions) -> str | None:
         """A descendant of the shard that has a position; None where none has."""
@@ -76,42 +78,44 @@ class Family:
 
     def lacks_a_parent(self, shard_id: str, positions: Positions) -> bool:
         """Whether the shard seems to come from a merge of which only one parent is known."""
-        # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a merge, but a
-        # shard that has left them is known by its parents' ENDs and rows alone.
-        its = self.parents.get(shard_id, frozenset())
-        if shard_id in self.listed or len(its) != 1:
+        # A split has two children, so a parent whose END names one child was merged. Listings name both parents of a
+        # merge, but a shard that has left them is known by its parents' ENDs and rows alone.
+        parents = self.parents.get(shard_id, frozenset())
+        if shard_id in self.listed or len(parents) != 1:
             return False
-        known = positions.of(ShardKey(self.stream, *its))
-        return known is not None and known.children == (shard_id,)
+        position = positions.of(ShardKey(self.stream, *parents))
+        return position is not None and position.children == (shard_id,)
 
     def is_cut_off(self, shard_id: str, positions: Positions) -> bool:
         """Whether descendants of the shard may have come and gone without Headrace knowing of them.
 
-        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has ended, and
-        one of its children isn't known, or has neither a position nor a place in a listing.
+        That is so where the shard has a position and can't be followed: it is in no listing before its END; or it has
+        ended, and one of its children isn't known, or has neither a position nor a place in a listing.
         """
-        at = positions.of(ShardKey(self.stream, shard_id))
-        if at is None or not at.ended:
-            return at is not None and shard_id not in self.listed
-        its = self.children.get(shard_id, frozenset())
-        seen = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in its]
-        return not all(seen) or self.lacks_a_child(shard_id)
+        position = positions.of(ShardKey(self.stream, shard_id))
+        if position is None or not position.ended:
+            return position is not None and shard_id not in self.listed
+        children = self.children.get(shard_id, frozenset())
+        are_known = [c in self.listed or positions.of(ShardKey(self.stream, c)) is not None for c in children]
+        return not all(are_known) or self.lacks_a_child(shard_id)
 
     def lacks_a_child(self, shard_id: str) -> bool:
         """Whether a child of the ended shard may be unknown."""
-        its = self.children.get(shard_id, frozenset())
-        # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of which one
-        # parent isn't.
-        return len(its) < 2 and all(self.parents[child] == {shard_id} for child in its)
+        children = self.children.get(shard_id, frozenset())
+        # A single child whose only known parent is this shard: a split of which one child isn't known, or a merge of
+        # which one parent isn't.
+        return len(children) < 2 and all(self.parents[child] == {shard_id} for child in children)
 
     def counts_as_end(self, shard_id: str, positions: Positions) -> bool:
         return counts_as_end(ShardKey(self.stream, shard_id), positions, self.passed(positions))
 
 
 def counts_as_end(key: ShardKey, positions: Positions, passed: Mapping[str, str]) -> bool:
-    """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from `Family.passed`."""
-    # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the parent, and
-    # adopting turns all rows into positions, so a descendant's position proves nothing against an open one (D13 of docs/protocol.md).
+    """Whether the shard has ended in the table, or has no position while a descendant has one. `passed`: from
+    `Family.passed`."""
+    # A position of its own decides alone. Workers that aren't Headrace's make the rows of children before they end the
+    # parent, and adopting turns all rows into positions, so a descendant's position proves nothing against an open one
+    # (D13 of docs/reference/protocol.md).
     position = positions.of(key)
     return position.ended if position is not None else key.shard_id in passed
 
@@ -134,11 +138,11 @@ def a_family(
             parents.setdefault(child, set()).add(lease.shard_id)
     positions = positions or Positions()
     expected = children_of_ends(stream, positions)
-    for child, its in expected.items():
-        parents.setdefault(child, set()).update(its)
+    for child, parent_ids in expected.items():
+        parents.setdefault(child, set()).update(parent_ids)
     children: dict[str, set[str]] = {}
-    for shard_id, its in parents.items():
-        for parent in its:
+    for shard_id, parent_ids in parents.items():
+        for parent in parent_ids:
             children.setdefault(parent, set()).add(shard_id)
     return Family(
         stream,
@@ -154,23 +158,24 @@ def a_family(
 
 def children_of_ends(stream: StreamId, positions: Positions) -> dict[str, set[str]]:
     """Child -> the parents whose END in the table names it."""
-    found: dict[str, set[str]] = {}
+    parents: dict[str, set[str]] = {}
     for key, position in positions.shards.items():
         if key.stream == stream and position.ended:
             for child in position.children:
-                found.setdefault(child, set()).add(key.shard_id)
-    return found
+                parents.setdefault(child, set()).add(key.shard_id)
+    return parents
 
 
 def are_all_parents(ends: Collection[Position | None]) -> bool:
-    """Whether these ended parents are surely all that their child has: an END with a single child comes from a merge, which has two."""
+    """Whether these ended parents are surely all that their child has: an END with a single child comes from a merge,
+    which has two."""
     return len(ends) > 1 or any(end is not None and len(end.children) > 1 for end in ends)
 
 
-def strangers(stream: StreamId, known: frozenset[str], positions: Positions) -> frozenset[str]:
-    """Shards with a position that may come after any of the `known` ones. A shard isn't here if ENDs in the table tell of all its parents, and
-    these parents are known, or aren't here themselves."""
-    new = {key.shard_id for key in positions.shards if key.stream == stream} - known
+def strangers(stream: StreamId, shard_ids: frozenset[str], positions: Positions) -> frozenset[str]:
+    """Shards with a position that may come after any of `shard_ids`. A shard isn't here if ENDs in the table tell of
+    all its parents, and these parents are among `shard_ids`, or aren't here themselves."""
+    new = {key.shard_id for key in positions.shards if key.stream == stream} - shard_ids
     if not new:
         return frozenset()
     named = children_of_ends(stream, positions)
@@ -180,8 +185,8 @@ def strangers(stream: StreamId, known: frozenset[str], positions: Positions) -> 
         for shard_id in new
         if are_all_parents([positions.of(ShardKey(stream, parent)) for parent in named.get(shard_id, ())])
     }
-    while told := {shard_id for shard_id in new_with_parents & new if named[shard_id].isdisjoint(new)}:
-        new -= told
+    while explained := {shard_id for shard_id in new_with_parents & new if named[shard_id].isdisjoint(new)}:
+        new -= explained
     return frozenset(new)
 
 
@@ -205,9 +210,9 @@ def parents_of(
 ) -> tuple[tuple[ParentReason, ...], tuple[InTheWay, ...]]:
     """The parents that are out of the way, each with the reason, and the parents that aren't.
 
-    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it answers
-    ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the origin; `holds_all`
-    whether Kinesis still has every record since the origin.
+    `passed`: from `Family.passed`, where the caller has it already. The functions ask Kinesis: `is_gone` whether it
+    answers ResourceNotFound for a shard; `ended_before` whether a listed shard is closed and has no record since the
+    origin; `holds_all` whether Kinesis still has every record since the origin.
     """
     passed = family.passed(positions) if passed is None else passed
 
@@ -225,8 +230,9 @@ def parents_of(
                     before = ended_before(key)
                 else:
                     unread = _unread_ancestors(parent, family, positions, passed=passed)
-                    # `holds_all` comes last: if Kinesis has all records then, it had them when it gave the other answers.
-                    before = bool(unread) and all(is_empty(each) for each in unread) and holds_all()
+                    # `holds_all` comes last: if Kinesis has all records then, it had them when it gave the other
+                    # answers.
+                    before = bool(unread) and all(is_empty(ancestor) for ancestor in unread) and holds_all()
                 answer = _judge_listed(parent, before_start=before)
             else:
                 answer = _judge_unlisted(parent, gone=is_gone(key))
@@ -237,27 +243,28 @@ def parents_of(
 def lost_above(
     shard_id: str, family: Family, positions: Positions, reasons: Iterable[ParentReason]
 ) -> tuple[datetime, ...] | None:
-    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every parent was
-    read, or had nothing to read."""
-    # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which shards these
-    # were, so the witnesses of all shards count whose descendants may have come and gone unknown.
+    """Where records of a shard's ancestors may be lost: the moments after which these records arrived. None where every
+    parent was read, or had nothing to read."""
+    # A parent that is gone, or isn't known, left Kinesis unread, and so may shards above it have. Nothing tells which
+    # shards these were, so the witnesses of all shards count whose descendants may have come and gone unknown.
     if not family.lacks_a_parent(shard_id, positions) and all(r.why is not ParentIs.GONE for r in reasons):
         return None
-    placed = ((key, at) for key, at in positions.shards.items() if key.stream == family.stream)
-    cut = (at.witness for key, at in placed if family.is_cut_off(key.shard_id, positions))
+    placed = ((key, position) for key, position in positions.shards.items() if key.stream == family.stream)
+    cut = (position.witness for key, position in placed if family.is_cut_off(key.shard_id, positions))
     return tuple(sorted(witness for witness in cut if witness is not None))
 
 
 def _judge_without_kinesis(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> ParentReason | InTheWay | None:
-    """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be asked."""
+    """What the table, the rows and the listings say about a parent; None where they say nothing, and Kinesis has to be
+    asked."""
     key = ShardKey(family.stream, parent)
-    at = positions.of(key)
-    if at is not None and at.ended:
+    position = positions.of(key)
+    if position is not None and position.ended:
         return ParentReason(parent, ParentIs.ENDED)
-    if at is not None:
-        return InTheWay(parent, f"{parent} hasn't ended: its position is {at}")
+    if position is not None:
+        return InTheWay(parent, f"{parent} hasn't ended: its position is {position}")
     if parent in passed:
         return ParentReason(parent, ParentIs.PASSED, passed[parent])
     if parent in family.with_row or parent in family.in_scope or parent in family.expected:
@@ -267,42 +274,44 @@ def _judge_without_kinesis(
 
 def _do_listings_agree(child: str, parent: str, family: Family, positions: Positions) -> bool:
     """Whether both listings agree that the parent was closed before the origin."""
-    # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the same answer as
-    # one that never had any. So three things have to hold. The listing of the scope has the child: it knows the reshard. Both parents of
-    # a merge are out of scope, since they were closed at one moment. And nothing above the parent is in scope.
-    known = family.in_scope | family.with_row | family.expected
+    # Listings can be late, and Kinesis's answer alone isn't enough: a closed shard whose records are trimmed gives the
+    # same answer as one that never had any. So three things have to hold. The listing of the scope has the child: it
+    # knows the reshard. Both parents of a merge are out of scope, since they were closed at one moment. And nothing
+    # above the parent is in scope.
+    in_play = family.in_scope | family.with_row | family.expected
     above, todo = set[str](), [parent]
     while todo:
         more = family.parents.get(todo.pop(), frozenset()) - above
         above |= more
         todo += more
-    others = above | family.parents[child]
+    ancestors = above | family.parents[child]
     return (
         child in family.in_scope
-        and others.isdisjoint(known)
-        and all(positions.of(ShardKey(family.stream, each)) is None for each in others)
+        and ancestors.isdisjoint(in_play)
+        and all(positions.of(ShardKey(family.stream, ancestor)) is None for ancestor in ancestors)
     )
 
 
 def _unread_ancestors(
     parent: str, family: Family, positions: Positions, *, passed: Mapping[str, str]
 ) -> tuple[ShardKey, ...]:
-    """The parent and all shards above it that haven't ended in the table; empty where one of them has to be read first."""
-    # Where the listings disagree, Kinesis's answers are still enough while it has every record since the origin: a closed shard
-    # without such a record never had one. An example is an origin in the future: of two shards that were merged before it, one may
-    # have been read to its empty end while the row of the other was lost. The shards above are asked about as well, because they
-    # count as ended as soon as the child has a position.
+    """The parent and all shards above it that haven't ended in the table; empty where one of them has to be read
+    first."""
+    # Where the listings disagree, Kinesis's answers are still enough while it has every record since the origin: a
+    # closed shard without such a record never had one. An example is an origin in the future: of two shards that were
+    # merged before it, one may have been read to its empty end while the row of the other was lost. The shards above
+    # are asked about as well, because they count as ended as soon as the child has a position.
     unread: dict[str, ShardKey] = {}
     todo = [parent]
     while todo:
-        each = todo.pop()
-        key = ShardKey(family.stream, each)
-        if each in unread or counts_as_end(key, positions, passed):
+        ancestor = todo.pop()
+        key = ShardKey(family.stream, ancestor)
+        if ancestor in unread or counts_as_end(key, positions, passed):
             continue
-        if _judge_without_kinesis(each, family, positions, passed=passed) is not None:
+        if _judge_without_kinesis(ancestor, family, positions, passed=passed) is not None:
             return ()
-        unread[each] = key
-        todo += sorted(family.parents.get(each, ()))
+        unread[ancestor] = key
+        todo += sorted(family.parents.get(ancestor, ()))
     return tuple(unread.values())
 
 
@@ -324,21 +333,21 @@ def _judge_unlisted(parent: str, *, gone: bool) -> ParentReason | InTheWay:
 
 def parents_first(shards: Iterable[str], parents: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     """The shards, each after its parents; otherwise in the order of their ids."""
-    wanted = set(shards)
+    chosen = set(shards)
     out: dict[str, None] = {}
-    for shard_id in sorted(wanted):
-        # A loop and not a recursion: after thousands of reshards the recursion would be too deep for Python. `entered` keeps parents
-        # that contradict each other from being visited for ever.
+    for shard_id in sorted(chosen):
+        # A loop and not a recursion: after thousands of reshards the recursion would be too deep for Python. `entered`
+        # keeps parents that contradict each other from being visited for ever.
         todo, entered = [shard_id], set[str]()
         while todo:
-            each = todo[-1]
+            current = todo[-1]
             above = [
                 parent
-                for parent in sorted(parents.get(each, frozenset()), reverse=True)
-                if parent in wanted and parent not in entered and parent not in out
+                for parent in sorted(parents.get(current, frozenset()), reverse=True)
+                if parent in chosen and parent not in entered and parent not in out
             ]
             if above:
-                entered.add(each)
+                entered.add(current)
                 todo += above
             else:
                 out.setdefault(todo.pop())

@@ -9,7 +9,8 @@ a position                 a later one, of another       stops the shard: anothe
 none                       a sequence number             stops the shard: the table lost the position
 none                       a word such as TRIM_HORIZON   starts at TRIM_HORIZON after its parents, else at the origin
 
-For a claim that the run has kept, the row's checkpoint is the later one of the row's and of what the run itself has landed.
+For a claim that the run has kept, the row's checkpoint is the later one of the row's and of what the run itself has
+landed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from headrace.pipeline.core.shards.stream import ShardKey
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The shard is read from the table's position on. `repair`: the checkpoint that its row has to get first, if any."""
+    """The shard is read from the table's position on. `repair`: the checkpoint that its row has to get first, if
+    any."""
 
     batch: Batch
     repair: Checkpoint | None = None
@@ -36,11 +38,14 @@ class Read:
     """For a shard without a position: its descendants, as far as they are known."""
     known: frozenset[str] = frozenset()
     """For a shard without a position: all shards of the stream that are known."""
+    origin: Origin | None = None
+    """The origin of the stream, by which the reading begins where no record has landed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The shard has ended in the table. Only the steps after that are left: rows for its children, then SHARD_END in its row."""
+    """The shard has ended in the table. Only the steps after that are left: rows for its children, then SHARD_END in
+    its row."""
 
     position: Position
 
@@ -80,7 +85,8 @@ class Above:
     passed_by: str | None = None
     """A descendant of the unread shard itself that has a position."""
     lost: tuple[datetime, ...] | None = None
-    """Where records of shards above may be lost: the witnesses that these records came after (see `core.order.lost_above`)."""
+    """Where records of shards above may be lost: the witnesses that these records came after (see
+    `core.order.lost_above`)."""
 
 
 def plan_begin(
@@ -94,8 +100,8 @@ def plan_begin(
     known: frozenset[str] = frozenset(),
     goes_on: bool = False,
 ) -> Begin:
-    """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all known shards of the stream.
-    `goes_on`: lost records are recorded as a gap and don't stop the shard."""
+    """What the run does with the shard. `below`: the known descendants of a shard without a position. `known`: all
+    known shards of the stream. `goes_on`: lost records are recorded as a gap and don't stop the shard."""
     position = positions.of(key)
     if position is not None and position.ended:
         return Finish(position)
@@ -108,7 +114,7 @@ def plan_begin(
     origin = positions.origins.get(key.stream)
     if origin is None:
         return Wait(f"no origin is decided yet for {key.stream}")
-    # The parents come first also where a position has no record yet (I3 of docs/protocol.md).
+    # The parents come first also where a position has no record yet (I3 of docs/reference/protocol.md).
     if (position is None or position.sequence is None) and above.waiting:
         return Wait("; ".join(w.why for w in above.waiting))
     batch = Batch(
@@ -124,36 +130,42 @@ def plan_begin(
     )
     stands = position.checkpoint if position else None
     repair = stands if stands is not None and row.checkpoint < stands else None
-    return Read(batch, repair) if position is not None else Read(batch, repair, below, known)
+    if position is not None:
+        return Read(batch, repair, origin=origin)
+    return Read(batch, repair, below, known, origin)
 
 
 def _disagreement(row: Lease, key: ShardKey, position: Position | None) -> str | None:
+    # As the row would have it, because rows and table are compared by checkpoints.
     stands = position.checkpoint if position else None
     said = row.checkpoint
     what_next = "nothing was read or changed; `headrace reposition` decides which of the two is right"
     if is_rolled_back(row, position):
         return (
-            f"the lake table's position of {key} is {position or 'none'}, but Headrace landed the shard up to {row.landed} "
+            f"the lake table's position of {key} is {position or 'none'}, "
+            f"but Headrace landed the shard up to {row.landed} "
             f"before: the table was rolled back or restored; {what_next}"
         )
     if stands is None and (said.is_digits or said.is_end):
         return (
-            f"the lease row of {key} has the checkpoint {said}, but the lake table has no position of the shard: another "
+            f"the lease row of {key} has the checkpoint {said}, "
+            "but the lake table has no position of the shard: another "
             f"program wrote the row, or the table was replaced; {what_next}"
         )
     if stands is not None and said > stands:
         return (
-            f"the lease row of {key} has the checkpoint {said}, ahead of the lake table's position {position}: a program "
+            f"the lease row of {key} has the checkpoint {said}, "
+            f"ahead of the lake table's position {position}: a program "
             f"other than Headrace wrote the checkpoint; {what_next}"
         )
     return None
 
 
-def is_rolled_back(row: Lease | None, at: Position | None) -> bool:
+def is_rolled_back(row: Lease | None, position: Position | None) -> bool:
     """Whether the row says that Headrace landed more of the shard than the table has."""
     # A rollback is told apart from another program's checkpoint, because that program didn't read the records that the
     # rollback removed (D14).
-    stands = at.checkpoint if at is not None else None
+    stands = position.checkpoint if position is not None else None
     return row is not None and row.landed is not None and (stands is None or row.landed > stands)
 
 
@@ -167,8 +179,13 @@ def _start(
     if position is not None and position.start is not None:
         return position.start
     of_parents = (positions.of(ShardKey(key.stream, p.shard_id)) for p in parents)
-    # A parent that ended without a record may have ended before the origin, where the origin was a timestamp in the future.
-    return TRIM if any(at is not None and at.sequence is not None for at in of_parents) else origin.start
+    # A parent that ended without a record may have ended before the origin, where the origin was a timestamp in the
+    # future.
+    return (
+        TRIM
+        if any(parent is not None and parent.sequence is not None for parent in of_parents)
+        else origin.start
+    )
 
 
 def _witness(
@@ -179,16 +196,17 @@ def _witness(
     origin: Origin,
     retention: timedelta,
 ) -> datetime:
-    """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
+    """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section 4)."""
     own = position.witness if position else None
     if own is not None:
         return own
     start = _start_of_stream(key, positions, origin, retention)
     of_parents = (positions.children_since(ShardKey(key.stream, p.shard_id)) for p in above.parents)
-    # Where another parent was read, the date of the origin's commit isn't the witness: it may be later than the child's first records.
+    # Where another parent was read, the date of the origin's commit isn't the witness: it may be later than the child's
+    # first records.
     latest = max((t for t in of_parents if t is not None), default=start)
-    # A parent that is gone without a position may have lost records that no run read, and no position tells when. So the witness
-    # of the other parent isn't enough.
+    # A parent that is gone without a position may have lost records that no run read, and no position tells when. So
+    # the witness of the other parent isn't enough.
     return latest if above.lost is None else min(start, latest, *above.lost)
 
 
@@ -197,8 +215,8 @@ def _start_of_stream(key: ShardKey, positions: Positions, origin: Origin, retent
     # A later life of the stream starts at TRIM_HORIZON, and none of its records is older than its creation.
     if any(s.arn == key.stream.arn and s.epoch < key.stream.epoch for s in positions.origins):
         return key.stream.created
-    # With AT_TIMESTAMP: if the moment was within the retention when the origin was decided, Kinesis had all records since then.
-    # An older moment proves nothing, and a later one would hide a loss that happens before it.
+    # With AT_TIMESTAMP: if the moment was within the retention when the origin was decided, Kinesis had all records
+    # since then. An older moment proves nothing, and a later one would hide a loss that happens before it.
     named = origin.start.at
     in_reach = named is not None and timedelta(0) <= origin.decided - named <= retention
     return named if named is not None and in_reach else origin.decided

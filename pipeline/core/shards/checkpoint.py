@@ -10,8 +10,8 @@ _SENTINELS = {"AT_TIMESTAMP": -3, "TRIM_HORIZON": -2, "LATEST": -1}
 """The words that come before every sequence number, in KCL's order."""
 _SHARD_END = "SHARD_END"
 _MAX_DIGITS = 129
-"""Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a number, so
-a longer one in a row would be an error at each comparison."""
+"""Kinesis's API allows no longer sequence number. Python refuses to convert a text of more than 4,300 digits to a
+number, so a longer one in a row would be an error at each comparison."""
 
 
 @dataclass(frozen=True, slots=True, eq=True)
@@ -25,6 +25,7 @@ class Checkpoint:
     sub: int = 0
 
     def __post_init__(self) -> None:
+        # `isdigit` alone also takes digits of other scripts, which Kinesis never gives.
         digits = self.sequence.isascii() and self.sequence.isdigit()
         if digits and len(self.sequence) > _MAX_DIGITS:
             raise WrongShape(
@@ -57,6 +58,7 @@ class Checkpoint:
     def _order(self) -> tuple[int, int, int]:
         if self.is_end:
             return (1, 0, 0)
+        # As numbers: as texts, a sequence number with fewer digits would sort behind one with more.
         return (0, int(self.sequence) if self.is_digits else _SENTINELS[self.sequence], self.sub)
 
     def __str__(self) -> str:

@@ -4,8 +4,8 @@
     shardId-000000000001                                 shardId-000000000001               an application with one stream
     123456789012:orders:1764160000:shardId-000000000001  orders@123456789012:1764160000/1   one with several
 
-Each lease key has one name and each name one lease key, whatever other streams come later. The stream is at the front and the shard at the
-end, because Dagster's UI cuts a long name in its middle.
+Each lease key has one name and each name one lease key, whatever other streams come later. The stream is at the front
+and the shard at the end, because Dagster's UI cuts a long name in its middle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from headrace.pipeline.core.shards.stream import ShardKey
 
 _DOTS = "..."
-"""Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have them."""
+"""Dagster refuses a partition with these characters, which stand for a range there. The name of a stream may have
+them."""
+# Only the last dot of three is escaped, which keeps the name readable. No stream's name has a `%`.
 _ESCAPED = "..%2E"
 _LEASE_KEY = re.compile(
     r"(?P<account>[0-9]+):(?P<stream>[A-Za-z0-9_.-]+):(?P<epoch>[0-9]{1,19}):(?P<shard>[A-Za-z0-9_.-]+)"
@@ -31,19 +33,20 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,11}")
 
 def partition_of(lease_key: str) -> str:
     """A text of another form, as a row that another program has written may have, is its own name."""
-    parts = _LEASE_KEY.fullmatch(lease_key)
-    if parts is None:
+    match = _LEASE_KEY.fullmatch(lease_key)
+    if match is None:
         return lease_key
-    name = f"{parts['stream']}@{parts['account']}:{parts['epoch']}/{_short(parts['shard'])}"
+    name = f"{match['stream']}@{match['account']}:{match['epoch']}/{_short(match['shard'])}"
     return name.replace(_DOTS, _ESCAPED)
 
 
 def lease_key_of(partition: str) -> str:
     """The lease key that `partition_of` makes this name of; a text of another form stays as it is."""
-    parts = _NAME.fullmatch(partition.replace("%2E", "."))
-    if parts is None:
+    match = _NAME.fullmatch(partition.replace("%2E", "."))
+    if match is None:
         return partition
-    lease_key = f"{parts['account']}:{parts['stream']}:{parts['epoch']}:{_long(parts['shard'])}"
+    lease_key = f"{match['account']}:{match['stream']}:{match['epoch']}:{_long(match['shard'])}"
+    # A text that only looks like a name, such as one with `%2E` elsewhere, must not reach another shard.
     return lease_key if partition_of(lease_key) == partition else partition
 
 
@@ -60,16 +63,21 @@ class ShardName:
         stream = key.stream
         return self.is_part_of(ShardName(key.shard_id, stream.name, stream.account, stream.epoch))
 
-    def is_part_of(self, other: ShardName) -> bool:
-        said = ((self.stream, other.stream), (self.account, other.account), (self.epoch, other.epoch))
-        return self.shard_id == other.shard_id and all(one in (None, two) for one, two in said)
+    def is_part_of(self, full_name: ShardName) -> bool:
+        said = (
+            (self.stream, full_name.stream),
+            (self.account, full_name.account),
+            (self.epoch, full_name.epoch),
+        )
+        return self.shard_id == full_name.shard_id and all(mine in (None, theirs) for mine, theirs in said)
 
 
 def read_name(text: str) -> ShardName:
-    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard id alone."""
-    parts = _LEASE_KEY.fullmatch(lease_key_of(text))
-    if parts is not None:
-        return ShardName(parts["shard"], parts["stream"], parts["account"], int(parts["epoch"]))
+    """A lease key, a name in Dagster, the stream with the shard (`orders/1`, `orders/shardId-000000000001`), or a shard
+    id alone."""
+    match = _LEASE_KEY.fullmatch(lease_key_of(text))
+    if match is not None:
+        return ShardName(match["shard"], match["stream"], match["account"], int(match["epoch"]))
     stream, slash, shard = text.rpartition("/")
     return ShardName(_long(shard), stream) if stream and slash else ShardName(text)
 
@@ -86,10 +94,12 @@ def meant_by(text: str, lease_keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _short(shard_id: str) -> str:
-    """Kinesis numbers the shards of a stream. An id of another form stays, with a mark before it where it could be taken for a number."""
+    """Kinesis numbers the shards of a stream. An id of another form stays, with a mark before it where it could be
+    taken for a number."""
     number = _SHARD_ID.fullmatch(shard_id)
     if number is not None:
         return str(int(number[1]))
+    # An id of digits alone would be read back as the number of a shard.
     return f"={shard_id}" if shard_id.isdigit() else shard_id
 
 

@@ -1,16 +1,18 @@
 """The origin of each stream and the position of each shard, as the lake table keeps them.
 
-The lake table decides what has landed; lease rows only follow it (docs/protocol.md, section 1).
+The lake table decides what has landed; lease rows only follow it (docs/reference/protocol.md, section 1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from headrace.pipeline.core.shards.checkpoint import SHARD_END, Checkpoint
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Start:
     """Where reading begins in a shard of which no record has landed yet."""
 
     at: datetime | None = None
-    """None is TRIM_HORIZON. There is no LATEST: when an origin is decided, LATEST becomes the time by Kinesis's clock."""
+    """None is TRIM_HORIZON. There is no LATEST: when an origin is decided, LATEST becomes the time by Kinesis's
+    clock."""
 
     def __str__(self) -> str:
         return "TRIM_HORIZON" if self.at is None else f"AT_TIMESTAMP {self.at.isoformat()}"
@@ -35,10 +38,15 @@ class Origin:
     decided: datetime
     """When it was decided, by Kinesis's clock. It is the witness of a root shard that no run has read yet."""
 
+    @property
+    def footing(self) -> tuple[int | None, int | None]:
+        """All that a reading by this origin rests on."""
+        return _stored(self.start.at), _stored(self.decided)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a shard has landed. A commit compares only `sequence`, `sub` and `ended` with the table."""
+    """How far a shard has landed. A commit compares the position with the table's by `footing`."""
 
     sequence: int | None = None
     """Sequence number of the last landed record; None while no record has landed."""
@@ -54,48 +62,68 @@ class Position:
     start: Start | None = None
     """Where reading starts instead of at the origin. Set only while no record has landed."""
     gap_accepted: bool = False
-    """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the gap."""
+    """A person accepted that the next records may be lost: the next wave reads what Kinesis still has, and records the
+    gap."""
     inside: bool = False
-    """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with further user
-    records after `sub`."""
+    """Another program wrote the checkpoint that this position comes from, and its record may be an aggregate with
+    further user records after `sub`."""
+    skipped_until: datetime | None = None
+    """Up to when the records after this position are given up: a range of kind `skipped` tells of them, and left the position where it
+    was. None once a later record has landed."""
 
     @property
     def reads_again(self) -> bool:
         """Whether reading begins with the position's own record, of which user records after `sub` may be left."""
-        # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such positions too.
+        # Also after an aggregate that Headrace has taken apart: a version that didn't know `inside` adopted such
+        # positions too.
         return self.sequence is not None and (self.inside or self.sub > 0)
 
     @property
     def token(self) -> tuple[int | None, int, bool]:
-        """The part of a position that a commit must find unchanged in the table."""
-        # Without the two times: a second run that only looked at the quiet shard must not refuse the commit of the first.
+        """How far the position is: two positions with the same token have the same records before them."""
         return (self.sequence, self.sub, self.ended)
 
     @property
+    def footing(self) -> tuple[object, ...]:
+        """All that a reading from here rests on, which a commit must find unchanged in the table: how far the position is, and what was
+        decided about the records after it. Such a decision leaves the token as it was, and a person who sets the table back undoes it."""
+        # Without `arrival` and `seen`: a second run that only looked at the quiet shard must not refuse the commit of the
+        # first.
+        start = None if self.start is None else (_stored(self.start.at),)
+        return (*self.token, start, self.gap_accepted, self.inside, _stored(self.skipped_until))
+
+    @property
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that the lease row should have; None where the row should keep its word, such as TRIM_HORIZON."""
+        """The checkpoint that the lease row should have; None where the row should keep its word, such as
+        TRIM_HORIZON."""
         if self.ended:
             return SHARD_END
         return None if self.sequence is None else Checkpoint(str(self.sequence), self.sub)
 
     @property
     def witness(self) -> datetime | None:
-        """The latest moment up to which nothing of the shard can have been lost unseen (docs/protocol.md, section 4)."""
+        """The latest moment up to which nothing of the shard can have been lost unseen (docs/reference/protocol.md, section
+        4)."""
         return max((t for t in (self.arrival, self.seen) if t is not None), default=None)
 
     @property
     def is_start_only(self) -> bool:
-        """Whether the position names a start and nothing else, as after `headrace adopt`. Then only the positions of the parents tell
-        since when records of the shard may have been lost."""
+        """Whether the position names a start and nothing else, as after `headrace adopt`. Then only the positions of
+        the parents tell since when records of the shard may have been lost."""
         return self.sequence is None and not self.ended and self.witness is None
 
     def __str__(self) -> str:
-        at = (
+        place = (
             "no record yet"
             if self.sequence is None
             else f"{self.sequence}" + (f"/{self.sub}" if self.sub else "")
         )
-        return f"{at}, ended" if self.ended else at
+        return f"{place}, ended" if self.ended else place
+
+
+def _stored(at: datetime | None) -> int | None:
+    """A time as snapshots keep it, in whole milliseconds: a process may know the same time more exactly."""
+    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _order(position: Position | None) -> tuple[int, int, bool]:
@@ -105,10 +133,10 @@ def _order(position: Position | None) -> tuple[int, int, bool]:
 
 
 def is_forward(before: Position | None, after: Position) -> bool:
-    """Whether `after` takes back nothing that `before` has reached (I9 of docs/protocol.md)."""
-    was, now = _order(before), _order(after)
+    """Whether `after` takes back nothing that `before` has reached (I9 of docs/reference/protocol.md)."""
+    was, became = _order(before), _order(after)
     # The end is compared by itself: a higher sequence number must not open a shard that has ended.
-    return now[:2] >= was[:2] and now[2] >= was[2]
+    return became[:2] >= was[:2] and became[2] >= was[2]
 
 
 def reaches(position: Position, upto: Position) -> bool:
@@ -126,23 +154,25 @@ class Positions:
 
     def is_independent(self, key: ShardKey) -> bool:
         """Whether reading the shard needs no position of its parents any more."""
-        at = self.of(key)
-        return at is not None and not at.is_start_only
+        position = self.of(key)
+        return position is not None and not position.is_start_only
 
     def children_since(self, key: ShardKey) -> datetime | None:
-        """A moment that no record of the ended shard's children is older than; None where the table knows no such moment."""
-        at, origin = self.of(key), self.origins.get(key.stream)
-        if at is None:
+        """A moment that no record of the ended shard's children is older than; None where the table knows no such
+        moment."""
+        position, origin = self.of(key), self.origins.get(key.stream)
+        if position is None:
             return None
-        # The END of a shard without a record may have no witness but the origin's decision. The shard may have been closed long
-        # before that, and then its children have older records. Where a later start was asked for, older records aren't wanted.
+        # The END of a shard without a record may have no witness but the origin's decision. The shard may have been
+        # closed long before that, and then its children have older records. Where a later start was asked for, older
+        # records aren't wanted.
         tells_nothing = (
             origin is not None
-            and at.sequence is None
-            and at.witness == origin.decided
+            and position.sequence is None
+            and position.witness == origin.decided
             and (origin.start.at is None or origin.start.at < origin.decided)
         )
-        return None if tells_nothing else at.witness
+        return None if tells_nothing else position.witness
 
     def of(self, key: ShardKey) -> Position | None:
         """The shard's position; None where the table has none."""
@@ -157,7 +187,7 @@ class Positions:
 
     def has_later_life(self, stream: StreamId) -> bool:
         """Whether the table knows that the stream was deleted and created again: nothing more lands of this life."""
-        return any(known.arn == stream.arn and known.epoch > stream.epoch for known in self.origins)
+        return any(life.arn == stream.arn and life.epoch > stream.epoch for life in self.origins)
 
     def with_shards(self, moved: Mapping[ShardKey, Position], dropped: Iterable[ShardKey] = ()) -> Positions:
         # Copied as a whole, which doesn't compute the hash of each key again: a table may have ten thousand shards.
@@ -168,5 +198,5 @@ class Positions:
         return Positions(self.origins, shards)
 
     def with_origins(self, decided: Mapping[StreamId, Origin]) -> Positions:
-        """With these origins added. An origin that is already there stays as it is."""
+        """These positions with the origins added that they lack. An origin that is already there stays as it is."""
         return Positions({**decided, **self.origins}, self.shards)

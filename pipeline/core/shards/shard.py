@@ -27,7 +27,7 @@ class NumberRange:
 
     first: int
     last: int | None = None
-    """None: the shard is open, or its end isn't known."""
+    """The greatest number that a record of the shard may have. None: the shard is open, or its end isn't known."""
 
     def has(self, number: int) -> bool:
         return self.first <= number and (self.last is None or number <= self.last)
@@ -45,7 +45,7 @@ class Shard:
     closed: bool = False
     """True once the listing shows an ending sequence number: no new record can come."""
     numbers: NumberRange | None = None
-    """None where the listing doesn't tell them."""
+    """The sequence numbers that the shard's records may have; None where the listing doesn't tell them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ def row_shard(key: ShardKey) -> RowShard:
     return key.stream.name, key.stream.epoch, key.shard_id
 
 
-def key_of(position: Position | None) -> str:
+def sort_key_of(position: Position | None) -> str:
     """The sort key of the last record before which everything is done; an empty text where nothing is."""
     if position is None or position.sequence is None:
         return ""
@@ -25,21 +25,23 @@ def key_of(position: Position | None) -> str:
 def past(position: Position | None) -> str:
     """A text that sorts before all rows that come after the position, and not before those up to it.
 
-    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an aggregate that landed as one
-    row may have been taken apart since, and its rows are no news.
+    A record at sub-sequence number 0 counts as a whole, unless another program may have stopped inside of it: an
+    aggregate that landed as one row may have been taken apart since, and its rows are no news.
     """
     if position is None or position.sub or position.inside:
-        return key_of(position)
+        return sort_key_of(position)
     return end_of(position)
 
 
 def end_of(position: Position) -> str:
     """A text that sorts after all rows of the position's Kinesis record, and before those of the next one."""
+    # `;` is the character after `:`, with which the sub-sequence number of a row begins.
     return "" if position.sequence is None else f"{record_of(position.sequence)};"
 
 
 def record_of(sequence: int) -> str:
     digits = str(sequence)
+    # The number of digits comes first, so that the texts sort as the numbers do.
     return f"{len(digits):03}:{digits}"
 
 
@@ -55,15 +57,18 @@ def position_at(key: str, arrival: datetime | None) -> Position:
 
 def order_text(position: Position) -> str:
     """A text that sorts as the positions of a shard do: number of digits, sequence number, sub-sequence number, end."""
+    # Three digits hold the length of the longest number that Kinesis's API allows (129 digits), and 19 those of
+    # Java's greatest long.
     digits = "" if position.sequence is None else str(position.sequence)
     return f"{len(digits):03}:{digits}:{position.sub:019}:{position.ended:d}"
 
 
 def number_texts(number: int) -> tuple[str, str]:
     """Texts that sort before and behind all positions with this sequence number, by `order_text`."""
+    # `;` is the character after `:`, so that every position with this number lies between the two texts.
     begins = f"{len(str(number)):03}:{number}"
     return f"{begins}:", f"{begins};"
 
 
-def text_of(position: Position | None) -> str:
+def order_text_of(position: Position | None) -> str:
     return "" if position is None else order_text(position)

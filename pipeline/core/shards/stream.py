@@ -16,7 +16,7 @@ _LAST_EPOCH = 2**63 - 1
 """The largest epoch in a lease key: KCL reads the epoch as a Java long."""
 
 _LAST_SECOND = 253_402_300_799
-"""Of the year 9999."""
+"""The last second of the year 9999, after which Python has no time."""
 
 
 @lru_cache
@@ -62,7 +62,8 @@ class StreamId:
 
 
 def _epoch_text(epoch: int) -> str:
-    """When a stream was created, for people: 2026-01-31 12:00:00Z. A number that is no time of a calendar stays as it is."""
+    """When a stream was created, for people: 2026-01-31 12:00:00Z. A number that is no time of a calendar stays as it
+    is."""
     if not 0 <= epoch <= _LAST_SECOND:
         return str(epoch)
     return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S}Z"
@@ -70,14 +71,15 @@ def _epoch_text(epoch: int) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardKey:
-    """Names one shard of one life of a stream. Positions are kept by it, because each stream and each life has the same shard ids."""
+    """Names one shard of one life of a stream. Positions are kept by it, because each stream and each life has the same
+    shard ids."""
 
     stream: StreamId
     shard_id: str
 
     def __hash__(self) -> int:
-        # Positions are looked up very often, and the hash that dataclass makes would build two tuples each time. The shard id
-        # alone would collide: each stream numbers its shards from 0.
+        # Positions are looked up very often, and the hash that dataclass makes would build two tuples each time. The
+        # shard id alone would collide: each stream numbers its shards from 0.
         return hash(self.stream.arn) ^ hash(self.shard_id)
 
     def __str__(self) -> str:
@@ -113,7 +115,8 @@ def name_of_serialized(text: str) -> str:
 
 
 def arn_of_serialized(text: str, *, partition: str, region: str) -> str | None:
-    """The ARN of a stream that KCL names `account:name:epoch`, built as KCL builds it; None where the text has another form."""
+    """The ARN of a stream that KCL names `account:name:epoch`, built as KCL builds it; None where the text has another
+    form."""
     match = _SERIALIZED.fullmatch(text)
     if match is None:
         return None

@@ -5,11 +5,11 @@
     uneven clusters  then leases move between clusters (groups of workers whose ids begin alike), where no worker gets more load
                      than the giving worker had
 
-A worker's load is the sum of the weights of its leases (`headrace.pipeline.core.sharing.weight`): throughput, and CPU where workers are measured.
-Loads change all the time, so a worker gives leases away only when its load is beyond the tolerance, and then until the loads are
-even. The same input gives the same plan. Without CPU, a plan that was carried out is followed by an empty one, because each move
-makes the sum of the squared loads smaller, or leaves the sum and evens out the clusters (I6 of docs/protocol.md). With CPU,
-nothing more moves until the measurements can have changed.
+A worker's load is the sum of the weights of its leases (`headrace.pipeline.core.sharing.weight`): throughput, and CPU
+where workers are measured. Loads change all the time, so a worker gives leases away only when its load is beyond the
+tolerance, and then until the loads are even. The same input gives the same plan. Without CPU, a plan that was carried
+out is followed by an empty one, because each move makes the sum of the squared loads smaller, or leaves the sum and
+evens out the clusters (I6 of docs/reference/protocol.md). With CPU, nothing more moves until the measurements can have changed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ class AssignmentInput:
     lost: frozenset[str] = frozenset()
     """Keys of open leases whose holder is dead."""
     now: datetime
-    """The time by the leader's clock. It is compared only with times that a leader wrote, for the dwell of a moved lease."""
+    """The time by the leader's clock. It is compared only with times that a leader wrote, for the dwell of a moved
+    lease."""
     cpu: Mapping[str, float] = field(default_factory=dict)
     """Worker -> CPU of its hosts in percent. Workers without a recent measurement are left out."""
     cpu_passes: int = 0
-    """The number of recent passes that moved leases because of CPU. Each shows that the passes before it misjudged a move."""
+    """The number of recent passes that moved leases because of CPU. Each shows that the passes before it misjudged a
+    move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,12 @@ class GapRules:
     graceful: bool = True
     """Whether a lease moves by a handover, so that its holder finishes its wave first."""
     direct: bool = True
-    """Whether a lease that no run reads moves at once, without a handover. Not beside workers that beat in each lease row: a move
-    requires the observed counter, and would be refused again and again."""
+    """Whether a lease that no run reads moves at once, without a handover. Not beside workers that beat in each lease
+    row: a move requires the observed counter, and would be refused again and again."""
     max_leases: int | None = None
     tolerance: float = 0.1
-    """The part of an average worker's load by which a load may differ before leases move. For a cluster's load it is half of this,
-    and where CPU counts twice, because CPU varies more than throughput."""
+    """The part of an average worker's load by which a load may differ before leases move. For a cluster's load it is
+    half of this, and where CPU counts twice, because CPU varies more than throughput."""
 
 
 def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
@@ -69,9 +71,11 @@ def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
     cpu = {worker: percent for worker, percent in inputs.cpu.items() if worker in inputs.living}
     weights = weigh(rows.values(), cpu)
     loads = _present_loads(rows, inputs, weights, rules)
-    free = [row for row in rows.values() if is_free(row, inputs)]
+    free = [row for row in rows.values() if needs_worker(row, inputs)]
+    # The key decides between equal weights, so that the same input gives the same plan.
     free.sort(key=lambda row: (-loads.weight[row.key], row.key))
-    # Leases in a handover whose holder is dead go to their next owner first, so that no other lease takes the room there.
+    # Leases in a handover whose holder is dead go to their next owner first, so that no other lease takes the room
+    # there.
     handed_over = {
         row.key
         for row in free
@@ -87,15 +91,15 @@ def plan_assign(inputs: AssignmentInput, rules: GapRules) -> list[Change]:
     return [
         _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
         for key, to in loads.moves.items()
-        if to != rows[key].owner or is_free(rows[key], inputs)
+        if to != rows[key].owner or needs_worker(rows[key], inputs)
     ]
 
 
 def _cpu_tolerance(loads: PlannedLoads, inputs: AssignmentInput, rules: GapRules) -> float:
     """The tolerance where CPU counts."""
-    # The CPU that a lease costs is only an estimate. Each recent pass that moved leases by CPU doubles the tolerance, so that a
-    # fleet whose CPU can't be evened out comes to rest. The eighth makes it 25 times the mean load or more, which is enough. A worker
-    # without any lease gets one all the same.
+    # The CPU that a lease costs is only an estimate. Each recent pass that moved leases by CPU doubles the tolerance,
+    # so that a fleet whose CPU can't be evened out comes to rest. The eighth makes it 25 times the mean load or more,
+    # which is enough. A worker without any lease gets one all the same.
     tolerance = 2 * max(rules.tolerance, _LEAST_TOLERANCE)
     counts = loads.count.values()
     return tolerance if min(counts) == 0 and max(counts) > 1 else tolerance * 2 ** min(inputs.cpu_passes, 8)
@@ -105,9 +109,11 @@ def _write(
     row: Lease, to: str, count: int, *, inputs: AssignmentInput, weights: Weights, rules: GapRules
 ) -> Change:
     arrow = f"-> {to}, now with {counted(count, 'lease')}"
-    if is_free(row, inputs):
+    if needs_worker(row, inputs):
         return give_free(row, to, arrow, lost=row.key in inputs.lost)
-    return move(row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", at=inputs.now, rules=rules)
+    return move_or_hand_over(
+        row, to, f"{_reason(row.owner or '', to, weights)}: {arrow}", when=inputs.now, rules=rules
+    )
 
 
 def _reason(giver: str, to: str, weights: Weights) -> str:
@@ -116,8 +122,9 @@ def _reason(giver: str, to: str, weights: Weights) -> str:
     return f"{giver} has more to read than {to}"
 
 
-def is_free(row: Lease, inputs: AssignmentInput) -> bool:
-    """Whether the lease needs a worker: it has no holder, its holder is dead, or the next owner of its handover is dead."""
+def needs_worker(row: Lease, inputs: AssignmentInput) -> bool:
+    """Whether the lease needs a worker: it has no holder, its holder is dead, or the next owner of its handover is
+    dead."""
     if row.holder is None or row.key in inputs.lost:
         return True
     return row.checkpoint_owner is not None and row.owner in inputs.dead
@@ -129,7 +136,8 @@ def _next_owner(row: Lease) -> str | None:
 
 
 def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
-    """The write for a lease that `is_free`. `lost`: its holder is dead. `arrow`: the end of the reason, `-> worker, ...`."""
+    """The write for a lease that `needs_worker`. `lost`: its holder is dead. `arrow`: the end of the reason, which
+    begins with `->` and the worker."""
     if row.holder is None:
         return change.assign(row, to, f"unowned {arrow}")
     if lost:
@@ -139,11 +147,11 @@ def give_free(row: Lease, to: str, arrow: str, *, lost: bool) -> Change:
     return change.redirect_handover(row, to, f"worker {row.owner} died before it took over {arrow}")
 
 
-def move(row: Lease, to: str, why: str, *, at: datetime, rules: GapRules) -> Change:
+def move_or_hand_over(row: Lease, to: str, why: str, *, when: datetime, rules: GapRules) -> Change:
     """The write for a lease that goes from one living worker to another."""
     if rules.graceful and not (rules.direct and row.run_claim is None):
-        return change.initiate_handover(row, to, why, at=at)
-    return change.move(row, to, why, at=at)
+        return change.initiate_handover(row, to, why, when=when)
+    return change.move(row, to, why, when=when)
 
 
 def _present_loads(
@@ -156,7 +164,7 @@ def _present_loads(
         factor=weights.factor,
     )
     for row in rows.values():
-        if row.owner in inputs.living and not is_free(row, inputs):
+        if row.owner in inputs.living and not needs_worker(row, inputs):
             movable = row.checkpoint_owner is None and not dwells(row, inputs, rules)
             loads.add(row.key, row.owner, movable=movable)
     return loads
@@ -174,5 +182,5 @@ def _moved_within(row: Lease, period: timedelta, inputs: AssignmentInput) -> boo
 
 def count_unplaced(inputs: AssignmentInput, changes: Iterable[Change]) -> int:
     """The number of leases that have no worker after this plan, because no worker lives or all have `max_leases`."""
-    planned = {each.key for each in changes}
-    return sum(not r.has_ended and is_free(r, inputs) and r.key not in planned for r in inputs.leases)
+    planned = {write.key for write in changes}
+    return sum(not r.has_ended and needs_worker(r, inputs) and r.key not in planned for r in inputs.leases)

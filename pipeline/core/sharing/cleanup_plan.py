@@ -5,12 +5,12 @@
     a row without SHARD_END, though    is deleted once Kinesis answers ResourceNotFound
     the shard counts as ended
     an END in the table                is removed once Kinesis answers ResourceNotFound, all its known children have positions
-                                       (which then show that it ended), and no parent's END names it any more. Where a child
-                                       may be unknown, all open shards need positions, too. Kinesis isn't asked before the
-                                       retention is over since the shard's last record
+                                       (which then show that it ended), and no parent's END names it any more. Where a
+                                       child may be unknown, all open shards need positions, too. Kinesis isn't asked
+                                       before the retention is over since the shard's last record
 
-The row of a shard that was not read to its end is never deleted, however long ago Kinesis forgot the shard: its records are
-lost, and a person or the setting `on_data_loss` decides what happens.
+The row of a shard that was not read to its end is never deleted, however long ago Kinesis forgot the shard: its records
+are lost, and a person or the setting `on_data_loss` decides what happens.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class Drop:
 
 
 def plan_delete_ended(family: Family, leases: Iterable[Lease], positions: Positions) -> list[Change]:
-    """Delete tombstones that nothing needs. `family`: from the stream's unfiltered listing and all its rows. `leases`: these rows."""
-    # A shard whose tombstone is deleted too early looks like one that was never read (D15 of docs/protocol.md). Whether its
-    # children are past their start is asked of the table, because their rows can be ahead of it.
+    """Delete tombstones that nothing needs. `family`: from the stream's unfiltered listing and all its rows. `leases`:
+    these rows."""
+    # A shard whose tombstone is deleted too early looks like one that was never read (D15 of docs/reference/protocol.md). Whether
+    # its children are past their start is asked of the table, because their rows can be ahead of it.
     rows = _by_shard(family, leases)
     passed = family.passed(positions)
     return [
@@ -78,10 +79,10 @@ def plan_drop(
     gone: Collection[str],
     listed: Iterable[Shard],
 ) -> Drop:
-    """END positions that the table needn't keep any more. `gone`: shards for which Kinesis answers ResourceNotFound. `listed`: all
-    shards that Kinesis lists."""
-    # Where the row has no SHARD_END yet, the END stays: the row may name no child, and then a run that reads the row would take
-    # the shard for one whose records are lost.
+    """END positions that the table needn't keep any more. `gone`: shards for which Kinesis answers ResourceNotFound.
+    `listed`: all shards that Kinesis lists."""
+    # Where the row has no SHARD_END yet, the END stays: the row may name no child, and then a run that reads the row
+    # would take the shard for one whose records are lost.
     unfinished = {row.shard_id for row in _by_shard(family, leases).values() if not row.has_ended}
     chosen = {
         key: begun
@@ -99,17 +100,20 @@ def worth_asking(
     listed: Iterable[Shard],
     kept_since: datetime,
 ) -> tuple[ShardKey, ...]:
-    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in `plan_drop`.
-    `kept_since`: the moment since which Kinesis still has all records."""
+    """Shards of which a row or an END could be deleted, if Kinesis answers that it has forgotten them. `listed`: as in
+    `plan_drop`. `kept_since`: the moment since which Kinesis still has all records."""
     rows = (ShardKey(family.stream, row.shard_id) for row in _left_over(family, leases, positions))
-    found = sorted({*rows, *_droppable(family, positions, listed)})
-    # Kinesis forgets no shard that had a record, or was open, within the retention. An answer that it has would be a mistake.
-    return tuple(key for key in found if (seen := _witness(positions, key)) is None or seen < kept_since)
+    candidates = sorted({*rows, *_droppable(family, positions, listed)})
+    # Kinesis forgets no shard that had a record, or was open, within the retention. An answer that it has would be a
+    # mistake.
+    return tuple(
+        key for key in candidates if (witness := _witness(positions, key)) is None or witness < kept_since
+    )
 
 
 def _witness(positions: Positions, key: ShardKey) -> datetime | None:
-    at = positions.of(key)
-    return None if at is None else at.witness
+    position = positions.of(key)
+    return None if position is None else position.witness
 
 
 def _by_shard(family: Family, leases: Iterable[Lease]) -> dict[str, Lease]:
@@ -131,18 +135,23 @@ def _left_over(family: Family, leases: Iterable[Lease], positions: Positions) ->
 def _droppable(
     family: Family, positions: Positions, listed: Iterable[Shard]
 ) -> dict[ShardKey, frozenset[ShardKey]]:
-    """END positions that can be removed as soon as Kinesis has forgotten their shards, each with the shards whose positions allow
-    it."""
-    # A child that a parent's END names and that has no position counts as one that is still to be read (`plan_sync`). So the
-    # parent's END goes before the child's.
+    """END positions that can be removed as soon as Kinesis has forgotten their shards, each with the shards whose
+    positions allow it."""
+    # A child that a parent's END names and that has no position counts as one that is still to be read
+    # (`plan_shard_sync`). So the parent's END goes before the child's.
     named = children_of_ends(family.stream, positions)
     still_open = [shard for shard in listed if not shard.closed]
     # A late listing may hide shards, but then hash keys are left out.
     are_all = cover_all([shard.hash_range for shard in still_open])
-    found: dict[ShardKey, frozenset[ShardKey]] = {}
-    for key, at in sorted(positions.shards.items()):
+    droppable: dict[ShardKey, frozenset[ShardKey]] = {}
+    for key, position in sorted(positions.shards.items()):
         shard_id = key.shard_id
-        if key.stream != family.stream or not at.ended or shard_id in family.listed or shard_id in named:
+        if (
+            key.stream != family.stream
+            or not position.ended
+            or shard_id in family.listed
+            or shard_id in named
+        ):
             continue
         below = set(family.children.get(shard_id, ()))
         if family.lacks_a_child(shard_id):
@@ -150,12 +159,14 @@ def _droppable(
             if not are_all:
                 continue
             below.update(shard.shard_id for shard in still_open)
-        begun = frozenset(ShardKey(key.stream, each) for each in below)
-        if all(positions.is_independent(each) for each in begun):
-            found[key] = begun
-    return found
+        begun = frozenset(ShardKey(key.stream, child) for child in below)
+        if all(positions.is_independent(child) for child in begun):
+            droppable[key] = begun
+    return droppable
 
 
 def _is_past_start(key: ShardKey, positions: Positions, passed: Collection[str]) -> bool:
-    at = positions.of(key)
-    return key.shard_id in passed or (at is not None and (at.sequence is not None or at.ended))
+    position = positions.of(key)
+    return key.shard_id in passed or (
+        position is not None and (position.sequence is not None or position.ended)
+    )

@@ -19,7 +19,8 @@ from headrace.pipeline.core.leases.sighting import Sightings, expired
 
 
 def pending(leases: Iterable[Lease]) -> Mapping[str, str]:
-    """The handovers under way: lease key -> a token for `headrace.pipeline.core.leases.sighting`, which measures how long each one takes."""
+    """The handovers under way: lease key -> a token for `headrace.pipeline.core.leases.sighting`, which measures how
+    long each one takes."""
     # Holder and next owner are in the token, so that the time counts anew for a handover to another worker.
     return {
         row.key: f"{row.checkpoint_owner}>{row.owner}" for row in leases if row.checkpoint_owner is not None
@@ -34,8 +35,9 @@ def plan_overdue(
     `watched`: sightings of the tokens of `pending`. `ours`: the workers of Headrace.
     """
     late = expired(watched, deadline)
-    # A lease of a worker of Headrace without a claim isn't being read. The leader completes it, because the holder may not see the
-    # row any more: the owner index of the lease table shows it under the next owner. A worker that isn't Headrace's reads without a claim.
+    # A lease of a worker of Headrace without a claim isn't being read. The leader completes it, because the holder may
+    # not see the row any more: the owner index of the lease table shows it under the next owner. A worker that isn't
+    # Headrace's reads without a claim.
     why = {
         row.key: f"{row.checkpoint_owner} took longer than {deadline} to hand over to {row.owner}"
         if row.key in late
@@ -59,9 +61,10 @@ def plan_hand_over(mine: Iterable[Lease], me: str, living_claims: frozenset[str]
 def plan_take_over(
     mine: Iterable[Lease], me: str, living_claims: frozenset[str], *, ours: Collection[str]
 ) -> list[Change]:
-    """What the next owner completes: handovers to it whose holder's run is dead. `ours`: the holders that are workers of Headrace."""
-    # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is dead.
-    # A worker that isn't Headrace's writes no claim, so nothing is known of whether they still read.
+    """What the next owner completes: handovers to it whose holder's run is dead. `ours`: the holders that are workers
+    of Headrace."""
+    # Only with a claim, and only from Headrace's workers: their runs beat for each claim, so a claim without a beat is
+    # dead. A worker that isn't Headrace's writes no claim, so nothing is known of whether they still read.
     return [
         complete_handover(row, f"run {run_of_claim(row.run_claim)} is dead: {me} takes over")
         for row in mine

@@ -1,4 +1,5 @@
-"""The workers' loads as they will be once a plan is carried out. The strategy `gap` changes them while it makes its plan."""
+"""The workers' loads as they will be once a plan is carried out. The strategy `gap` changes them while it makes its
+plan."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _MOST_CLUSTERS = 20
 """If worker ids begin in more ways than this, their beginnings are taken for parts of names and not for clusters."""
 
 
-def cluster_of(worker_id: str) -> str:
+def cluster_name(worker_id: str) -> str:
     """The part of a worker's id before the first dash: ids have the form `cluster-worker`."""
     return worker_id.partition("-")[0]
 
@@ -40,10 +41,11 @@ class PlannedLoads:
     """The plan so far: lease key -> the worker that gets the lease."""
     _least: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
     """Cluster -> a heap of (load, count, worker). Entries with a load that has changed since are skipped."""
-    # A heap with stale entries, because a search over all workers for each lease would make the plan of a large fleet slow.
+    # A heap with stale entries, because a search over all workers for each lease would make the plan of a large fleet
+    # slow.
 
     def __post_init__(self) -> None:
-        clusters = {cluster_of(worker) for worker in self.living}
+        clusters = {cluster_name(worker) for worker in self.living}
         self.split = 1 < len(clusters) <= min(_MOST_CLUSTERS, len(self.living) - 1)
         for worker in self.living:
             self.load[worker] = self.count[worker] = 0
@@ -55,7 +57,7 @@ class PlannedLoads:
             heapify(self._least[cluster])
 
     def _cluster(self, worker: str) -> str:
-        return cluster_of(worker) if self.split else ""
+        return cluster_name(worker) if self.split else ""
 
     def add(self, key: str, worker: str, *, movable: bool) -> None:
         self._add(self.weight[key], key, worker, movable=movable)
@@ -88,7 +90,8 @@ class PlannedLoads:
         return self.most is not None and self.count[worker] >= self.most
 
     def _least_loaded(self) -> str | None:
-        """The least loaded worker that has room. Of equally loaded ones, the worker in the cluster with less load per worker."""
+        """The least loaded worker that has room. Of equally loaded ones, the worker in the cluster with less load per
+        worker."""
         chosen: str | None = None
         for cluster in self.clusters:
             worker = self._least_in(cluster)
@@ -129,8 +132,8 @@ class PlannedLoads:
         self._add(round(weight * self._growth(giver, to)), key, to, movable=True)
 
     def _growth(self, giver: str, to: str) -> float:
-        """How much more a lease is expected to weigh after this move. Never less than before, so that a wrong estimate can't make
-        a move look better than it is."""
+        """How much more a lease is expected to weigh after this move. Never less than before, so that a wrong estimate
+        can't make a move look better than it is."""
         return max(1.0, self.factor.get(to, 1.0) / self.factor.get(giver, 1.0))
 
     def _even_out_workers(self, low: int, high: int) -> bool:
@@ -168,10 +171,11 @@ class PlannedLoads:
         return moved
 
     def _move_between_clusters(self) -> bool:
-        """Move one lease from the most to the least loaded cluster, if this makes the difference clearly smaller and the receiving
-        worker's load doesn't exceed what the giver had."""
+        """Move one lease from the most to the least loaded cluster, if this makes the difference clearly smaller and
+        the receiving worker's load doesn't exceed what the giver had."""
         everything, workers = sum(self.cluster_load.values()), len(self.living)
-        # What a cluster has more than its workers' share of the load, times the number of workers, so that all numbers are whole.
+        # What a cluster has more than its workers' share of the load, times the number of workers, so that all numbers
+        # are whole.
         excess = {
             c: self.cluster_load[c] * workers - everything * len(self.clusters[c])
             for c in sorted(self.clusters)
@@ -189,8 +193,8 @@ class PlannedLoads:
             if self._growth(giver, to) > 1:
                 continue
             for weight, key in reversed(self.movable[giver][: _up_to(gap, self.movable[giver])]):
-                # A move changes the difference by twice this product. With a product near the whole difference, the clusters would
-                # only change places, and the lease would move to and fro.
+                # A move changes the difference by twice this product. With a product near the whole difference, the
+                # clusters would only change places, and the lease would move to and fro.
                 if weight * workers * 10 < between * 9:
                     self._move(weight, key, giver=giver, to=to)
                     return True
@@ -200,10 +204,11 @@ class PlannedLoads:
 def _best(movable: list[tuple[int, str]], gap: int, *, growth: float) -> tuple[int, str] | None:
     """The lease whose move shrinks the gap between giver and receiver most; None where no lease shrinks it clearly.
 
-    That is the heaviest lease after which the receiver has no more than the giver, else the lightest one after which it has more.
+    That is the heaviest lease after which the receiver has no more than the giver, else the lightest one after which it
+    has more.
     """
-    at = _up_to(gap // 2 if growth == 1 else int(gap / (1 + growth)), movable)
-    for weight, key in movable[max(0, at - 1) : at + 1]:
+    place = _up_to(gap // 2 if growth == 1 else int(gap / (1 + growth)), movable)
+    for weight, key in movable[max(0, place - 1) : place + 1]:
         # The receiver has to stay a tenth of the gap below what the giver had, so that each move is a clear gain.
         if weight * growth * 10 < gap * 9:
             return weight, key

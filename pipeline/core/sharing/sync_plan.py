@@ -30,7 +30,8 @@ def a_lease(
     sentinel: Checkpoint,
     owner: str | None = None,
 ) -> Lease:
-    """A new row for a shard. Its checkpoint is the table's position; without a position, a word such as TRIM_HORIZON."""
+    """A new row for a shard. Its checkpoint is the table's position; without a position, a word such as
+    TRIM_HORIZON."""
     key = ShardKey(stream, shard.shard_id)
     position = positions.of(key)
     stands = position.checkpoint if position else None
@@ -49,14 +50,16 @@ def a_lease(
     )
 
 
-def rows_of(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
-    """The rows of all lives of the stream. A row without a stream's name belongs to the only stream of its application."""
+def rows_of_stream(stream: StreamId, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    """The rows of all lives of the stream. A row without a stream's name belongs to the only stream of its
+    application."""
     name = stream.serialized.rpartition(":")[0]
     return tuple(row for row in leases if row.stream is None or row.stream.rpartition(":")[0] == name)
 
 
 def is_of_this_life(stream: StreamId, row: Lease) -> bool:
-    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and counts as one of this life."""
+    """Whether the row belongs to this life of the stream. A row that another program made has no epoch, and counts as
+    one of this life."""
     return row.stream in {None, stream.serialized} and row.stream_epoch in {None, stream.epoch}
 
 
@@ -79,7 +82,7 @@ def ends_lost(stream: StreamId, rows: Iterable[Lease], positions: Positions) -> 
     )
 
 
-def plan_sync(
+def plan_shard_sync(
     family: Family,
     in_scope: Iterable[Shard],
     leases: Iterable[Lease],
@@ -90,11 +93,13 @@ def plan_sync(
 ) -> list[Change]:
     """Create the missing rows and retire rows of earlier lives of the stream.
 
-    A shard in the scope of the origin that hasn't ended in the table gets a row once one of its parents has ended, or once none
-    of its parents is left to read. `sentinel`: the checkpoint in the row of a shard whose reading starts at the origin.
+    A shard in the scope of the origin that hasn't ended in the table gets a row once one of its parents has ended, or
+    once none of its parents is left to read. `sentinel`: the checkpoint in the row of a shard whose reading starts at
+    the origin.
     """
-    stream, mine = family.stream, rows_of(family.stream, leases)
+    stream, mine = family.stream, rows_of_stream(family.stream, leases)
     retired = plan_retire(stream, mine)
+    # A retired row is deleted in the same pass, so its shard may need a row of the present life.
     rows = {row.key for row in mine} - {change.key for change in retired}
     listed = {s.shard_id: s for s in in_scope}
     shards = listed | _unlisted(family, listed, positions)
@@ -111,15 +116,16 @@ def plan_sync(
 
 
 def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
-    """Delete the rows of earlier lives of the stream (I19 of docs/protocol.md)."""
-    # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one. Without an
-    # epoch, nothing tells to which life a row belongs; it stays.
+    """Delete the rows of earlier lives of the stream (I19 of docs/reference/protocol.md)."""
+    # With a single stream the lease key is the shard id alone, so a row of an earlier life has the key of a new one.
+    # Without an epoch, nothing tells to which life a row belongs; it stays.
     return [
         retire(
             row,
-            f"{stream.name} was deleted and created again: this row belongs to the life that began at {row.stream_epoch}",
+            f"{stream.name} was deleted and created again: "
+            f"this row belongs to the life that began at {row.stream_epoch}",
         )
-        for row in sorted(rows_of(stream, leases), key=lambda row: row.key)
+        for row in sorted(rows_of_stream(stream, leases), key=lambda row: row.key)
         if row.stream_epoch is not None and row.stream_epoch < stream.epoch
     ]
 
@@ -127,38 +133,40 @@ def plan_retire(stream: StreamId, leases: Iterable[Lease]) -> list[Change]:
 def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:
     """A text that is the same at a later tick if no sync is needed then, and so no listing. None: a sync is needed.
 
-    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text changes with
-    both. It is None where the open rows don't cover all hash keys, or don't name them: then only a listing tells which shards
-    there are.
+    A shard becomes new only when a parent ends in the table, and a row is missing only if it was deleted; the text
+    changes with both. It is None where the open rows don't cover all hash keys, or don't name them: then only a listing
+    tells which shards there are.
 
-    The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that Kinesis has
-    forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
+    The text shows neither a closed shard that a late listing hid while its children cover its hash keys, nor that
+    Kinesis has forgotten a parent for which a shard waited. For these, clean-up syncs all streams at its own interval.
     """
-    mine = rows_of(stream, leases)
+    mine = rows_of_stream(stream, leases)
     ranges = [row.hash_range for row in mine if not row.has_ended]
     if not cover_all(ranges):
         return None
-    seen = (
+    facts = (
         str(stream),
         sorted((row.key, row.stream_epoch or 0) for row in mine),
         sorted(
-            (key.shard_id, at.ended, sorted(at.children))
-            for key, at in positions.shards.items()
+            (key.shard_id, position.ended, sorted(position.children))
+            for key, position in positions.shards.items()
             if key.stream == stream
         ),
     )
     # 12 bytes, because Dagster keeps this text in the cursor of the sensor, which each tick writes.
-    return hashlib.blake2b(repr(seen).encode(), digest_size=12).hexdigest()
+    return hashlib.blake2b(repr(facts).encode(), digest_size=12).hexdigest()
 
 
 def _unlisted(family: Family, listed: Mapping[str, Shard], positions: Positions) -> dict[str, Shard]:
     """Shards that no listing shows, though they have an open position or an END names them as children."""
-    # The listing may be late, or Kinesis has forgotten the shard. It gets a row all the same: the run that tries to read it
-    # reports the loss, and without a row nobody would learn of it.
+    # The listing may be late, or Kinesis has forgotten the shard. It gets a row all the same: the run that tries to
+    # read it reports the loss, and without a row nobody would learn of it.
     stream = family.stream
-    being_read = {k.shard_id for k, at in positions.shards.items() if k.stream == stream and not at.ended}
-    wanted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
-    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in wanted}
+    being_read = {
+        k.shard_id for k, position in positions.shards.items() if k.stream == stream and not position.ended
+    }
+    unlisted = (being_read | children_of_ends(stream, positions).keys()) - listed.keys()
+    return {s: Shard(s, tuple(sorted(family.parents.get(s, ())))) for s in unlisted}
 
 
 def _why_created(shard_id: str, family: Family, positions: Positions, passed: dict[str, str]) -> str | None:

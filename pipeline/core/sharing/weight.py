@@ -1,8 +1,8 @@
 """The weight of each lease for the strategy `gap`: its throughput, and its part of its worker's CPU load.
 
-A worker's CPU load is divided among the leases that the worker reads, in proportion to their throughput. A lease that moves is
-expected to take its part along. That is an estimate; only new measurements show what the move changed. So nothing is moved by
-CPU again until the measurements can show it (`SETTLES`).
+A worker's CPU load is divided among the leases that the worker reads, in proportion to their throughput. A lease that
+moves is expected to take its part along. That is an estimate; only new measurements show what the move changed. So
+nothing is moved by CPU again until the measurements can show it (`SETTLES`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Final
 from headrace.pipeline.core.leases.lease import Lease
 
 SETTLES: Final = timedelta(minutes=3)
-"""After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the move count
-an eighth, because each new average counts half."""
+"""After a move: a handover takes 90 s at most, and then come three averages of 30 s. By then, figures from before the
+move count an eighth, because each new average counts half."""
 _UNMEASURED: Final = 1000
 """The weight of each lease where no lease has a throughput. Large enough that rounding is finer than the tolerance."""
 _READING: Final = 0.2
-"""An average worker's throughput counts as much as this share of the CPU that is idle on average. So on idle hosts throughput
-decides, and on busy hosts CPU."""
+"""An average worker's throughput counts as much as this share of the CPU that is idle on average. So on idle hosts
+throughput decides, and on busy hosts CPU."""
 _MOST_CPU: Final = 3.0
-"""A worker's CPU for each KB/s counts as at most this many times the fleet's average. A host that is busy for another reason than
-its leases so keeps a good part of them, because moving all of them away wouldn't make the host less busy."""
+"""A worker's CPU for each KB/s counts as at most this many times the fleet's average. A host that is busy for another
+reason than its leases so keeps a good part of them, because moving all of them away wouldn't make the host less
+busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,17 @@ class Weights:
     read: Mapping[str, int] = field(default_factory=dict)
     """Worker -> throughput of the leases that it reads now, without CPU."""
 
-    def is_busier(self, one: str, other: str) -> bool:
-        """Whether the CPU of `one` is higher than that of `other` by more than their throughputs explain."""
-        if one not in self.cpu or other not in self.cpu:
+    def is_busier(self, giver: str, taker: str) -> bool:
+        """Whether the CPU of `giver` is higher than that of `taker` by more than their throughputs explain."""
+        if giver not in self.cpu or taker not in self.cpu:
             return False
         average = sum(self.read.values()) / max(1, len(self.read))
         by_reading = (
             _percent_of_average(self.cpu)
-            * (self.read.get(one, 0) - self.read.get(other, 0))
+            * (self.read.get(giver, 0) - self.read.get(taker, 0))
             / max(1, average)
         )
-        return self.cpu[one] - self.cpu[other] > max(0.0, by_reading)
+        return self.cpu[giver] - self.cpu[taker] > max(0.0, by_reading)
 
 
 def _percent_of_average(cpu: Mapping[str, float]) -> float:
@@ -61,9 +62,9 @@ def _percent_of_average(cpu: Mapping[str, float]) -> float:
 def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
     """`cpu`: the CPU in percent of each worker that is measured."""
     leases = tuple(leases)
-    known = [row.throughput_kbps for row in leases if row.throughput_kbps is not None]
-    usual = max(1, round(1000 * sum(known) / len(known))) if any(known) else _UNMEASURED
-    plain = {row.key: _throughput(row, usual, measured=any(known)) for row in leases}
+    rates = [row.throughput_kbps for row in leases if row.throughput_kbps is not None]
+    usual = max(1, round(1000 * sum(rates) / len(rates))) if any(rates) else _UNMEASURED
+    plain = {row.key: _throughput(row, usual, measured=any(rates)) for row in leases}
     read = dict.fromkeys(cpu, 0)
     for row in leases:
         if row.holder is not None:
@@ -75,13 +76,13 @@ def weigh(leases: Iterable[Lease], cpu: Mapping[str, float]) -> Weights:
     # CPU in percent for each unit of throughput: `average` as measured over the fleet, `unit` as `_READING` counts it.
     average, unit = spent / measured, _percent_of_average(cpu) * len(cpu) / measured
     # Workers that aren't measured count as average ones.
-    others = 1 + average / unit
+    unmeasured = 1 + average / unit
     factor = {
-        worker: 1 + min(percent / read[worker], _MOST_CPU * average) / unit if read[worker] else others
+        worker: 1 + min(percent / read[worker], _MOST_CPU * average) / unit if read[worker] else unmeasured
         for worker, percent in cpu.items()
     }
-    weights = {row.key: round(plain[row.key] * factor.get(row.holder or "", others)) for row in leases}
-    return Weights(weights, dict.fromkeys(read, others) | factor, dict(cpu), read)
+    weights = {row.key: round(plain[row.key] * factor.get(row.holder or "", unmeasured)) for row in leases}
+    return Weights(weights, dict.fromkeys(read, unmeasured) | factor, dict(cpu), read)
 
 
 def _throughput(row: Lease, usual: int, *, measured: bool) -> int:

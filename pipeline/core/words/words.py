@@ -7,12 +7,12 @@ from difflib import get_close_matches
 from typing import Final
 
 _CELL_WIDTH: Final = 200
-"""Characters. The longest lease key, with its stream in front, fits."""
+"""The most characters in a cell. The longest lease key, with its stream in front, fits."""
 
 
-def counted(count: int, one: str, more: str | None = None) -> str:
+def counted(count: int, noun: str, more: str | None = None) -> str:
     """`1 lease`, `2,000 leases`."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
+    return f"{count:,} {noun if count == 1 else more or noun + 's'}"
 
 
 def records_in(records: int, rows: int) -> str:
@@ -29,19 +29,21 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
+    # `ascii` of one character gives its escape within quotes.
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def cell(text: str) -> str:
-    """The text as a table of the command line shows it: cleaned, and cut to a width at which the columns stay aligned."""
+    """The text as a table of the command line shows it: cleaned, and cut to a width at which the columns stay
+    aligned."""
     shown = clean(text)
     return shown if len(shown) <= _CELL_WIDTH else f"{shown[: _CELL_WIDTH - 3]}..."
 
 
-def no_such_shard(name: str, known: Iterable[str], *, nothing: str = "nothing was read") -> str:
-    """The message about a shard that doesn't exist, with the `known` names that are spelt most like it."""
-    known = sorted(set(known))
-    similar = get_close_matches(name, known, n=3, cutoff=0.5) or known[:3]
+def no_such_shard(name: str, names: Iterable[str], *, nothing: str = "nothing was read") -> str:
+    """The message about a shard that doesn't exist, with those of the existing `names` that are spelt most like it."""
+    names = sorted(set(names))
+    similar = get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
     hint = (
         f"similar names: {', '.join(similar)}"
         if similar

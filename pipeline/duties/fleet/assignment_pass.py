@@ -14,7 +14,7 @@ from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.change_kind import MOVES, ChangeKind
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.leases.sighting import Sightings, look
+from headrace.pipeline.core.leases.sighting import Sightings, after_look
 from headrace.pipeline.core.leases.throughput import rate_now
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, count_unplaced
 from headrace.pipeline.core.sharing.handover import pending, plan_overdue
@@ -73,9 +73,9 @@ def plan_pass(
 ) -> AssignmentPlan:
     since = None if memory.last_pass is None else now - memory.last_pass
     open_rows = tuple(row for row in leases if not row.has_ended)
-    handovers = look(memory.handover_sightings, pending(open_rows), since=since, tick=times.assignment)
+    handovers = after_look(memory.handover_sightings, pending(open_rows), since=since, tick=times.assignment)
     tokens = policy.signs_of_life.tokens(open_rows, fleet.ours)
-    counters = look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
+    counters = after_look(memory.lease_sightings, tokens, since=since, tick=times.assignment)
     lost = policy.signs_of_life.keys_of_dead_holders(open_rows, fleet, counters, after=times.lease_duration)
     seen = AssignmentMemory(now, counters, handovers, memory.passes + 1)
     match policy.other_workers.judge(AssignmentView(open_rows, fleet, counters, lost)):

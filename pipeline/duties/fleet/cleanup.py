@@ -28,7 +28,7 @@ from headrace.pipeline.core.sharing.cleanup_plan import (
     plan_drop,
     worth_asking,
 )
-from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, rows_of
+from headrace.pipeline.core.sharing.sync_plan import is_of_this_life, rows_of_stream
 from headrace.pipeline.duties.streams.writing import WrittenChanges, write_all
 from headrace.pipeline.ports.landing import LandingTable, TableState
 from headrace.pipeline.ports.leases import LeaseStore, Listing
@@ -107,7 +107,7 @@ class Cleaning:
     ) -> CleanupReport:
         """Clean up one stream. `listing`: all lease rows, of this stream and of others. `facts`: as Kinesis has just answered."""
         stream = facts.stream
-        rows = [row for row in rows_of(stream, listing.leases) if is_of_this_life(stream, row)]
+        rows = [row for row in rows_of_stream(stream, listing.leases) if is_of_this_life(stream, row)]
         shards = self.source.list_shards(stream)
         family = a_family(stream, shards, leases=rows, positions=state.positions)
         gone = self._gone(family, facts, shards, listing, state.positions) if due.garbage else frozenset()
@@ -137,7 +137,7 @@ class Cleaning:
         after = self.source.describe(facts.stream.arn)
         if after.stream != facts.stream or after.asked - now > facts.retention / 2:
             return ()
-        return seen_quiet(*known, asked=asked, news=news, now=now, by=_LOOK)
+        return seen_quiet(*known, keys=asked, news=news, now=now, by=_LOOK)
 
     def _gone(
         self,
@@ -147,7 +147,7 @@ class Cleaning:
         listing: Listing,
         positions: Positions,
     ) -> frozenset[str]:
-        rows = rows_of(family.stream, listing.leases)
+        rows = rows_of_stream(family.stream, listing.leases)
         asked = worth_asking(family, rows, positions, listed=listed, kept_since=facts.asked - facts.retention)
         return frozenset(key.shard_id for key in asked[:ASKED_A_PASS] if self.source.is_gone(key))
 

@@ -73,5 +73,5 @@ class HandingOver:
         if row.holder is None:
             return assign(row, to, _WHY)
         if row.run_claim is None:
-            return move(row, to, _WHY, at=now)
-        return initiate_handover(row, to, _WHY, at=now)
+            return move(row, to, _WHY, when=now)
+        return initiate_handover(row, to, _WHY, when=now)

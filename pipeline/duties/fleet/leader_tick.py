@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.landing.applications import name_of
+from headrace.pipeline.core.landing.applications import application_name
 from headrace.pipeline.core.leases.due import is_time
 from headrace.pipeline.core.leases.election import Move
 from headrace.pipeline.core.leases.sighting import Sightings
@@ -152,7 +152,7 @@ class LeaderDuty:
     @property
     def _neighbours(self) -> Neighbours:
         return Neighbours(
-            me=name_of(self.settings),
+            me=application_name(self.settings),
             leader=self.leader_id,
             table=self.table,
             workers=self.workers,

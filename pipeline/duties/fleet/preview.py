@@ -10,7 +10,7 @@ from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Origin, Positions
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.duties.fleet.assignment_pass import plan_pass
 from headrace.pipeline.duties.fleet.leader_report import LeaderMemory
 from headrace.pipeline.duties.fleet.leader_tick import LeaderDuty
@@ -107,7 +107,7 @@ def _sync(
         is_begun = facts.stream in state.positions.origins
         if not is_wanted_life(tracked, facts) or (tracked.life is not None and not is_begun):
             continue
-        mine = rows_of(facts.stream, listing.leases)
+        mine = rows_of_stream(facts.stream, listing.leases)
         origin = plan_origin(state, facts, stream=tracked.settings, leases=mine)
         if origin is not None:
             first.append(_sentence(tracked, origin))

@@ -87,7 +87,7 @@ class Rekeying:
         for change, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, HeadraceError):
                 raise outcome
-            if not isinstance(outcome, Applied) and not (change.deletes and outcome.found is None):
+            if not isinstance(outcome, Applied) and not (change.deletes and outcome.row is None):
                 raise Transient(
                     f"another process changed the lease row {change.key} at the same time. Each shard still has a row, and nothing of the lake "
                     "table was changed. Stop all workers of this application, and run the command again"

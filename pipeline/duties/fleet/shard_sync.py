@@ -18,7 +18,7 @@ from headrace.pipeline.core.order.parents import Family, a_family
 from headrace.pipeline.core.shards.checkpoint import AT_TIMESTAMP, LATEST, TRIM_HORIZON
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of, sync_token
+from headrace.pipeline.core.sharing.sync_plan import ends_lost, is_of_this_life, rows_of_stream, sync_token
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.duties.fleet.cleanup import Cleaning, CleanupDue
 from headrace.pipeline.duties.policy.policy import RowPlan
@@ -160,7 +160,7 @@ class ShardSync:
     def _list(
         self, settings: StreamSettings, stream: StreamId, listing: Listing, *, state: TableState
     ) -> _Listed:
-        rows = rows_of(stream, listing.leases)
+        rows = rows_of_stream(stream, listing.leases)
         mine = tuple(row for row in rows if is_of_this_life(stream, row))
         scope = self.rows.scope(state.positions.origins[stream].start, listing)
         shards = self.source.list_shards(stream, scope)
@@ -193,7 +193,7 @@ class ShardSync:
             tally.notes.append(f"former stream {tracked.name} {why}")
             done.synced.append(tracked.name)
             return
-        mine = rows_of(facts.stream, listing.leases)
+        mine = rows_of_stream(facts.stream, listing.leases)
         # First of all: the origin decides which shards are in scope, and so which rows are made.
         done.state = ensure_origin(self.table, done.state, facts, stream=tracked.settings, leases=mine)
         if lost := ends_lost(facts.stream, mine, done.state.positions):

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.backoff import after_run, held_off
-from headrace.pipeline.core.leases.change import Change, applied, require_some
+from headrace.pipeline.core.leases.change import Change, require_some, rows_written
 from headrace.pipeline.core.leases.due import Due, is_time
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.sighting import Sighting, after_look
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.core.sharing.handover import plan_hand_over, plan_take_over
@@ -80,7 +80,7 @@ class WorkerDuty:
             return None
         before = {} if memory.rival is None else {"rival": memory.rival}
         token = {"rival": f"{row.instance}:{row.beat}"}
-        return look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
+        return after_look(before, token, since=self._since(memory, now), tick=self.times.worker_tick)["rival"]
 
     @property
     def _due_rows(self) -> DueRows:
@@ -158,7 +158,7 @@ class WorkerDuty:
             seen = memory.claims.get(claim)
             # A beat that was removed from the worker's row counts as one that stands still.
             beats.setdefault(claim, seen.token if seen else "none")
-        claims = look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
+        claims = after_look(memory.claims, beats, since=self._since(memory, now), tick=self.times.worker_tick)
         memory = replace(memory, last_look=now, claims=claims, known=KnownRows())
         return memory, mine, frozenset(each.worker_id for each in previous)
 
@@ -171,7 +171,7 @@ class WorkerDuty:
 
     def _apply(self, changes: Sequence[Change]) -> dict[str, Lease]:
         """The rows that were written. A row that couldn't be written is tried again at the next tick."""
-        return {row.key: row for row in applied(require_some(self.leases.apply_all(changes)))}
+        return {row.key: row for row in rows_written(require_some(self.leases.apply_all(changes)))}
 
     def _take_leases(
         self, memory: WorkerMemory, mine: tuple[Lease, ...]

@@ -47,7 +47,7 @@ class Electing:
 
     def look(self, seen: Sighting | None, since: timedelta | None) -> LockState:
         found = self.lock.read()
-        move, seen = plan_election(self.me, found, seen=seen, since=since, tick=self.tick)
+        move, seen = plan_election(self.me, found, sighting=seen, since=since, tick=self.tick)
         return LockState(move, found, seen)
 
     def leads(self, lock_state: LockState, *, check_can_lead: Callable[[], None]) -> bool:

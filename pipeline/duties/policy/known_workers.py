@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.core.leases.sighting import Sighting, Sightings, look
+from headrace.pipeline.core.leases.sighting import Sighting, Sightings, after_look
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.ports.leases import WorkerListing
 
@@ -86,7 +86,7 @@ def watch(
     # A worker whose row has just disappeared is watched anew, as one without a row: its credit begins at zero.
     absent = dict.fromkeys(before.keys() - tokens.keys(), _NO_ROW)
     known = {n: seen for n, seen in before.items() if n in tokens or seen.token == _NO_ROW}
-    seen = look(known, tokens | absent, since=since, tick=tick)
+    seen = after_look(known, tokens | absent, since=since, tick=tick)
     patient = {row.worker_id: patience(row) for row in rows}
     fleet = KnownWorkers(rows, seen, duration, patient, misread_rows=len(listing.skipped))
     was = KnownWorkers(rows, before, duration, patient)

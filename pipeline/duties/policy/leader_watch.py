@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases.due import is_time
-from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.sighting import Sighting, after_look
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.ports.leases import LeaderLock, WorkerStore
@@ -55,7 +55,9 @@ class LeaderWatch:
         if found is not None and row is not None and not row.is_ours:
             since = None if before.last is None else now - before.last
             known = {} if before.other is None else {"lock": before.other}
-            other = look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)["lock"]
+            other = after_look(known, {"lock": f"{found.owner}:{found.version}"}, since=since, tick=period)[
+                "lock"
+            ]
             return LeaderWatchMemory(now, found.version, other=other), None
         if found is None or row is None:
             return LeaderWatchMemory(now), None
@@ -65,7 +67,7 @@ class LeaderWatch:
         since = now - before.last if before.last is not None and beats else None
         seen = {} if before.passes is None else {row.worker_id: before.passes}
         token = {row.worker_id: f"{row.worker_id}:{row.assign_pass}"}
-        passes = look(seen, token, since=since, tick=period)[row.worker_id]
+        passes = after_look(seen, token, since=since, tick=period)[row.worker_id]
         after = LeaderWatchMemory(now, found.version, passes)
         return after, self._alarm(after)
 

@@ -1,6 +1,6 @@
 """The lease rows that have the form of the application's `streams_mode`, as a store: duties see no others.
 
-A row of the other form counts as a row that isn't understood (I23 of docs/protocol.md): it is neither read from nor changed. If an
+A row of the other form counts as a row that isn't understood (I23 of docs/reference/protocol.md): it is neither read from nor changed. If an
 application has only such rows, `streams_mode` was changed, and every look at the rows raises: a tick, a run or a command that went
 on would make all rows a second time.
 """

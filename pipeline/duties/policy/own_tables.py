@@ -18,7 +18,7 @@ from headrace.pipeline.core.shards.checkpoint import Checkpoint
 from headrace.pipeline.core.shards.position import Positions, Start
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.sharing.assign_plan import AssignmentInput, GapRules, plan_assign
-from headrace.pipeline.core.sharing.sync_plan import plan_sync
+from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from headrace.pipeline.duties.policy.electing import Electing, LockState
 from headrace.pipeline.duties.policy.known_workers import KnownWorkers
 from headrace.pipeline.duties.policy.leader_watch import LeaderWatch, LeaderWatchMemory
@@ -166,7 +166,7 @@ class HeadraceRows:
         multi: bool,
         sentinel: Checkpoint,
     ) -> list[Change]:
-        return plan_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
+        return plan_shard_sync(family, shards, rows, positions=positions, multi=multi, sentinel=sentinel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headrace.pipeline.core.leases.due import Due, DuePlan, plan_due, together
+from headrace.pipeline.core.leases.due import Due, DuePlan, one_plan, plan_due
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.position import Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
@@ -39,7 +39,7 @@ class DueRows:
         for lease in mine:
             if lease.stream in streams and _may_be_read(lease, streams[lease.stream]):
                 rows.setdefault(lease.stream, []).append(lease)
-        return together(
+        return one_plan(
             self._plan_stream(its, streams[stream], living, now=now) for stream, its in rows.items()
         )
 

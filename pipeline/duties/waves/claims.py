@@ -16,7 +16,7 @@ from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Applied, Change, Outcome, Refused, require_some
 from headrace.pipeline.core.leases.due import LivenessTimes, run_lives
 from headrace.pipeline.core.leases.lease import Lease, run_of_claim
-from headrace.pipeline.core.leases.sighting import Sighting, look
+from headrace.pipeline.core.leases.sighting import Sighting, after_look
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.core.sharing.sync_plan import is_of_this_life
@@ -287,7 +287,7 @@ class Claims:
                     beats.setdefault(claim, _NO_BEAT.token)
         now = self.clock.monotonic()
         since = None if self._looked_at is None else timedelta(seconds=now - self._looked_at)
-        self._beats = look(self._beats, beats, since=since, tick=self.times.worker_tick)
+        self._beats = after_look(self._beats, beats, since=since, tick=self.times.worker_tick)
         self._looked_at = now
         theirs = {row.run_claim for row in rows} - {None, self.claim}
         return frozenset(claim for claim in theirs if claim is not None and not self._is_dead(claim))

@@ -1,20 +1,22 @@
 """Gaps: records that left the stream before they were read, and that reading goes on after (`on_data_loss: continue`).
 
-    staged -> a gap before the first record?   ->  skipped range (after, after], with the times of the gap
+    staged -> a gap before the first record?   ->  skipped range (after, after until the gap's end], with the times of the gap
            -> the shard is gone from Kinesis?  ->  skipped range (after, END], with the children that are known
            -> one commit of these ranges, then the commit of the staged records
 
-So a gap is in the ledger before the position moves over it (I13 of docs/protocol.md). If the run dies between the two commits,
-the next run finds the same gap again, or a longer one, and records it once more.
+So a gap is in the ledger before the position moves over it (I13 of docs/reference/protocol.md). The position tells up to when records were given
+up, so the records land only on a table whose ledger has the gap, also where a person sets the table back between the two commits. If
+the run dies between them, the next run finds the same gap again, or a longer one, and records it once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND, Batch, Gap, Staged
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.cover import cover_all
@@ -22,7 +24,7 @@ from headrace.pipeline.core.order.start_of_reading import Read
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.duties.waves.steps import known_by
+from headrace.pipeline.duties.waves.steps import begun_by, known_by
 from headrace.pipeline.ports.landing import LandingTable
 from headrace.pipeline.ports.reading import ShardSource, StreamFacts
 
@@ -32,7 +34,7 @@ class Gaps:
     """The gaps of one stream that a wave has committed."""
 
     batches: dict[ShardKey, Batch] = field(default_factory=dict)
-    """The batches of shards with a gap. They begin at the position that the gap's commit has left."""
+    """The batches of shards with a gap. They begin at the position that the gap's commit has left, or would have left."""
     ended: dict[ShardKey, Position] = field(default_factory=dict)
     """Shards that are gone from Kinesis, with their END: no record of them is left to land."""
     sentences: list[str] = field(default_factory=list)
@@ -67,8 +69,10 @@ def record_gaps(
     if not ranges:
         return Gaps()
     below = {each.key: reads[each.key].below for each in ranges if each.after is None}
-    committed = table.commit(Proposal(tuple(ranges), below=below, known=known_by(reads)))
-    return _recorded(committed.landing.page.ranges, batches, committed.state.positions)
+    proposal = Proposal(tuple(ranges), below=below, known=known_by(reads), begun_by=begun_by(reads))
+    committed = table.commit(proposal)
+    recorded = {each.key for each in committed.landing.page.ranges}
+    return _recorded(ranges, recorded, batches, committed.state.positions)
 
 
 def children_in(key: ShardKey, listed: Iterable[Shard]) -> tuple[str, ...]:
@@ -91,16 +95,13 @@ def _is_left_out(key: ShardKey, listed: Iterable[Shard]) -> bool:
 
 
 def _skipped(batch: Batch, gap: Gap, run: str, claim: str) -> Range:
-    return Range(
+    return Author(run, claim).range(
         Kind.SKIPPED,
         batch.key,
-        after=batch.after,
+        batch.after,
         # `seen` is the old witness, not the end of the gap: children inherit the witness, and report what they lost themselves.
-        upto=replace(batch.after or Position(), seen=gap.since),
-        run=run,
-        claim=claim,
-        first_arrival=gap.since,
-        last_arrival=gap.until,
+        replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),
+        arrivals=Arrivals(gap.since, gap.until),
         parents=batch.parents,
         why="these records left the stream before they were read",
     )
@@ -111,9 +112,20 @@ def _ended(skipped: Range, listed: Iterable[Shard]) -> Range:
     return replace(skipped, upto=end, why="the shard was gone from Kinesis before its end was read")
 
 
-def _recorded(landed: Iterable[Range], batches: Mapping[ShardKey, Batch], positions: Positions) -> Gaps:
+def _recorded(
+    proposed: Iterable[Range],
+    recorded: Collection[ShardKey],
+    batches: Mapping[ShardKey, Batch],
+    positions: Positions,
+) -> Gaps:
     gaps = Gaps()
-    for each in landed:
+    for each in proposed:
+        if each.key not in recorded:
+            if not each.upto.ended:
+                # The table has moved on since the run looked. It may be set back before the records after this gap are committed: they
+                # land only if it has the gap by then.
+                gaps.batches[each.key] = replace(batches[each.key], after=each.upto, parents=())
+            continue
         stands = positions.of(each.key)
         if stands is None:
             continue

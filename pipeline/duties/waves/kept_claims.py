@@ -190,7 +190,7 @@ class KeptClaims:
             self.claims.held[key],
             self.claims.me,
             self.claims.claim,
-            at=ought.checkpoint,
+            upto=ought.checkpoint,
             throughput_kbps=ought.throughput_kbps,
             looked_at=ought.looked_at,
             behind_ms=ought.behind_ms,

@@ -14,7 +14,8 @@ from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Change
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.leases.throughput import throughput_after
-from headrace.pipeline.core.ledger.batch import Staged
+from headrace.pipeline.core.ledger.author import Arrivals, Author
+from headrace.pipeline.core.ledger.batch import Staged, StagedFile
 from headrace.pipeline.core.ledger.belonging import what_to_do
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.order.start_of_reading import Read
@@ -24,7 +25,7 @@ from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
 from headrace.pipeline.duties.waves.report import Landed, Problem
 from headrace.pipeline.duties.waves.shard_ends import ShardEnds
-from headrace.pipeline.duties.waves.steps import LandedWave, StagedWave, WavePorts, known_by
+from headrace.pipeline.duties.waves.steps import LandedWave, StagedWave, WavePorts, begun_by, known_by
 from headrace.pipeline.duties.waves.wave_streams import WaveStreams
 from headrace.pipeline.ports.landing import Committed
 
@@ -96,24 +97,26 @@ class LandingStep:
             worth = min(BEHIND_OTHERS, retention / 4) if is_made_anyway else retention / 4
             if _is_worth_a_range(staged, read.batch.witness, worth):
                 # A file may hold records of several shards, and is then named in the range of each of them.
-                files = [f for f in wave.manifest.files if staged.key in f.shards]
-                ranges.append(self._range(staged, read, tuple(f.path.rsplit("/", 1)[-1] for f in files)))
+                ranges.append(self._range(staged, read, wave.manifest.files))
                 if read.batch.after is None:
                     below[staged.key] = read.below.union(staged.upto.children)
-        return Proposal(tuple(ranges), wave.manifest.files, below=below, known=known_by(wave.reads))
+        return Proposal(
+            tuple(ranges),
+            wave.manifest.files,
+            below=below,
+            known=known_by(wave.reads),
+            begun_by=begun_by(wave.reads),
+        )
 
-    def _range(self, staged: Staged, read: Read, files: tuple[str, ...]) -> Range:
-        return Range(
+    def _range(self, staged: Staged, read: Read, files: Iterable[StagedFile]) -> Range:
+        return Author(self.run_id, self.claims.claim).range(
             Kind.LANDED,
             staged.key,
-            after=read.batch.after,
-            upto=staged.upto,
-            run=self.run_id,
-            claim=self.claims.claim,
+            read.batch.after,
+            staged.upto,
             rows=staged.rows,
             bytes=staged.bytes,
-            first_arrival=staged.first_arrival,
-            last_arrival=staged.last_arrival,
+            arrivals=Arrivals(staged.first_arrival, staged.last_arrival),
             files=files,
             parents=read.batch.parents,
             records=staged.records,
@@ -139,7 +142,7 @@ class LandingStep:
         ):  # None: no record has landed yet, so that there is nothing to checkpoint
             return {}
         kbps = throughput_after(row, staged)
-        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, at=at, throughput_kbps=kbps)
+        wanted = change.checkpoint(row, self.claims.me, self.claims.claim, upto=at, throughput_kbps=kbps)
         return {staged.key: wanted}
 
 

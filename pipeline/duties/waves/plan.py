@@ -26,7 +26,7 @@ from headrace.pipeline.core.order.start_of_reading import (
 )
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import rows_of
+from headrace.pipeline.core.sharing.sync_plan import rows_of_stream
 from headrace.pipeline.duties.policy.policy import BeforeReading, ClaimedShards
 from headrace.pipeline.duties.streams.family import SinceOrigin, family_of
 from headrace.pipeline.duties.streams.origin import ensure_origin
@@ -55,7 +55,7 @@ class Planning:
         plans = self._plans(claimed, state.positions, families)
         if any(isinstance(plan, Stop) for plan in plans.values()):
             # A row that is ahead of the table stops its shard until a person decides. So the table is loaded once more before
-            # such a row is believed (section 2 of docs/protocol.md).
+            # such a row is believed (section 2 of docs/reference/protocol.md).
             state = self.ports.table.load()
             plans = self._plans(claimed, state.positions, families)
         return Planned(claimed, self._do_chores(claimed, plans))
@@ -114,7 +114,7 @@ class Planning:
             if stream not in state.positions.origins and named is not None:
                 # No row of the stream, of this worker's or another's, may have a sequence number yet. A run scans all rows
                 # only here, once in a stream's life.
-                every = rows_of(stream, self.ports.leases.scan().leases)
+                every = rows_of_stream(stream, self.ports.leases.scan().leases)
                 decide = partial(ensure_origin, self.ports.table, state, facts, stream=named, leases=every)
                 state = streams.isolate(stream, decide) or state
         return state

@@ -49,7 +49,7 @@ class Readers:
                 case Applied():
                     owner = first
                 case lost:  # another write was faster, most likely the leader's: the owner in the row counts
-                    owner = (lost.found.holder if lost.found else None) or first
+                    owner = (lost.row.holder if lost.row else None) or first
         if owner not in self.local_workers:
             raise Unknown(
                 f"{partition_of(key)} is read by worker {owner}, which isn't among the workers in these settings "

@@ -54,14 +54,14 @@ class ShardEnds:
             self.claims.write(
                 log,
                 key,
-                change.checkpoint(row, self.claims.me, self.claims.claim, at=end, throughput_kbps=0.0),
+                change.checkpoint(row, self.claims.me, self.claims.claim, upto=end, throughput_kbps=0.0),
             )
 
     def count_as_ended(self, log: WaveLog, key: ShardKey, by: str) -> None:
         """Write SHARD_END into a row that was left over, or made again, after the lake table had forgotten the shard's END. The
         leader then deletes the row. `by`: the descendant that has a position."""
         row = self.claims.held[key]
-        end = change.checkpoint(row, self.claims.me, self.claims.claim, at=SHARD_END, throughput_kbps=0.0)
+        end = change.checkpoint(row, self.claims.me, self.claims.claim, upto=SHARD_END, throughput_kbps=0.0)
         if self.claims.write(log, key, end):
             log.notes.append(
                 f"{partition_of(row.key)} counts as ended, because {by}, which descends from it, has a position: nothing was read"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.core.ledger.batch import Manifest
 from headrace.pipeline.core.order.start_of_reading import Read
+from headrace.pipeline.core.shards.position import Origin
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.duties.waves.claims import Claims
 from headrace.pipeline.duties.waves.kept_claims import KeptClaims
@@ -29,6 +30,15 @@ Reads = Mapping[ShardKey, Read]
 def known_by(reads: Reads) -> dict[StreamId, frozenset[str]]:
     """For streams of shards that are read from their start: all shards that were known when the reads were planned."""
     return {key.stream: read.known for key, read in reads.items() if read.batch.after is None}
+
+
+def begun_by(reads: Reads) -> dict[StreamId, Origin]:
+    """For streams of shards of which no record has landed: the origin by which their reading begins."""
+    return {
+        key.stream: read.origin
+        for key, read in reads.items()
+        if read.origin is not None and (read.batch.after is None or read.batch.after.sequence is None)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.lake.spark.engine_zip import ship
+from headrace.pipeline.ports.tasks import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,11 +19,10 @@ _PYTHON_ERROR = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|
 _JAVA_ERROR = re.compile(r"Exception: ([^.\n]+)")
 
 
-def run_tasks(session: SparkSession, count: int, task: Callable[[int], bytes]) -> list[bytes]:
-    """The answers of tasks 0 to `count`, in any order. `task` is a function inside of a function: Spark pickles such a function whole,
-    with the values that it uses, and its imports run on the worker, from the shipped zip."""
+def run_tasks(session: SparkSession, count: int, work: Work) -> list[bytes]:
+    """The answers of tasks 0 to `count`, in any order."""
     ship(session)
-    lines = session.range(0, count, 1, count).mapInArrow(_answering(task), f"{_COLUMN} binary").toArrow()
+    lines = session.range(0, count, 1, count).mapInArrow(_answering(work), f"{_COLUMN} binary").toArrow()
     answers: list[Any] = lines.column(0).to_pylist()
     return answers
 
@@ -44,9 +44,11 @@ def cause_of(text: str) -> str:
 
 
 def _answering(
-    task: Callable[[int], bytes],
+    work: Work,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def answers(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from datetime import UTC, datetime
+
         import pyarrow as pa
 
         from headrace.pipeline.encoding.plain_arrow import one_item
@@ -54,6 +56,8 @@ def _answering(
         for batch in numbers:
             tasks: list[Any] = batch.column(0).to_pylist()
             for number in tasks:
-                yield pa.RecordBatch.from_arrays([one_item(task(number))], names=[_COLUMN])
+                yield pa.RecordBatch.from_arrays(
+                    [one_item(work(number, lambda: datetime.now(UTC)))], names=[_COLUMN]
+                )
 
     return answers

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.pipeline.core.shards.shard import HashRange
-from headrace.pipeline.kcl.deaggregate import EVERYTHING, hash_of_explicit, text_of
+from headrace.pipeline.kcl.deaggregate import EVERYTHING, hash_of_explicit, java_text
 
 try:
     # Python's own MD5 takes half the time of OpenSSL's for a text as short as a key. Some distributions leave it out.
@@ -43,7 +43,7 @@ def texts_of(body: bytes, begins: _Numbers, ends: _Numbers) -> Texts:
         values = raw.cast(pa.string())
     except pa.ArrowInvalid:
         # A key that isn't UTF-8 reads as KCL reads it.
-        values = pa.array([text_of(each) for each in raw.to_pylist()], pa.string())
+        values = pa.array([java_text(each) for each in raw.to_pylist()], pa.string())
     return Texts(
         values, np.append(pc.binary_length(values).to_numpy(zero_copy_only=False), 0).astype(np.int64)
     )

@@ -19,7 +19,8 @@ from headrace.pipeline.core.ledger.batch import Batch, BatchLimits, Manifest
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import HeadraceError, MissingPackage, Unreachable
 from headrace.pipeline.lake.spark.engine_zip import is_connect, ship
-from headrace.pipeline.lake.spark.spark_job import cause_of, is_of_spark, run_tasks
+from headrace.pipeline.lake.spark.spark_job import cause_of, run_tasks
+from headrace.pipeline.lake.spark.tasks import spark_errors
 from headrace.pipeline.lake.spark.waiting import PATIENCE, telling, warn
 from headrace.pipeline.lake.staging.kept_iterators import KeptIterators
 from headrace.pipeline.lake.staging.stage_codec import (
@@ -30,6 +31,7 @@ from headrace.pipeline.lake.staging.stage_codec import (
 )
 from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import OnWaiting, StagingSpec
+from headrace.pipeline.ports.tasks import Now, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,17 +80,18 @@ class SparkStage:
             self.cancel()
 
         with telling(on_waiting, "Spark to run a first job", at_most=self._patience, then=give_up):
-            try:
-                ship(session)
-                session.range(1).collect()  # the first executor of a cluster may take minutes to come
-            except Exception as error:
-                if not is_of_spark(error):
-                    raise
+
+            def meaning(text: str) -> HeadraceError:
                 late = f"it took longer than {self._patience.total_seconds():.0f} s"
-                why = late if gave_up.is_set() else cause_of(str(error))
-                raise Unreachable(
+                why = late if gave_up.is_set() else cause_of(text)
+                return Unreachable(
                     f"Spark didn't run a first job: {why}; nothing was read, and the next run tries again"
-                ) from error
+                )
+
+            try:
+                with spark_errors(meaning):
+                    ship(session)
+                    session.range(1).collect()  # the first executor of a cluster may take minutes to come
             finally:
                 self._running = None
         self._opened = session
@@ -102,11 +105,8 @@ class SparkStage:
         work = _work(tasks, self._pages(), spec, self._threads)
         session = self._running = self._session(warn)
         try:
-            manifests = run_tasks(session, len(packed), work)
-        except Exception as error:
-            if (meaning := _meaning(error)) is None:
-                raise
-            raise meaning from error
+            with spark_errors(_meaning):
+                manifests = run_tasks(session, len(packed), work)
         finally:
             self._running = None
         manifest = _joined([decode_manifest(each) for each in manifests], batches)
@@ -159,8 +159,8 @@ def shares_of(packed: Sequence[Sequence[Batch]], limits: BatchLimits) -> list[Ba
     return [BatchLimits(math.ceil(records * p), math.ceil(bytes_ * p), limits.seconds) for p in parts]
 
 
-def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
+def _work(tasks: tuple[_Task, ...], pages: Pages, spec: StagingSpec, threads: int) -> Work:
+    def work(number: int, _now: Now) -> bytes:
         from headrace.pipeline.lake.staging.host_load import host_gauge
         from headrace.pipeline.lake.staging.stage_task import stage_batches
 
@@ -193,11 +193,8 @@ def _joined(manifests: Sequence[Manifest], batches: Sequence[Batch]) -> Manifest
     )
 
 
-def _meaning(error: Exception) -> HeadraceError | None:
-    """The Headrace error for a failed Spark job; None for an exception that isn't Spark's."""
-    if not is_of_spark(error):
-        return None
-    text = str(error)
+def _meaning(text: str) -> HeadraceError:
+    """What the error of a failed Spark job means."""
     if missing := _MISSING.search(text):
         return MissingPackage(
             f"a Spark worker lacks the Python package {missing[1]!r} that staging needs. Nothing was committed. Install the "

@@ -35,7 +35,7 @@ WRITER = "headrace.writer"
 
 APPLICATION = "headrace.application"
 """The application that committed. By it the leader sees that two applications land one stream in one table, and people see which rows are
-whose (docs/operations.md)."""
+whose (docs/use/operations.md)."""
 
 THROUGH = "headrace.valid-through"
 """Up to when the table has all records of all streams, for people and other programs. Left out where that isn't known."""

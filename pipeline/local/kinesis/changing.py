@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, in_use, invalid, invalid_argument, not_found, over_limit
+from headrace.pipeline.local.errors import (
+    AwsError,
+    in_use,
+    invalid,
+    invalid_argument,
+    over_limit,
+    resource_not_found,
+)
 from headrace.pipeline.local.fields import (
     HASH_KEY,
     SHARD_ID,
@@ -16,9 +23,9 @@ from headrace.pipeline.local.fields import (
     maybe_mapping,
     maybe_number,
     maybe_text,
-    number,
+    number_field,
     sequence_of,
-    text,
+    text_field,
 )
 from headrace.pipeline.local.kinesis.limits import MOST_CREATING
 from headrace.pipeline.local.kinesis.region import Region
@@ -36,9 +43,9 @@ def create_stream(region: Region, request: Request) -> dict[str, Any]:
     """Create a stream, which stays CREATING for a while."""
     now = region.clock()
     region.limits.call("CreateStream", "", now)
-    name = text(request, "StreamName", STREAM_NAME)
+    name = text_field(request, "StreamName", STREAM_NAME)
     _check_mode(maybe_mapping(request, "StreamModeDetails") or {"StreamMode": "PROVISIONED"})
-    count = number(request, "ShardCount", least=1)
+    count = number_field(request, "ShardCount", least=1)
     kib = maybe_number(request, "MaxRecordSizeInKiB", least=_LEAST_KIB, most=_MOST_KIB) or _LEAST_KIB
     tags = _tags(request) if request.get("Tags") is not None else {}
     if region.find(name, now) is not None:
@@ -63,8 +70,8 @@ def delete_stream(region: Region, request: Request) -> dict[str, Any]:
 def split_shard(region: Region, request: Request) -> dict[str, Any]:
     """Split a shard in two at a hash key."""
     now = region.clock()
-    shard_id = text(request, "ShardToSplit", SHARD_ID)
-    second_start = int(text(request, "NewStartingHashKey", HASH_KEY))
+    shard_id = text_field(request, "ShardToSplit", SHARD_ID)
+    second_start = int(text_field(request, "NewStartingHashKey", HASH_KEY))
     stream = _active(region, request, "SplitShard", now)
     shard = _open_shard(stream, shard_id)
     if not shard.first_hash + 1 < second_start < shard.last_hash:
@@ -81,9 +88,10 @@ def split_shard(region: Region, request: Request) -> dict[str, Any]:
 def merge_shards(region: Region, request: Request) -> dict[str, Any]:
     """Merge two shards whose hash ranges touch."""
     now = region.clock()
-    ids = text(request, "ShardToMerge", SHARD_ID), text(request, "AdjacentShardToMerge", SHARD_ID)
+    ids = text_field(request, "ShardToMerge", SHARD_ID), text_field(request, "AdjacentShardToMerge", SHARD_ID)
     stream = _active(region, request, "MergeShards", now)
     lower, upper = (_open_shard(stream, shard_id) for shard_id in ids)
+    # A request may name the two shards in either order.
     if lower.first_hash > upper.first_hash:
         lower, upper = upper, lower
     if lower.last_hash + 1 != upper.first_hash:
@@ -116,7 +124,7 @@ def decrease_retention(region: Region, request: Request) -> dict[str, Any]:
 def update_max_record_size(region: Region, request: Request) -> dict[str, Any]:
     """Change the largest allowed size of a record."""
     now = region.clock()
-    kib = number(request, "MaxRecordSizeInKiB", least=_LEAST_KIB, most=_MOST_KIB)
+    kib = number_field(request, "MaxRecordSizeInKiB", least=_LEAST_KIB, most=_MOST_KIB)
     stream = _active(region, request, "UpdateMaxRecordSize", now)
 
     def resize(_at: float) -> None:
@@ -129,7 +137,7 @@ def update_max_record_size(region: Region, request: Request) -> dict[str, Any]:
 def update_stream_mode(region: Region, request: Request) -> dict[str, Any]:
     """Confirm provisioned mode; the simulator has no other yet."""
     now = region.clock()
-    text(request, "StreamARN")
+    text_field(request, "StreamARN")
     details = maybe_mapping(request, "StreamModeDetails")
     if details is None:
         raise broken("streamModeDetails", None, "Member must not be null")
@@ -155,7 +163,7 @@ def remove_tags(region: Region, request: Request) -> dict[str, Any]:
     """Remove some tags."""
     stream = _tagged(region, request, "RemoveTagsFromStream")
     for key in sequence_of(request, "TagKeys", most=_MOST_TAGS):
-        stream.tags.pop(text({"TagKeys": key}, "TagKeys"), None)
+        stream.tags.pop(text_field({"TagKeys": key}, "TagKeys"), None)
     return {}
 
 
@@ -180,7 +188,7 @@ def _open_shard(stream: Stream, shard_id: str) -> LocalShard:
         shard = stream.shard(shard_id)
     except AwsError as error:
         place = f"stream {stream.name} under account {ACCOUNT}."
-        raise not_found(f"Could not find shard {shard_id} in {place}") from error
+        raise resource_not_found(f"Could not find shard {shard_id} in {place}") from error
     if shard.closed_at is not None:
         raise invalid_argument(
             f"Shard {shard_id} in stream {stream.name} under account {ACCOUNT} has already been merged or split, and "
@@ -190,7 +198,7 @@ def _open_shard(stream: Stream, shard_id: str) -> LocalShard:
 
 
 def _retention(region: Region, request: Request, operation: str) -> tuple[Stream, int]:
-    hours = number(request, "RetentionPeriodHours")
+    hours = number_field(request, "RetentionPeriodHours")
     stream = _active(region, request, operation, region.clock())
     if not _LEAST_HOURS <= hours <= _MOST_HOURS:
         bound = f"Minimum allowed retention period is {_LEAST_HOURS} hours, maximum {_MOST_HOURS}."
@@ -200,8 +208,8 @@ def _retention(region: Region, request: Request, operation: str) -> tuple[Stream
 
 def _not_than(stream: Stream, than: str) -> str:
     have = f"existing retention period ({stream.retention_hours} hours)"
-    other = {"shorter": "Decrease", "longer": "Increase"}[than]
-    return f"for stream {stream.name} can not be {than} than {have}. Use {other}RetentionPeriod API."
+    opposite = {"shorter": "Decrease", "longer": "Increase"}[than]
+    return f"for stream {stream.name} can not be {than} than {have}. Use {opposite}RetentionPeriod API."
 
 
 def _check_mode(details: Request) -> None:
@@ -214,9 +222,9 @@ def check_shard_limit(region: Region, more: int, now: float) -> None:
     count, limit = region.open_shard_count(now), region.options.shard_limit
     if count + more > limit:
         raise over_limit(
-            f"This request would exceed the shard limit for the account {ACCOUNT} in {region.name}. Current shard count "
-            f"for the account: {count}. Limit: {limit}. Number of additional shards that would have resulted from this "
-            f"request: {more}."
+            f"This request would exceed the shard limit for the account {ACCOUNT} in {region.name}. "
+            f"Current shard count for the account: {count}. Limit: {limit}. "
+            f"Number of additional shards that would have resulted from this request: {more}."
         )
 
 

@@ -1,4 +1,5 @@
-"""Operations that describe streams: DescribeStream, DescribeStreamSummary, DescribeLimits, ListStreams, ListTagsForStream."""
+"""Operations that describe streams: DescribeStream, DescribeStreamSummary, DescribeLimits, ListStreams,
+ListTagsForStream."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ def describe_stream(region: Region, request: Request) -> dict[str, Any]:
     stream = _counted(region, request, "DescribeStream", now)
     page = min(maybe_number(request, "Limit", least=1, most=10_000) or _SHARDS_A_PAGE, _SHARDS_A_PAGE)
     after = maybe_text(request, "ExclusiveStartShardId", SHARD_ID) or ""
-    left = [shard for shard in stream.listed() if shard.shard_id > after]
+    rest = [shard for shard in stream.listed() if shard.shard_id > after]
     description = _common(stream) | {
-        "Shards": [shard.described() for shard in left[:page]],
-        "HasMoreShards": len(left) > page,
+        "Shards": [shard.described() for shard in rest[:page]],
+        "HasMoreShards": len(rest) > page,
     }
     return {"StreamDescription": description}
 
@@ -65,15 +66,15 @@ def list_streams(region: Region, request: Request) -> dict[str, Any]:
         if after:
             raise invalid_argument("NextToken and ExclusiveStartStreamName cannot be provided together.")
         after = _continued(token, now)
-    left = [name for name in region.names(now) if name > after]
-    streams = [stream for name in left[:page] if (stream := region.find(name, now)) is not None]
+    rest = [name for name in region.names(now) if name > after]
+    streams = [stream for name in rest[:page] if (stream := region.find(name, now)) is not None]
     answer: dict[str, Any] = {
-        "StreamNames": left[:page],
-        "HasMoreStreams": len(left) > page,
+        "StreamNames": rest[:page],
+        "HasMoreStreams": len(rest) > page,
         "StreamSummaries": [_summary(stream) for stream in streams],
     }
-    if len(left) > page:
-        answer["NextToken"] = seal("streams", left[page - 1], repr(now))
+    if len(rest) > page:
+        answer["NextToken"] = seal("streams", rest[page - 1], repr(now))
     return answer
 
 
@@ -82,9 +83,9 @@ def list_tags_for_stream(region: Region, request: Request) -> dict[str, Any]:
     stream = _counted(region, request, "ListTagsForStream", region.clock())
     page = maybe_number(request, "Limit", least=1, most=_TAGS_A_PAGE) or _TAGS_A_PAGE
     after = maybe_text(request, "ExclusiveStartTagKey") or ""
-    left = sorted(key for key in stream.tags if key > after)
-    tags = [{"Key": key, "Value": stream.tags[key]} for key in left[:page]]
-    return {"Tags": tags, "HasMoreTags": len(left) > page}
+    rest = sorted(key for key in stream.tags if key > after)
+    tags = [{"Key": key, "Value": stream.tags[key]} for key in rest[:page]]
+    return {"Tags": tags, "HasMoreTags": len(rest) > page}
 
 
 def _counted(region: Region, request: Request, operation: str, now: float) -> Stream:

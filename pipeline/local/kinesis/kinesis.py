@@ -1,5 +1,5 @@
-"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and random numbers are
-given to it."""
+"""The Kinesis simulator: from a request to an answer, one operation at a time. It does no I/O; clock and
+random numbers are given to it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Kinesis:
     def answer(
         self, operation: str, body: bytes, region: str = DEFAULT_REGION, *, wire: Wire = JSON
     ) -> bytes:
-        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer with an error."""
+        """Carry out an operation, from request bytes to answer bytes. Raises AwsError where AWS would answer
+        with an error."""
         do = OPERATIONS.get(operation)
         if do is None:
             raise AwsError("UnknownOperationException", f"Unknown operation {operation}")
@@ -98,6 +99,7 @@ class Kinesis:
 
     def _call_of(self, operation: str, request: Request) -> Call:
         arn = request.get("StreamARN")
+        # An ARN ends in the stream's name.
         name = request.get("StreamName") or (str(arn).rpartition("/")[2] if arn else "")
         shard = request.get("ShardId") or request.get("ShardToSplit") or request.get("ShardToMerge") or ""
         token = request.get("ShardIterator")

@@ -1,5 +1,5 @@
-"""Kinesis's limits on requests and bytes a second. They are enforced with `--throttle` only, so that other tests don't meet
-them."""
+"""Kinesis's limits on requests and bytes a second. They are enforced with `--throttle` only, so that other
+tests don't meet them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from headrace.pipeline.local.errors import AwsError, over_limit, too_fast
 
 MIB = 1024 * 1024
-READ_BYTES = 2 * MIB  # for each shard, a second
+# These four are for each shard and second.
+READ_BYTES = 2 * MIB
 WRITE_BYTES = MIB
 WRITE_RECORDS = 1000
 READ_CALLS = 5
 
-# Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows with the number of shards.
+# Calls a second: for one shard, for one stream or for the account. By AWS's documentation none of these grows
+# with the number of shards.
 _PER_SHARD = {"GetShardIterator": 5}
 _PER_STREAM = {"ListShards": 1000}
 _PER_ACCOUNT = {
@@ -36,15 +38,19 @@ MOST_CREATING = 5
 
 @dataclass(slots=True)
 class _Bucket:
-    """A token bucket that refills up to one second's amount. One call may take more than is left; later calls are then refused for a while."""
+    """A token bucket that refills up to one second's amount. One call may take more than is left; later calls
+    are then refused for a while."""
 
     rate: float
-    at: float
+    filled_at: float
     tokens: float
 
     def holds(self, now: float, amount: float) -> bool:
-        elapsed = max(0.0, now - self.at)
-        self.tokens, self.at = min(self.rate, self.tokens + elapsed * self.rate), max(now, self.at)
+        elapsed = max(0.0, now - self.filled_at)
+        self.tokens, self.filled_at = (
+            min(self.rate, self.tokens + elapsed * self.rate),
+            max(now, self.filled_at),
+        )
         # A request for more than a second's amount passes when the bucket is full.
         return self.tokens >= min(amount, self.rate)
 
@@ -68,7 +74,7 @@ class RegionLimits:
 
     enforced: bool
     reads: dict[tuple[str, str], Reads] = field(default_factory=dict)
-    """By the names of stream and shard."""
+    """What was read of each shard, by the names of its stream and of the shard."""
     _buckets: dict[tuple[str, ...], _Bucket] = field(default_factory=dict)
 
     def call(self, operation: str, scope: str, now: float) -> None:
@@ -92,6 +98,7 @@ class RegionLimits:
         """Refuse a GetRecords call beyond 5 a second, or while earlier pages have used up more than 2 MiB a second."""
         reads = self._reads(stream, shard)
         if self.enforced:
+            # Nothing is taken here: the bytes of a page are known, and counted, only after the read.
             paid = self._bucket(("read", stream, shard), READ_BYTES, now).holds(now, 1)
             if not paid or not self._take(("reads", stream, shard), READ_CALLS, now, amount=1):
                 reads.refused += 1

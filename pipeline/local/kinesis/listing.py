@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.errors import AwsError, invalid_argument, resource_not_found
 from headrace.pipeline.local.fields import (
     SHARD_ID,
     Request,
@@ -20,8 +20,10 @@ from headrace.pipeline.local.kinesis.shard import LocalShard
 from headrace.pipeline.local.kinesis.stream import State, Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
-PAGE = 1000  # MaxResults may ask for more; AWS answers with at most this many
-TOKEN_SECONDS = 300  # AWS: tokens expire after 300 seconds
+# MaxResults may ask for more; AWS answers with at most this many.
+PAGE = 1000
+# AWS: tokens expire after 300 seconds.
+TOKEN_SECONDS = 300
 _TIMED = frozenset({"AT_TIMESTAMP", "FROM_TIMESTAMP"})
 _TYPES = _TIMED | {"AFTER_SHARD_ID", "AT_LATEST", "AT_TRIM_HORIZON", "FROM_TRIM_HORIZON"}
 _NOT_WITH_TOKEN = ("StreamName", "ExclusiveStartShardId", "StreamCreationTimestamp", "ShardFilter")
@@ -56,9 +58,8 @@ class ShardFilter:
     def keeps(self, shard: LocalShard, horizon: float) -> bool:
         """Tell whether a listed shard belongs in the answer."""
         closed, opened = shard.closed_at, shard.opened_at
-        instant = max(
-            self.instant, horizon
-        )  # a time before the oldest kept record counts as the time of that record
+        # A time before the oldest kept record counts as the time of that record.
+        instant = max(self.instant, horizon)
         match self.kind:
             case "AT_LATEST":
                 return closed is None
@@ -93,11 +94,11 @@ def list_shards(region: Region, request: Request) -> dict[str, Any]:
     if stream.state in {State.CREATING, State.DELETING}:
         raise stream.wrong_state()
     horizon = stream.horizon(now)
-    left = [s for s in stream.shards if not s.gone and s.shard_id > after and shard_filter.keeps(s, horizon)]
-    answer: dict[str, Any] = {"Shards": [shard.described() for shard in left[:page]]}
-    if len(left) > page:
+    rest = [s for s in stream.shards if not s.gone and s.shard_id > after and shard_filter.keeps(s, horizon)]
+    answer: dict[str, Any] = {"Shards": [shard.described() for shard in rest[:page]]}
+    if len(rest) > page:
         kind, instant, start = shard_filter.kind, repr(shard_filter.instant), shard_filter.shard_id
-        last = left[page - 1].shard_id
+        last = rest[page - 1].shard_id
         answer["NextToken"] = seal("shards", stream.stream_id, last, kind, instant, start, repr(now))
     return answer
 
@@ -116,7 +117,7 @@ def _continued(region: Region, request: Request, token: str, now: float) -> tupl
         )
     stream = region.find_by_id(stream_id, now)
     if stream is None:
-        raise not_found("The stream of the NextToken was not found.")
+        raise resource_not_found("The stream of the NextToken was not found.")
     if request.get("StreamARN") is not None and region.named(request) != stream.name:
         raise invalid_argument("StreamARN does not match the stream of the NextToken.")
     return stream, last, ShardFilter(kind, float(instant), start)
@@ -126,4 +127,4 @@ def _check_creation(request: Request, stream: Stream) -> None:
     # The creation time tells streams of the same name apart. Some clients send it in whole seconds.
     given = maybe_instant(request, "StreamCreationTimestamp")
     if given is not None and int(given) != int(stream.created_at):
-        raise not_found(f"Stream {stream.name} created at {given} not found.")
+        raise resource_not_found(f"Stream {stream.name} created at {given} not found.")

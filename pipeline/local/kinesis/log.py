@@ -17,11 +17,15 @@ class RecordLog:
 
     def __init__(self) -> None:
         """Make an empty log."""
-        self.first = 0  # the oldest position that may still be read
-        self._gone = 0  # positions below it were dropped from memory
+        # The oldest position that may still be read: those before it have left the retention.
+        self.first = 0
+        # Positions below it were dropped from memory.
+        self._gone = 0
         self._records: list[bytes] = []
-        self._arrivals = array("q")  # ms since 1970, never going back
-        self._sizes = array("Q")  # running total of record sizes, this one included
+        # Milliseconds since 1970, which never go back, so that a bisection finds a moment.
+        self._arrivals = array("q")
+        # A running total of the records' sizes, so that a bisection finds where a page is full.
+        self._sizes = array("Q")
 
     @property
     def end(self) -> int:
@@ -63,6 +67,7 @@ class RecordLog:
         """Drop records that arrived before a moment (ms)."""
         cut = bisect_left(self._arrivals, before)
         self.first = max(self.first, self._gone + cut)
+        # The rest moves to the front, which costs its length: it pays once the rest is the smaller half.
         if cut and (cut == len(self._records) or (cut > _COMPACT_FROM and cut > len(self._records) // 2)):
             self._drop(cut)
 

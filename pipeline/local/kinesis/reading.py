@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from headrace.pipeline.local.errors import AwsError, invalid_argument, not_found
+from headrace.pipeline.local.errors import AwsError, invalid_argument, resource_not_found
 from headrace.pipeline.local.faults import Call
 from headrace.pipeline.local.fields import (
     SEQUENCE_NUMBER,
@@ -19,14 +19,15 @@ from headrace.pipeline.local.fields import (
     maybe_instant,
     maybe_number,
     maybe_text,
-    text,
+    text_field,
 )
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.shard import LocalShard
 from headrace.pipeline.local.kinesis.stream import Stream
 from headrace.pipeline.local.sealed import NotSealedError, seal, unseal
 
-ITERATOR_MS = 300_000  # AWS: an iterator expires 5 minutes after it was returned
+# AWS: an iterator expires 5 minutes after it was returned.
+ITERATOR_MS = 300_000
 MOST_RECORDS = 10_000
 _EMPTY = frozenset({"empty"})
 _BY_NUMBER = frozenset({"AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"})
@@ -35,13 +36,15 @@ _TYPES = _BY_NUMBER | {"AT_TIMESTAMP", "LATEST", "TRIM_HORIZON"}
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """The content of a shard iterator. It has the stream's id, so that it is refused by a recreated stream of the same name."""
+    """The content of a shard iterator. It has the stream's id, so that it is refused by a recreated stream of
+    the same name."""
 
     stream_id: str
     stream_name: str
     shard: int
     position: int
-    created: int  # ms
+    # Milliseconds since 1970.
+    created: int
 
     def sealed(self) -> str:
         """Write the iterator as opaque text."""
@@ -61,7 +64,7 @@ def get_shard_iterator(region: Region, request: Request) -> dict[str, Any]:
     """Give an iterator at a place in a shard."""
     now = region.clock()
     kind = choice(request, "ShardIteratorType", _TYPES)
-    shard_id = text(request, "ShardId", SHARD_ID)
+    shard_id = text_field(request, "ShardId", SHARD_ID)
     stream = region.made_stream(request, now)
     shard = stream.shard(shard_id)
     region.limits.iterator(stream.name, shard_id, now)
@@ -74,7 +77,7 @@ def get_records(region: Region, request: Request) -> dict[str, Any]:
     """Give the records at an iterator, and the iterator after them."""
     now = region.clock()
     limit = maybe_number(request, "Limit", least=1, most=MOST_RECORDS) or MOST_RECORDS
-    iterator = Iterator.unsealed(text(request, "ShardIterator"))
+    iterator = Iterator.unsealed(text_field(request, "ShardIterator"))
     stream = _stream_of(region, request, iterator, now)
     if int(now * 1000) - iterator.created > ITERATOR_MS:
         raise _expired(iterator, now)
@@ -94,6 +97,7 @@ def _page(stream: Stream, shard: LocalShard, records: bytes, position: int, *, n
     behind = max(0, int(now * 1000) - log.arrival(position)) if position < log.end else 0
     answer: dict[str, Any] = {"Records": orjson.Fragment(records), "MillisBehindLatest": behind}
     if position >= log.end and shard.closed_at is not None:
+        # AWS: the last page of a closed shard names its children, and has no next iterator.
         answer["ChildShards"] = [child.described_as_child() for child in shard.children]
     else:
         answer["NextShardIterator"] = _iterator(stream, shard, position, now)
@@ -117,6 +121,7 @@ def _start(request: Request, kind: str, shard: LocalShard, now: float) -> int:
             raise invalid_argument(f"StartingSequenceNumber {given} {problem}")
         return position
     if kind == "AT_TIMESTAMP":
+        # Rounded up: a record of the millisecond in which the instant lies may have arrived before it.
         return shard.log.position_from(math.ceil(_past_instant(request, now) * 1000))
     return shard.log.end if kind == "LATEST" else shard.log.first
 
@@ -138,13 +143,14 @@ def _iterator(stream: Stream, shard: LocalShard, position: int, now: float) -> s
 
 
 def _trim(stream: Stream, shard: LocalShard, now: float) -> None:
+    # At each read, as tests move the clock in leaps, and no timer would see them.
     shard.log.trim(int((now - stream.retention_hours * 3600) * 1000))
 
 
 def _stream_of(region: Region, request: Request, iterator: Iterator, now: float) -> Stream:
     stream = region.find_by_id(iterator.stream_id, now)
     if stream is None:
-        raise not_found(f"Stream {iterator.stream_name} of the ShardIterator not found.")
+        raise resource_not_found(f"Stream {iterator.stream_name} of the ShardIterator not found.")
     if maybe_text(request, "StreamARN") is not None and region.named(request) != stream.name:
         raise invalid_argument("StreamARN does not match the stream of the ShardIterator.")
     return stream

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headrace.pipeline.local.clock import Clock
-from headrace.pipeline.local.errors import invalid_argument, not_allowed, not_found
+from headrace.pipeline.local.errors import invalid_argument, not_allowed, resource_not_found
 from headrace.pipeline.local.faults import FaultPlan
 from headrace.pipeline.local.fields import STREAM_NAME, Request, maybe_text
 from headrace.pipeline.local.kinesis.limits import RegionLimits
@@ -20,9 +20,12 @@ _ID_LETTERS = string.ascii_lowercase + string.digits
 class Options:
     """Options of the simulator."""
 
-    transition: float = 0.5  # seconds that CREATING, UPDATING and DELETING last
-    throttle: bool = False  # enforce the limits on requests and bytes a second
-    shard_limit: int = 20_000  # open shards a region; AWS's own default is 500 or less
+    # Seconds that CREATING, UPDATING and DELETING last.
+    transition: float = 0.5
+    # Whether the limits on requests and bytes a second are enforced.
+    throttle: bool = False
+    # Open shards a region; AWS's own default is 500 or less.
+    shard_limit: int = 20_000
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +47,8 @@ class Region:
 
     def arn(self, name: str) -> str:
         """Give the ARN that a stream of this name has here."""
+        # The partition of an ARN follows from the region: AWS has clouds of its own in China and for
+        # governments.
         partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(self.name.rsplit("-", 2)[0], "aws")
         return f"arn:{partition}:kinesis:{self.name}:{ACCOUNT}:stream/{name}"
 
@@ -57,6 +62,7 @@ class Region:
 
     def names(self, now: float) -> list[str]:
         """Give every stream's name in order."""
+        # Over a copy of the names, because `find` removes streams that are gone.
         return sorted(name for name in list(self._streams) if self.find(name, now) is not None)
 
     def find(self, name: str, now: float) -> Stream | None:
@@ -77,7 +83,7 @@ class Region:
         if stream_id is not None:
             stream = self._by_id.get(stream_id)
             if stream is None:
-                raise not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
+                raise resource_not_found(f"StreamId {stream_id} under account {ACCOUNT} not found.")
             names.add(stream.name)
         names.discard(None)
         if len(names) != 1:
@@ -107,17 +113,18 @@ class Region:
     @staticmethod
     def no_stream(name: str) -> Exception:
         """Say that there is no such stream."""
-        return not_found(f"Stream {name} under account {ACCOUNT} not found.")
+        return resource_not_found(f"Stream {name} under account {ACCOUNT} not found.")
 
     def _name_in(self, arn: str) -> str:
         name = arn.rpartition("/")[2]
         if STREAM_NAME.fullmatch(name) is None or not arn.startswith("arn:") or ":stream/" not in arn:
             raise invalid_argument(f"StreamARN {arn[:200]} is not a stream's ARN")
         if arn.split(":")[4] != ACCOUNT:
-            # As IAM answers for a stream of another account that has no policy for the caller, whether it exists or not.
+            # As IAM answers for a stream of another account that has no policy for the caller, whether it
+            # exists or not.
             raise not_allowed(arn[:200])
         if arn != self.arn(name):
-            raise not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
+            raise resource_not_found(f"Stream {arn[:200]} not found in {self.name} under account {ACCOUNT}.")
         return name
 
     def _settled(self, stream: Stream | None, now: float) -> Stream | None:

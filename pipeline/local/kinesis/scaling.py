@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.pipeline.local.errors import invalid_argument, over_limit
-from headrace.pipeline.local.fields import Request, choice, number
+from headrace.pipeline.local.fields import Request, choice, number_field
 from headrace.pipeline.local.kinesis.changing import check_shard_limit
 from headrace.pipeline.local.kinesis.region import Region
 from headrace.pipeline.local.kinesis.shard import MAX_HASH
@@ -25,13 +25,15 @@ from headrace.pipeline.local.kinesis.stream import State, Stream
 _MOST_SHARDS = 10_000
 _MOST_A_DAY = 10
 _DAY = 24 * 3600
-_SAME_BORDER = 1 << 64  # of 2^128: borders differ a little if a range is divided in two steps instead of one
+# Two borders this close are the same (of 2^128): they differ a little if a range is divided in two steps
+# instead of one.
+_SAME_BORDER = 1 << 64
 
 
 def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
     """Begin to scale: the stream is UPDATING until the new shards are open."""
     now = region.clock()
-    target = number(request, "TargetShardCount", least=1)
+    target = number_field(request, "TargetShardCount", least=1)
     choice(request, "ScalingType", frozenset({"UNIFORM_SCALING"}))
     region.limits.call("UpdateShardCount", "", now)
     stream = region.stream(request, now)
@@ -40,7 +42,7 @@ def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
     _check_target(target, current)
     check_shard_limit(region, max(0, target - current), now)
     _check_day(region, stream, now)
-    stream.begin(State.UPDATING, now, lambda at: scale(stream, target, at))
+    stream.begin(State.UPDATING, now, lambda moment: scale(stream, target, moment))
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -49,22 +51,22 @@ def update_shard_count(region: Region, request: Request) -> dict[str, Any]:
     }
 
 
-def scale(stream: Stream, target: int, at: float) -> None:
+def scale(stream: Stream, target: int, moment: float) -> None:
     """Make the open shards `target` in number and alike in size."""
-    here = [shard.first_hash for shard in stream.open_shards]
-    wanted = [_snapped(index * (MAX_HASH + 1) // target, here) for index in range(target)]
-    for border in wanted:
+    starts = [shard.first_hash for shard in stream.open_shards]
+    borders = [_snapped(index * (MAX_HASH + 1) // target, starts) for index in range(target)]
+    for border in borders:
         shard = stream.route(border)
         if shard.first_hash != border:
-            stream.split(shard, border, at)
-    for first, end in zip(wanted, [*wanted[1:], MAX_HASH + 1], strict=True):
+            stream.split(shard, border, moment)
+    for first, end in zip(borders, [*borders[1:], MAX_HASH + 1], strict=True):
         while (shard := stream.route(first)).last_hash + 1 < end:
-            stream.merge(shard, stream.route(shard.last_hash + 1), at)
+            stream.merge(shard, stream.route(shard.last_hash + 1), moment)
 
 
-def _snapped(border: int, here: Sequence[int]) -> int:
-    place = bisect_left(here, border)
-    near = here[max(0, place - 1) : place + 1]
+def _snapped(border: int, starts: Sequence[int]) -> int:
+    place = bisect_left(starts, border)
+    near = starts[max(0, place - 1) : place + 1]
     return next((start for start in near if abs(start - border) < _SAME_BORDER), border)
 
 
@@ -83,7 +85,7 @@ def _check_target(target: int, current: int) -> None:
 
 
 def _check_day(region: Region, stream: Stream, now: float) -> None:
-    recent = [at for at in stream.scaled_at if at > now - _DAY]
+    recent = [moment for moment in stream.scaled_at if moment > now - _DAY]
     if region.limits.enforced and len(recent) >= _MOST_A_DAY:
         raise over_limit(
             f"Stream {stream.name} has been scaled {_MOST_A_DAY} times in 24 hours already: it can't be again now."

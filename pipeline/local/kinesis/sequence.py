@@ -20,7 +20,7 @@ _VERSION = 2
 END_ORDINAL = (1 << 63) - 1
 
 
-def base_of(created: int, index: int) -> int:
+def sequence_base(created: int, index: int) -> int:
     """Give the part of a shard's numbers that all of them share."""
     lead = (_VERSION << 36 | created) << 4 | index & 0xF
     return lead << _ORDINAL_AT + 64 | index << _SHARD_AT | _VERSION

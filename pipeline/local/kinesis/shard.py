@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.pipeline.local.kinesis.log import RecordLog
-from headrace.pipeline.local.kinesis.sequence import END_ORDINAL, base_of, number_at, ordinal_of, second_of
+from headrace.pipeline.local.kinesis.sequence import (
+    END_ORDINAL,
+    number_at,
+    ordinal_of,
+    second_of,
+    sequence_base,
+)
 
 MAX_HASH = (1 << 128) - 1
 
@@ -32,11 +38,11 @@ class LocalShard:
         """Make a shard whose creation second is after its parents', so that its sequence numbers are above theirs."""
         self.shard_id = f"shardId-{self.index:012d}"
         self.created = max(int(self.opened_at), *(parent.created + 1 for parent in self.parents), 0)
-        self.base = base_of(self.created, self.index)
+        self.base = sequence_base(self.created, self.index)
 
-    def close(self, at: float) -> None:
+    def close(self, moment: float) -> None:
         """Close the shard: it takes no more records."""
-        self.closed_at = at
+        self.closed_at = moment
 
     def append(self, data: bytes, key: bytes, *, size: int, now: int) -> str:
         """Take a record (base64 data, partition key as JSON) and give its sequence number."""
@@ -64,8 +70,8 @@ class LocalShard:
         position = ordinal - 1
         if position < self.log.first:
             return self.log.first
-        here = number_at(self.base, ordinal, self.log.arrival(position) // 1000)
-        return ordinal if sequence > here or (after and sequence == here) else position
+        stored = number_at(self.base, ordinal, self.log.arrival(position) // 1000)
+        return ordinal if sequence > stored or (after and sequence == stored) else position
 
     @property
     def starting_number(self) -> int:

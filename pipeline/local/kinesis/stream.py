@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
-from headrace.pipeline.local.errors import AwsError, in_use, not_found
+from headrace.pipeline.local.errors import AwsError, in_use, resource_not_found
 from headrace.pipeline.local.kinesis.shard import MAX_HASH, LocalShard
 
 ACCOUNT = "123456789012"
@@ -39,33 +39,39 @@ class Stream:
     arn: str
     stream_id: str
     created_at: float
-    transition: float  # seconds that each state but ACTIVE lasts
+    # Seconds that each state but ACTIVE lasts.
+    transition: float
     retention_hours: int = 24
     max_record_kib: int = 1024
     tags: dict[str, str] = field(default_factory=dict)
-    scaled_at: list[float] = field(default_factory=list)  # by UpdateShardCount, in the last day
+    # When UpdateShardCount scaled the stream in the last day; AWS allows ten times.
+    scaled_at: list[float] = field(default_factory=list)
     state: State = State.CREATING
     gone: bool = False
-    shards: list[LocalShard] = field(
-        default_factory=list
-    )  # by index; shards that were deleted after the retention stay without records
-    open_shards: list[LocalShard] = field(default_factory=list)  # by hash range
+    # In the order of their index; shards that were deleted after the retention stay without records.
+    shards: list[LocalShard] = field(default_factory=list)
+    # In the order of their hash ranges, so that a bisection finds the shard of a key.
+    open_shards: list[LocalShard] = field(default_factory=list)
     _starts: list[int] = field(default_factory=list)
-    _closed: deque[LocalShard] = field(default_factory=deque)  # closed shards that still exist, oldest first
+    # Closed shards that still exist, oldest first.
+    _closed: deque[LocalShard] = field(default_factory=deque)
     _due: float = 0.0
     _then: Callable[[float], None] | None = None
 
-    def begin(self, state: State, now: float, then: Callable[[float], None]) -> None:
+    def begin(self, state: State, now: float, at_end: Callable[[float], None]) -> None:
         """Enter a state that ends after some time, with the function to call at its end."""
-        self.state, self._due, self._then = state, now + self.transition, then
+        self.state, self._due, self._then = state, now + self.transition, at_end
+        # With a transition of 0 s, the change is complete before the answer goes out.
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Do everything that is due by the clock: end a state, and delete shards that were closed before the retention."""
+        """Do everything that is due by the clock: end a state, and delete shards that were closed before the
+        retention."""
         if self._then is not None and now >= self._due:
-            then, self._then = self._then, None
+            at_end, self._then = self._then, None
             self.state = State.ACTIVE
-            then(self._due)
+            # With the time when it was due: a shard's times don't depend on when the next request comes.
+            at_end(self._due)
         horizon = now - self.retention_hours * _HOUR
         while self._closed and (self._closed[0].closed_at or 0.0) < horizon:
             shard = self._closed.popleft()
@@ -98,7 +104,9 @@ class Stream:
     def shard_by_index(self, index: int, shown: str) -> LocalShard:
         """Find a shard by its place in the order of creation."""
         if not 0 <= index < len(self.shards) or self.shards[index].gone:
-            raise not_found(f"Shard {shown} in stream {self.name} under account {ACCOUNT} does not exist")
+            raise resource_not_found(
+                f"Shard {shown} in stream {self.name} under account {ACCOUNT} does not exist"
+            )
         return self.shards[index]
 
     def listed(self) -> list[LocalShard]:
@@ -109,22 +117,22 @@ class Stream:
         """Give the open shard whose range holds a hash key."""
         return self.open_shards[bisect_right(self._starts, hash_key) - 1]
 
-    def make_shards(self, count: int, at: float) -> None:
+    def make_shards(self, count: int, moment: float) -> None:
         """Divide the hash keys evenly among the first shards."""
         width = (MAX_HASH + 1) // count
         lasts = [*((index + 1) * width - 1 for index in range(count - 1)), MAX_HASH]
-        self._open([self._add(index * width, last, at) for index, last in enumerate(lasts)])
+        self._open([self._add(index * width, last, moment) for index, last in enumerate(lasts)])
 
-    def split(self, parent: LocalShard, second_start: int, at: float) -> None:
+    def split(self, parent: LocalShard, second_start: int, moment: float) -> None:
         """Close a shard and open two on its range."""
-        self._close((parent,), at)
-        lower = self._add(parent.first_hash, second_start - 1, at, (parent,))
-        self._open([lower, self._add(second_start, parent.last_hash, at, (parent,))], instead_of=1)
+        self._close((parent,), moment)
+        lower = self._add(parent.first_hash, second_start - 1, moment, (parent,))
+        self._open([lower, self._add(second_start, parent.last_hash, moment, (parent,))], instead_of=1)
 
-    def merge(self, lower: LocalShard, upper: LocalShard, at: float) -> None:
+    def merge(self, lower: LocalShard, upper: LocalShard, moment: float) -> None:
         """Close two adjacent shards and open one on both ranges."""
-        self._close((lower, upper), at)
-        self._open([self._add(lower.first_hash, upper.last_hash, at, (lower, upper))], instead_of=2)
+        self._close((lower, upper), moment)
+        self._open([self._add(lower.first_hash, upper.last_hash, moment, (lower, upper))], instead_of=2)
 
     def begin_creating(self, count: int, now: float) -> None:
         """When CREATING ends: make the first shards, all with the stream's creation time."""
@@ -145,13 +153,13 @@ class Stream:
     def _go(self, _at: float) -> None:
         self.state, self.gone = State.DELETING, True
 
-    def _close(self, parents: tuple[LocalShard, ...], at: float) -> None:
+    def _close(self, parents: tuple[LocalShard, ...], moment: float) -> None:
         for shard in parents:
-            shard.close(at)
+            shard.close(moment)
         self._closed.extend(parents)
 
-    def _add(self, first: int, last: int, at: float, parents: tuple[LocalShard, ...] = ()) -> LocalShard:
-        shard = LocalShard(len(self.shards), first, last, at, parents)
+    def _add(self, first: int, last: int, moment: float, parents: tuple[LocalShard, ...] = ()) -> LocalShard:
+        shard = LocalShard(len(self.shards), first, last, moment, parents)
         self.shards.append(shard)
         for parent in parents:
             parent.children.append(shard)

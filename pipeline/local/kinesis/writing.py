@@ -17,7 +17,7 @@ from headrace.pipeline.local.fields import (
     broken,
     maybe_text,
     sequence_of,
-    text,
+    text_field,
 )
 from headrace.pipeline.local.kinesis.limits import exceeded
 from headrace.pipeline.local.kinesis.region import Region
@@ -29,15 +29,18 @@ MOST_RECORDS = 500
 MOST_BYTES = 10 * 1024 * 1024
 _KEY_LETTERS = 256
 _PARTIAL = frozenset({"partial"})
-_SEQUENCE_FLOOR, _SEQUENCE_CEILING = 1 << 185, 3 << 184  # the range of numbers of today's layout
+# Sequence numbers of today's layout lie between these two.
+_SEQUENCE_FLOOR, _SEQUENCE_CEILING = 1 << 185, 3 << 184
 
 
 class _Entry(NamedTuple):
     """One checked record of a request. It is a tuple because a frozen dataclass takes three times as long to make."""
 
-    data: bytes  # base64, as in the request and in later answers
+    # As base64, in which requests bring it and answers give it: no record is decoded and encoded again.
+    data: bytes
     key: str
-    size: int  # data and partition key together, which every limit counts
+    # Data and partition key together, which every limit counts.
+    size: int
     hash_key: int
 
 
@@ -54,7 +57,8 @@ def put_record(region: Region, request: Request) -> dict[str, Any]:
 
 
 def put_records(region: Region, request: Request) -> dict[str, Any]:
-    """Take up to 500 records. A record above its shard's write limit is refused alone; any other mistake refuses the request."""
+    """Take up to 500 records. A record above its shard's write limit is refused alone; any other mistake
+    refuses the request."""
     now = region.clock()
     given = sequence_of(request, "Records", most=MOST_RECORDS)
     stream = region.made_stream(request, now)
@@ -88,7 +92,7 @@ def _append(shard: LocalShard, entry: _Entry, now: float) -> dict[str, str]:
 def _entry(record: Any, stream: Stream) -> _Entry:
     if not isinstance(record, dict):
         raise unreadable("Records: Expected a structure")
-    key = text(record, "PartitionKey")
+    key = text_field(record, "PartitionKey")
     if not 1 <= len(key) <= _KEY_LETTERS:
         raise broken("partitionKey", key, "Member must have length between 1 and 256")
     raw_key = key.encode()
@@ -110,10 +114,11 @@ def _entry(record: Any, stream: Stream) -> _Entry:
 
 
 def _blob(record: Request) -> tuple[bytes, int]:
-    data = text(record, "Data")
+    data = text_field(record, "Data")
     try:
         return data.encode("ascii"), len(binascii.a2b_base64(data, strict_mode=True))
-    except (binascii.Error, ValueError) as error:  # ValueError: letters beyond ASCII
+    # ValueError comes from letters beyond ASCII.
+    except (binascii.Error, ValueError) as error:
         raise unreadable(f"Data can not be converted to a Blob: {error}") from error
 
 

@@ -1,4 +1,5 @@
-"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure functions."""
+"""What was read of a typed table for its proof, and how its ledgers tell which rows are to be where. Values and pure
+functions."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _OUT_OF_ORDER = timedelta(days=1)
 """No record of a shard arrives so long before one with a lower sequence number."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _AT_ONCE = 100_000
-"""Ranges that are in memory together, unless a single shard has more."""
+"""The most ranges that are in memory together, unless a single shard has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class TableLook:
     positions: Positions = field(default_factory=Positions)
     live: LiveFiles = field(default_factory=LiveFiles)
     counts: tuple[FileCount, ...] = ()
-    """Of the files that were read."""
+    """The counts of the files that were read."""
     unchanged: tuple[FileCount, ...] = ()
     exists: bool = True
 
@@ -49,7 +50,7 @@ class Judged:
     numbers: tuple[Told, ...] = ()
     """What is wrong with the number of their rows."""
     rows: tuple[Told, ...] = ()
-    """Rows that are there too often."""
+    """The sentences about rows that are there too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +59,16 @@ class TargetEvidence:
     aside: TableLook | None
     """The quarantine table; None for the table of a window."""
     plan: CountPlan
-    """Of `source_view`."""
+    """The plan of the ranges that `source_view` gives."""
     patterns: tuple[Pattern, ...] = ()
     """How often each row is in the lake table, in the typed table and in the quarantine table."""
     source_rows: int = 0
-    """Rows of the lake table's files that were read."""
+    """The number of rows in the files of the lake table that were read."""
     source_files: int = 0
     moved: frozenset[ShardKey] = frozenset()
     """Shards of which a person has set the lake table's position: it may have their rows twice."""
     unpacked: Mapping[ShardKey, tuple[Step, ...]] = field(default_factory=dict)
-    """By which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
+    """The ranges by which aggregates were taken apart in the lake table, maybe after they were parsed or copied."""
     landed: Story = field(default_factory=Story)
     """The lake table's ranges."""
     stream: str | None = None
@@ -79,56 +80,59 @@ class TargetEvidence:
     forgotten: str = ""
 
 
-def rows_not_parsed(seen: TargetEvidence) -> int:
+def rows_not_parsed(evidence: TargetEvidence) -> int:
     """Rows of the lake table's ranges that the typed table hasn't reached the end of."""
     return sum(
         step.range.rows
-        for key, steps in seen.landed.steps.items()
-        if seen.aside is not None and seen.stream in (None, key.stream.name)
+        for key, steps in evidence.landed.steps.items()
+        if evidence.aside is not None and evidence.stream in (None, key.stream.name)
         for step in steps
-        if (at := seen.table.positions.of(key)) is None or not reaches(at, step.range.upto)
+        if (position := evidence.table.positions.of(key)) is None or not reaches(position, step.range.upto)
     )
 
 
 def cut_shards(landed: Story, positions: Positions) -> tuple[frozenset[ShardKey], ...]:
-    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into memory."""
+    """The shards of which a typed table stands inside of ranges that were joined, in groups whose ranges fit into
+    memory."""
     groups: list[set[ShardKey]] = []
     ranges = _AT_ONCE
     for key, steps in landed.steps.items():
-        at = positions.of(key)
-        if at is not None and any(_is_inside(at, step) for step in steps):
-            ranges += (its := counted_ranges(steps))
+        position = positions.of(key)
+        if position is not None and any(_is_inside(position, step) for step in steps):
+            ranges += (count := counted_ranges(steps))
             if ranges > _AT_ONCE:
                 groups.append(set())
-                ranges = its
+                ranges = count
             groups[-1].add(key)
     return tuple(map(frozenset, groups))
 
 
-def _is_inside(at: Position, step: Step) -> bool:
+def _is_inside(position: Position, step: Step) -> bool:
     after = step.range.after
     return (
         step.range.joined > 1
-        and not reaches(at, step.range.upto)
+        and not reaches(position, step.range.upto)
         and after is not None
-        and not reaches(after, at)
+        and not reaches(after, position)
     )
 
 
 def rest_asked(keys: Iterable[ShardKey], positions: Positions) -> RangeFilter:
-    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in their order."""
+    """The ranges of these shards that come after the positions, and some before. A shard's records arrive about in
+    their order."""
     keys = frozenset(keys)
-    known = [None if (at := positions.of(key)) is None else at.arrival for key in keys]
-    arrivals = [at for at in known if at is not None]
-    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(known) else None
+    all_arrivals = [None if (position := positions.of(key)) is None else position.arrival for key in keys]
+    arrivals = [arrival for arrival in all_arrivals if arrival is not None]
+    # Where one position has no arrival, the ranges after it may be of any time.
+    since = min(arrivals) - _OUT_OF_ORDER if len(arrivals) == len(all_arrivals) else None
     return RangeFilter(
         shards=frozenset(key.shard_id for key in keys), arrived=None if since is None else (since, _NEVER)
     )
 
 
-def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
+def unparsed_rest(steps: Sequence[Step], position: Position | None) -> tuple[Step, ...]:
     """The ranges that the position hasn't reached the end of, as one."""
-    rest = [step for step in steps if at is None or not reaches(at, step.range.upto)]
+    rest = [step for step in steps if position is None or not reaches(position, step.range.upto)]
     if not rest:
         return ()
     rows, joined = sum(step.range.rows for step in rest), counted_ranges(rest)
@@ -136,36 +140,38 @@ def rest_of(steps: Sequence[Step], at: Position | None) -> tuple[Step, ...]:
 
 
 def accounting_of(step: Step) -> Accounting | None:
-    """None where the ledger's text can't be read."""
+    """What became of the rows of a range; None where the ledger's text can't be read."""
     if step.range.kind in {Kind.COPIED, Kind.READ}:
+        # A window copies and reads each row as it is, so that its ledger needs no text about them.
         return Accounting(step.range.rows, step.range.rows)
     try:
-        return read_accounting(step.range.why)
+        return read_accounting(step.range.account)
     except WrongShape:
         return None
 
 
 def source_view(story: Story, unsettled: Iterable[Step] = ()) -> Story:
-    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there, and the rows of a
-    replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have yet (`unsettled`) can't be compared,
-    nor can those of a shard with such a redrive or replacement."""
+    """The ranges of a typed table with the number of rows that they have in the lake table. Redrives have none there,
+    and the rows of a replacement are those of the ranges under it. Ranges whose rows the quarantine table doesn't have
+    yet (`unsettled`) can't be compared, nor can those of a shard with such a redrive or replacement."""
     late = set(unsettled)
-    decided_anew = {shard_of(each.range.key) for each in late if is_chain(each.range.key)}
+    decided_anew = {shard_of(step.range.key) for step in late if is_chain(step.range.key)}
     steps: dict[ShardKey, tuple[Step, ...]] = {}
     left_out: dict[ShardKey, tuple[Step, ...]] = {}
-    for key, its in story.steps.items():
+    for key, shard_steps in story.steps.items():
         if not is_chain(key):
-            view = [(each, _as_in_source(each)) for each in its]
-            left_out[key] = tuple(v for each, v in view if each in late or key in decided_anew)
-            steps[key] = tuple(v for each, v in view if each not in late and key not in decided_anew)
+            view = [(step, _as_in_source(step)) for step in shard_steps]
+            left_out[key] = tuple(v for step, v in view if step in late or key in decided_anew)
+            steps[key] = tuple(v for step, v in view if step not in late and key not in decided_anew)
     derived = {
         key: (*story.derived.get(key, ()), *left_out.get(key, ())) for key in {*story.derived, *left_out}
     }
-    replays = {key: tuple(map(_as_in_source, its)) for key, its in story.replays.items()}
+    replays = {key: tuple(map(_as_in_source, replayed)) for key, replayed in story.replays.items()}
     return Story(steps, derived, replays, story.lost, story.dropped)
 
 
 def _as_in_source(step: Step) -> Step:
+    # The rows of a replay are those of the ranges under it, which count them already.
     if step.range.kind is Kind.REPLAY:
         return replace(step, range=replace(step.range, rows=0))
     account = accounting_of(step)
@@ -173,14 +179,18 @@ def _as_in_source(step: Step) -> Step:
 
 
 def unsettled_steps(story: Story, quarantine: Positions) -> tuple[tuple[Step, ...], tuple[ShardKey, ...]]:
-    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine table stands
-    where no range of the typed table ends."""
+    """Ranges of a typed table up to which its quarantine table hasn't come yet, and the shards of which the quarantine
+    table stands where no range of the typed table ends."""
     late: list[Step] = []
     lost: list[ShardKey] = []
     for key, steps in story.steps.items():
-        at = quarantine.of(key)
-        ends = [i for i, each in enumerate(steps) if at is not None and each.range.upto.token == at.token]
+        position = quarantine.of(key)
+        ends = [
+            i
+            for i, step in enumerate(steps)
+            if position is not None and step.range.upto.token == position.token
+        ]
         late += steps[ends[-1] + 1 :] if ends else steps
-        if at is not None and not ends:
+        if position is not None and not ends:
             lost.append(key)
     return tuple(late), tuple(lost)

@@ -30,20 +30,25 @@ def wrong_chains(look: TableLook) -> Iterator[Told]:
 
 def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
     """Ranges of a window's table that the window doesn't have."""
-    wanted = {each.key: each for each in window.ranges}
+    by_key = {r.key: r for r in window.ranges}
     for key, steps in table.story.steps.items():
-        its = wanted.get(key)
+        window_range = by_key.get(key)
         for step in steps:
-            if its is None or not its.has(step.range.upto):
+            if window_range is None or not window_range.has(step.range.upto):
                 yield Wrong(f"the window {window.id} doesn't have all of {step}")
+            # A window's range from the stream says which of its records may have left Kinesis before they
+            # were read.
             if step.range.kind is Kind.READ and step.range.why:
                 yield Unproved(f"{step}: {step.range.why}")
-    for each in window.ranges:
-        copied = (s for s in table.story.steps.get(each.key, ()) if s.range.kind is Kind.COPIED)
+    for planned in window.ranges:
+        copied = (s for s in table.story.steps.get(planned.key, ()) if s.range.kind is Kind.COPIED)
         rows = sum(step.range.rows for step in copied)
-        if is_done(each, table.positions) and each.is_whole and rows != each.rows:
+        # The ledgers state rows for whole ranges only: of a window that cuts them, nothing tells how many
+        # there should be.
+        if is_done(planned, table.positions) and planned.is_whole and rows != planned.rows:
             yield Unproved(
-                f"the window {window.id} was made for {counted(each.rows, 'row')} of {each.key}, and the lake table had {rows:,} of them when "
+                f"the window {window.id} was made for {counted(planned.rows, 'row')} of {planned.key}, "
+                f"and the lake table had {rows:,} of them when "
                 "they were copied"
             )
 
@@ -51,11 +56,14 @@ def ranges_outside(window: ReplayWindow, table: TableLook) -> Iterator[Told]:
 def ranges_behind(table: TableLook, aside: TableLook) -> Iterator[Told]:
     late, lost = unsettled_steps(table.story, aside.positions)
     for key in lost:
-        told = f"{aside.name} is at {aside.positions.of(key)} of {key}, where no range of {table.name} ends"
-        yield Unproved(told) if table.story.lost else Wrong(told)
+        sentence = (
+            f"{aside.name} is at {aside.positions.of(key)} of {key}, where no range of {table.name} ends"
+        )
+        yield Unproved(sentence) if table.story.lost else Wrong(sentence)
     if late and not lost:
         yield Unproved(
-            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet that {table.name} has set aside, mended or replaced; the next parsing "
+            f"{aside.name} hasn't got the rows of {counted(len(late), 'range')} yet "
+            f"that {table.name} has set aside, mended or replaced; the next parsing "
             f"brings them. The first of these ranges: {late[0]}"
         )
 
@@ -67,53 +75,61 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
             yield Wrong(f"the ledger doesn't tell what became of the rows of {step}")
         elif not account.is_complete or account.parsed != step.range.rows:
             yield Wrong(
-                f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, {account.quarantined:,} set aside and "
+                f"{step}: of {counted(account.rows, 'row')} the ledger tells of {account.parsed:,} parsed, "
+                f"{account.quarantined:,} set aside and "
                 f"{sum(account.dropped.values()):,} dropped, and of {step.range.rows:,} in the typed table"
             )
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
     raised = {
-        (step.snapshot, shard_of(key)) for key, its in story.steps.items() if is_chain(key) for step in its
+        (step.snapshot, shard_of(key))
+        for key, steps in story.steps.items()
+        if is_chain(key)
+        for step in steps
     }
-    for step in (each for its in story.replays.values() for each in its):
+    for step in (replay for steps in story.replays.values() for replay in steps):
         if (step.snapshot, step.range.key) not in raised:
             yield Wrong(
-                f"rows were replaced, and the same commit hasn't raised the generation of the shard, so that two replacements may have landed: {step}"
+                "rows were replaced, and the same commit hasn't raised the generation of the shard, "
+                f"so that two replacements may have landed: {step}"
             )
         account = accounting_of(step)
         if account is not None and not (min(account.removed) >= 0 and sum(account.removed) <= account.rows):
             yield Wrong(
-                f"{step}: the ledger states that {account.removed[0]:,} rows left the typed table and {account.removed[1]:,} the quarantine table, "
+                f"{step}: the ledger states that {account.removed[0]:,} rows left "
+                f"the typed table and {account.removed[1]:,} the quarantine table, "
                 f"and that the range has {counted(account.rows, 'row')}"
             )
 
 
-def wrong_settlings(seen: TargetEvidence) -> Iterator[Wrong]:
+def wrong_settlings(evidence: TargetEvidence) -> Iterator[Wrong]:
     """Ranges of the quarantine table that have another number of rows than the typed table's ledger has set aside."""
-    if seen.aside is None or seen.table.story.lost:
+    if evidence.aside is None or evidence.table.story.lost:
         return
-    for key, steps in seen.aside.story.steps.items():
-        for step, rows, stated in _settled(seen.table.story.steps.get(key, ()), steps):
+    for key, steps in evidence.aside.story.steps.items():
+        for step, rows, stated in _settled(evidence.table.story.steps.get(key, ()), steps):
             if rows != stated:
                 yield Wrong(
-                    f"{seen.table.name} has set aside {counted(rows, 'row')} of {step}, and the ledger of {seen.aside.name} states {stated:,}"
+                    f"{evidence.table.name} has set aside {counted(rows, 'row')} of {step}, "
+                    f"and the ledger of {evidence.aside.name} states {stated:,}"
                 )
 
 
 def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[Step, int, int]]:
-    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows that the quarantine
-    table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where one of each ends."""
+    """Each range of the quarantine table, with the rows that the typed table's ledger has set aside in it, and the rows
+    that the quarantine table's own ledger states. Joined ranges of the two tables may end elsewhere: then up to where
+    one of each ends."""
     has_joined = any(step.range.joined > 1 for step in decided)
-    at = stated = 0
+    start = stated = 0
     for step in steps:
         stated += step.range.rows
         end = step.range.upto.token
-        place = next((n for n in range(at, len(decided)) if decided[n].range.upto.token == end), None)
+        place = next((n for n in range(start, len(decided)) if decided[n].range.upto.token == end), None)
         if place is None:
             if not has_joined:
                 return
             continue
-        accounts = (accounting_of(each) for each in decided[at : place + 1])
-        yield step, sum(each.quarantined for each in accounts if each is not None), stated
-        at, stated = place + 1, 0
+        accounts = (accounting_of(decision) for decision in decided[start : place + 1])
+        yield step, sum(account.quarantined for account in accounts if account is not None), stated
+        start, stated = place + 1, 0

@@ -19,26 +19,30 @@ from headrace.pipeline.proof.made.evidence import TargetEvidence, accounting_of
 from headrace.pipeline.proof.verdict import Unproved
 
 
-def never_parsed(seen: TargetEvidence) -> Iterator[Unproved]:
-    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left out."""
-    if seen.aside is None or seen.landed.lost or seen.table.story.lost:
+def never_parsed(evidence: TargetEvidence) -> Iterator[Unproved]:
+    """One sentence for each shard. Shards of which the ledgers don't tell how many rows the lake table had are left
+    out."""
+    # The table of a window parses nothing, and where ledgers are lost the sums tell nothing.
+    if evidence.aside is None or evidence.landed.lost or evidence.table.story.lost:
         return
-    for key, landed in seen.landed.steps.items():
-        if seen.stream in (None, key.stream.name) and not _is_unclear(key, seen):
-            rows = sum(_missing(landed, seen.table.story.steps.get(key, ())))
+    for key, landed in evidence.landed.steps.items():
+        if evidence.stream in (None, key.stream.name) and not _is_unclear(key, evidence):
+            rows = sum(_missing(landed, evidence.table.story.steps.get(key, ())))
             if rows:
                 yield Unproved(
-                    f"{counted(rows, 'row')} of {key} landed, and weren't in the lake table any more when {seen.table.name} parsed these ranges: "
+                    f"{counted(rows, 'row')} of {key} landed, "
+                    f"and weren't in the lake table any more when {evidence.table.name} parsed these ranges: "
                     "upkeep.retention had removed them before the typed table was made, or another engine has"
                 )
 
 
-def _is_unclear(key: ShardKey, seen: TargetEvidence) -> bool:
-    return key in seen.moved or bool(seen.unpacked.get(key) or seen.landed.derived.get(key))
+def _is_unclear(key: ShardKey, evidence: TargetEvidence) -> bool:
+    return key in evidence.moved or bool(evidence.unpacked.get(key) or evidence.landed.derived.get(key))
 
 
 def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
-    """For each stretch that begins and ends in both tables' ledgers: how many rows of it weren't parsed, if there were too few."""
+    """For each stretch that begins and ends in both tables' ledgers: how many rows of it weren't parsed, if there were
+    too few."""
     stated = {order_text(step.range.upto): rows for step, rows in _sums(landed)}
     before_landed = before_parsed = rows = 0
     for step in parsed:
@@ -46,10 +50,11 @@ def _missing(landed: Sequence[Step], parsed: Sequence[Step]) -> Iterator[int]:
         if step.range.kind is not Kind.PARSED or account is None:
             return
         rows += account.rows
-        at = stated.get(order_text(step.range.upto))
-        if at is not None:
-            yield max(0, (at - before_landed) - (rows - before_parsed))
-            before_landed, before_parsed = at, rows
+        landed_upto = stated.get(order_text(step.range.upto))
+        if landed_upto is not None:
+            # More rows than landed are told by another check.
+            yield max(0, (landed_upto - before_landed) - (rows - before_parsed))
+            before_landed, before_parsed = landed_upto, rows
 
 
 def _sums(steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:

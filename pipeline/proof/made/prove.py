@@ -23,8 +23,8 @@ from headrace.pipeline.proof.made.evidence import (
     TargetEvidence,
     cut_shards,
     rest_asked,
-    rest_of,
     source_view,
+    unparsed_rest,
 )
 from headrace.pipeline.proof.made.prove_rounds import TargetRounds
 from headrace.pipeline.proof.made.sides import Side, Sides, late_steps, looked, may_skip
@@ -92,7 +92,7 @@ class ProvingTarget:
         steps = dict(self.landed.steps)
         for keys in cut_shards(self.landed, positions) if len(sides) > 1 else ():
             its = self.landed_of(rest_asked(keys, positions)).steps
-            steps |= {key: rest_of(its.get(key, ()), positions.of(key)) for key in keys}
+            steps |= {key: unparsed_rest(its.get(key, ()), positions.of(key)) for key in keys}
         return replace(self.landed, steps=steps)
 
     def _of_new_rows(self, sides: Sides, apart: int | None) -> _Seen | None:

@@ -13,7 +13,7 @@ from headrace.pipeline.proof.made.rows import Totals, cluster_numbers, wrong_row
 from headrace.pipeline.proof.made.sides import Side, Sides, late_steps
 from headrace.pipeline.proof.made.sums import TargetRows
 from headrace.pipeline.proof.prove_rounds import OtherDayError, Rounds, in_order
-from headrace.pipeline.proof.rounds import Open, divided, files_of, place_of, rounds_of
+from headrace.pipeline.proof.rounds import Open, cluster_place, divided, files_of, rounds_of
 from headrace.pipeline.proof.spans import CountPlan, FileCount
 from headrace.pipeline.proof.verdict import Told, Wrong
 
@@ -91,7 +91,7 @@ class TargetRounds:
         closed, ready = split[0][0], [its for _, its, _ in split]
         seen = replace(self.evidence(closed, sides), patterns=self.rows.patterns(closed, ready))
         found.numbers += (
-            (place_of(cluster, closed), told) for cluster, told in cluster_numbers(seen, found.totals)
+            (cluster_place(cluster, closed), told) for cluster, told in cluster_numbers(seen, found.totals)
         )
         found.rows += wrong_rows(seen)
         found.ranges += len(closed.clusters)

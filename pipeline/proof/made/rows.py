@@ -1,7 +1,9 @@
-"""What the rows of a typed table and of its quarantine table say is wrong, beside the rows of the lake table. Pure functions.
+"""What the rows of a typed table and of its quarantine table say is wrong, beside the rows of the lake table. Pure
+functions.
 
-A replacement reads rows of the ranges under it again. What it parses and sets aside is added to what these ranges state, and what it has
-removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often rows were replaced.
+A replacement reads rows of the ranges under it again. What it parses and sets aside is added to what these ranges
+state, and what it has removed is subtracted: so the sum is right wherever a replacement cuts a range, and however often
+rows were replaced.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
 @dataclass(slots=True)
 class _Numbers:
-    """Rows: in the lake table, parsed, in quarantine, and dropped; as stated or as counted."""
+    """Four numbers of rows, as stated or as counted: in the lake table, parsed, in quarantine, and dropped."""
 
     rows: int = 0
     parsed: int = 0
     aside: int = 0
     dropped: int = 0
     missing: list[str] = field(default_factory=list)
-    """Rows of the lake table that are in neither table: the first of them."""
+    """The first of the rows of the lake table that are in neither table."""
 
     def add(self, step: Step, account: Accounting) -> None:
         """What the commit with this range has changed in the tables."""
@@ -40,6 +42,8 @@ class _Numbers:
         self.parsed += account.parsed
         self.dropped += dropped
         if is_chain(step.range.key):
+            # A redrive takes rows out of quarantine and puts some back: the difference is what it parsed or
+            # dropped.
             self.aside -= account.parsed + dropped
             return
         self.aside += account.quarantined
@@ -49,17 +53,18 @@ class _Numbers:
         typed, aside = account.removed
         self.parsed -= typed
         self.aside -= aside
-        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be more of them.
+        # The other rows that were read again had been dropped. Of aggregates that were taken apart since, there may be
+        # more of them.
         self.dropped -= account.rows - typed - aside
 
 
 def stated_numbers(steps: Iterable[Step]) -> _Numbers:
-    found = _Numbers()
+    numbers = _Numbers()
     for step in steps:
         account = accounting_of(step)
         if account is not None:
-            found.add(step, account)
-    return found
+            numbers.add(step, account)
+    return numbers
 
 
 def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
@@ -68,46 +73,50 @@ def _redriven(story: Story, key: ShardKey, *, since: int) -> _Numbers:
 
 
 Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
-"""Of shards with redrives: the rows that the ledger states without them, and those that were counted."""
+"""For shards with redrives: the rows that the ledger states without them, and those that were counted."""
 
 
-def wrong_numbers(seen: TargetEvidence) -> Iterator[Told]:
+def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
     totals: Totals = {}
-    yield from (told for _, told in cluster_numbers(seen, totals))
-    yield from wrong_totals(seen, totals)
+    yield from (statement for _, statement in cluster_numbers(evidence, totals))
+    yield from wrong_totals(evidence, totals)
 
 
-def cluster_numbers(seen: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
+def cluster_numbers(evidence: TargetEvidence, totals: Totals) -> Iterator[tuple[Cluster, Told]]:
     """What is wrong with the ranges of the plan; `totals` gets their rows."""
-    story, found = seen.table.story, by_span(seen.patterns)
-    redrives = {shard_of(each.range.key) for each in story.all() if each.range.kind is Kind.REDRIVEN}
-    apart = {key: _Apart.of(steps) for key, steps in seen.unpacked.items()}
-    for cluster in seen.plan.clusters:
+    story, patterns = evidence.table.story, by_span(evidence.patterns)
+    redrives = {shard_of(step.range.key) for step in story.all() if step.range.kind is Kind.REDRIVEN}
+    apart = {key: _Apart.of(steps) for key, steps in evidence.unpacked.items()}
+    for cluster in evidence.plan.clusters:
         key = cluster.steps[0].range.key
         # The steps of the plan have the rows of the lake table; the text of the ledger is unchanged.
-        stated, there = stated_numbers(cluster.steps), _counted(cluster, found)
+        stated, actual = stated_numbers(cluster.steps), _counted(cluster, patterns)
         since = min(step.sequence for step in cluster.steps)
         moved = _redriven(story, key, since=since) if key in redrives else _Numbers()
-        if _is_off(stated, there, moved):
-            yield cluster, Wrong(_miscount(seen, cluster, stated, there, moved))
-        elif 0 < there.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
+        if _is_off(stated, actual, moved):
+            yield cluster, Wrong(_miscount(evidence, cluster, stated, actual, moved))
+        elif 0 < actual.rows - stated.rows <= (apart[key].most(cluster) if key in apart else 0):
             # What a replacement since has parsed of them is in the tables, or was dropped for a reason.
-            if there.rows - there.parsed - there.aside > _may_be_dropped(cluster, seen.plan):
+            if actual.rows - actual.parsed - actual.aside > _may_be_dropped(cluster, evidence.plan):
                 yield (
                     cluster,
                     Unproved(
-                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, which has {there.rows - stated.rows:,} rows more "
-                        f"since, and {seen.table.name} still has what was made of them as a whole: {_ANEW}"
+                        f"{_named(cluster)}: aggregates of this range were taken apart in the lake table, "
+                        f"which has {actual.rows - stated.rows:,} rows more "
+                        f"since, and {evidence.table.name} still has what was made of them as a whole: {_ANEW}"
                     ),
                 )
-        elif there.rows != stated.rows and not (_may_lack(cluster) and there.rows < stated.rows):
-            told = f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} of this range when they were parsed, and has {there.rows:,} now"
-            yield cluster, Unproved(told) if key in seen.moved else Wrong(told)
+        elif actual.rows != stated.rows and not (_may_lack(cluster) and actual.rows < stated.rows):
+            sentence = (
+                f"{_named(cluster)}: the lake table had {counted(stated.rows, 'row')} "
+                f"of this range when they were parsed, and has {actual.rows:,} now"
+            )
+            yield cluster, Unproved(sentence) if key in evidence.moved else Wrong(sentence)
         if key in redrives:
             sums = totals.setdefault(key, (_Numbers(), _Numbers()))
-            for total, each in zip(sums, (stated, there), strict=True):
-                total.parsed += each.parsed
-                total.aside += each.aside
+            for total, numbers in zip(sums, (stated, actual), strict=True):
+                total.parsed += numbers.parsed
+                total.aside += numbers.aside
 
 
 _ANEW = "`headrace window create --replace` makes its rows anew; a window's own table is copied anew by a new window"
@@ -115,142 +124,153 @@ _ANEW = "`headrace window create --replace` makes its rows anew; a window's own 
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """By which aggregates of a shard were taken apart in the lake table: ranges in order, of which none meets another one."""
+    """The ranges by which aggregates of a shard were taken apart in the lake table: in order, and none meets another
+    one."""
 
     lows: tuple[str, ...]
     highs: tuple[str, ...]
     sums: tuple[int, ...]
-    """Rows that the lake table has more by the ranges before each of them, and by all."""
+    """How many more rows the lake table has by the ranges before each of them, and by all."""
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> _Apart:
-        found = sorted((low_of(step), high_of(step), step.range.rows) for step in steps)
-        lows, highs, rows = zip(*found, strict=True) if found else ((), (), ())
+        bounds = sorted((low_of(step), high_of(step), step.range.rows) for step in steps)
+        lows, highs, rows = zip(*bounds, strict=True) if bounds else ((), (), ())
         return cls(lows, highs, tuple(accumulate(rows, initial=0)))
 
     def most(self, cluster: Cluster) -> int:
         """How many rows the lake table has at most more of these ranges."""
         low = min(low_of(step) for step in cluster.steps)
         high = max(high_of(step) for step in cluster.steps)
+        # What was taken apart and meets these ranges, by two searches and a difference: a shard may have
+        # thousands of such ranges.
         return self.sums[bisect_left(self.lows, high)] - self.sums[bisect_right(self.highs, low)]
 
 
 def _may_be_dropped(cluster: Cluster, plan: CountPlan) -> int:
-    """How many rows the ledger has dropped at most: by the range, or the replacement of it, that has decided last about any of the rows."""
+    """How many rows the ledger has dropped at most: by the range, or the replacement of it, that has decided last about
+    any of the rows."""
     ends = plan.spans[cluster.shard].ends
     newest: dict[int, Step] = {}
     for step in sorted(cluster.steps, key=lambda step: step.sequence):
         newest |= dict.fromkeys(spans_of(ends, step), step)
     accounts = (accounting_of(step) for step in set(newest.values()))
-    return sum(sum(each.dropped.values()) for each in accounts if each is not None)
+    return sum(sum(account.dropped.values()) for account in accounts if account is not None)
 
 
-def _is_off(stated: _Numbers, there: _Numbers, moved: _Numbers) -> bool:
-    """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of the shard's rows."""
-    gone = stated.parsed + stated.aside - there.parsed - there.aside
-    return not (stated.parsed <= there.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
+def _is_off(stated: _Numbers, actual: _Numbers, moved: _Numbers) -> bool:
+    """Whether the two tables have other rows of a range than the ledger states. A later redrive may have moved some of
+    the shard's rows."""
+    gone = stated.parsed + stated.aside - actual.parsed - actual.aside
+    return not (stated.parsed <= actual.parsed <= stated.parsed + moved.parsed and 0 <= gone <= moved.dropped)
 
 
-def _counted(cluster: Cluster, found: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:
-    there = _Numbers()
+def _counted(cluster: Cluster, patterns: Mapping[tuple[int, int], Sequence[Pattern]]) -> _Numbers:
+    actual = _Numbers()
     for span in cluster.spans:
-        for each in found.get((cluster.shard, span), ()):
-            rows, parsed, aside = _times(each)
-            there.rows += rows * each.keys
-            there.parsed += parsed * each.keys
-            there.aside += aside * each.keys
+        for pattern in patterns.get((cluster.shard, span), ()):
+            rows, parsed, aside = _times(pattern)
+            actual.rows += rows * pattern.keys
+            actual.parsed += parsed * pattern.keys
+            actual.aside += aside * pattern.keys
             if rows > parsed + aside:
-                there.missing += each.first
-    return there
+                actual.missing += pattern.first
+    return actual
 
 
-def _times(each: Pattern) -> tuple[int, int, int]:
-    rows, parsed, *aside = each.times
+def _times(pattern: Pattern) -> tuple[int, int, int]:
+    rows, parsed, *aside = pattern.times
     return rows, parsed, sum(aside)
 
 
 def _miscount(
-    seen: TargetEvidence, cluster: Cluster, stated: _Numbers, there: _Numbers, moved: _Numbers
+    evidence: TargetEvidence, cluster: Cluster, stated: _Numbers, actual: _Numbers, moved: _Numbers
 ) -> str:
     # A row that was dropped for a reason is in neither table either, so that the missing ones can't be told apart.
-    missing = "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, there.missing)
-    aside = "" if seen.aside is None else f" and {stated.aside:,} set aside"
-    beside = "" if seen.aside is None else f" and {there.aside:,} in {seen.aside.name}"
+    missing = (
+        "" if stated.dropped > 0 or moved.dropped else _names(cluster.steps[0].range.key, actual.missing)
+    )
+    aside = "" if evidence.aside is None else f" and {stated.aside:,} set aside"
+    beside = "" if evidence.aside is None else f" and {actual.aside:,} in {evidence.aside.name}"
     return (
-        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, and {there.parsed:,} {'is' if there.parsed == 1 else 'are'} in "
-        f"{seen.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
+        f"{_named(cluster)}: the ledger states {counted(stated.parsed, 'row')}{aside}, "
+        f"and {actual.parsed:,} {'is' if actual.parsed == 1 else 'are'} in "
+        f"{evidence.table.name}{beside}{f'; in no table: {missing}' if missing else ''}"
     )
 
 
 def _named(cluster: Cluster) -> str:
-    first, *others = (step for step in cluster.steps if step.range.moves)
-    more = f" and {counted(len(others), 'range')} beside it" if others else ""
+    first, *rest = (step for step in cluster.steps if step.range.moves)
+    more = f" and {counted(len(rest), 'range')} beside it" if rest else ""
     replays = [step for step in cluster.steps if not step.range.moves]
     return f"{first}{more}{f', with rows replaced by {_snapshots(replays)}' if replays else ''}"
 
 
 def _snapshots(replays: Sequence[Step]) -> str:
     """The newest of them."""
-    found = [f"snapshot {step.snapshot}" for step in sorted(replays, key=lambda step: -step.sequence)]
-    return f"{', '.join(found[:3])}{f' and {len(found) - 3:,} more' if found[3:] else ''}"
+    snapshots = [f"snapshot {step.snapshot}" for step in sorted(replays, key=lambda step: -step.sequence)]
+    return f"{', '.join(snapshots[:3])}{f' and {len(snapshots) - 3:,} more' if snapshots[3:] else ''}"
 
 
-def wrong_totals(seen: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
-    """Where redrives have moved another number of a shard's rows than their ledgers state."""
-    story = seen.table.story
-    if not seen.is_whole or story.lost:
+def wrong_totals(evidence: TargetEvidence, totals: Totals) -> Iterator[Wrong]:
+    """The shards of which redrives have moved another number of rows than their ledgers state."""
+    story = evidence.table.story
+    # A redrive moves old rows: their numbers add up only where all rows of the shard were counted.
+    if not evidence.is_whole or story.lost:
         return
-    for key, (stated, there) in totals.items():
+    for key, (stated, actual) in totals.items():
         moved = _redriven(story, key, since=-1)
         parsed, aside = stated.parsed + moved.parsed, stated.aside + moved.aside
-        if (there.parsed, there.aside) != (parsed, aside):
+        if (actual.parsed, actual.aside) != (parsed, aside):
             yield Wrong(
-                f"{key}: with its redrives the ledger states {parsed:,} rows in the typed table and {aside:,} in quarantine, and {there.parsed:,} and "
-                f"{there.aside:,} are there"
+                f"{key}: with its redrives the ledger states {parsed:,} rows in the "
+                f"typed table and {aside:,} in quarantine, and {actual.parsed:,} and "
+                f"{actual.aside:,} are there"
             )
 
 
 def _may_lack(cluster: Cluster) -> bool:
-    """Whether the lake table may lack rows of the ranges: the retention may have removed them, or a window has read them from the stream."""
+    """Whether the lake table may lack rows of the ranges: the retention may have removed them, or a window has read
+    them from the stream."""
     return cluster.is_dropped or any(step.range.kind is Kind.READ for step in cluster.steps)
 
 
-def wrong_rows(seen: TargetEvidence) -> Iterator[Wrong]:
+def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
     """Rows that are there more often than in the lake table."""
-    aside = "" if seen.aside is None else seen.aside.name
+    aside = "" if evidence.aside is None else evidence.aside.name
     dropped = {
         (cluster.shard, span)
-        for cluster in seen.plan.clusters
+        for cluster in evidence.plan.clusters
         if _may_lack(cluster)
         for span in cluster.spans
     }
-    replays = _replays_by_span(seen.plan)
-    for each in seen.patterns:
-        rows, parsed, set_aside = _times(each)
-        may_lack = (each.shard, each.span) in dropped
+    replays = _replays_by_span(evidence.plan)
+    for pattern in evidence.patterns:
+        rows, parsed, set_aside = _times(pattern)
+        may_lack = (pattern.shard, pattern.span) in dropped
         if parsed + set_aside <= max(rows, 1 if may_lack else 0):
             continue
         if parsed and set_aside:
-            where = f"both in {seen.table.name} and in {aside}"
+            where = f"both in {evidence.table.name} and in {aside}"
         elif parsed + set_aside > 1:
-            where = f"{parsed + set_aside} times in {seen.table.name if parsed else aside}"
+            where = f"{parsed + set_aside} times in {evidence.table.name if parsed else aside}"
         else:
-            where = f"in {seen.table.name if parsed else aside} and not in the lake table"
-        of = seen.plan.spans[each.shard]
-        names = ", ".join(each.first)
-        more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
-        generations = replays.get((each.shard, each.span))
+            where = f"in {evidence.table.name if parsed else aside} and not in the lake table"
+        of = evidence.plan.spans[pattern.shard]
+        names = ", ".join(pattern.first)
+        more = f" and {pattern.keys - len(pattern.first):,} more" if pattern.keys > len(pattern.first) else ""
+        generations = replays.get((pattern.shard, pattern.span))
         replaced = f"; this range was replaced by {_snapshots(generations)}" if generations else ""
         yield Wrong(f"{of.stream}/{of.shard_id} {names}{more}: {where}{replaced}")
 
 
 def _replays_by_span(plan: CountPlan) -> Mapping[tuple[int, int], Sequence[Step]]:
-    found: dict[tuple[int, int], list[Step]] = {}
+    replays: dict[tuple[int, int], list[Step]] = {}
     for cluster in plan.clusters:
-        for step in (each for each in cluster.steps if not each.range.moves):
+        for step in (s for s in cluster.steps if not s.range.moves):
             for span in spans_of(plan.spans[cluster.shard].ends, step):
-                found.setdefault((cluster.shard, span), []).append(step)
-    return found
+                replays.setdefault((cluster.shard, span), []).append(step)
+    return replays
 
 
 def _names(key: ShardKey, numbers: Sequence[str]) -> str:

@@ -16,7 +16,13 @@ from headrace.pipeline.ports.lineage import LineageTable
 from headrace.pipeline.proof.memory import files_of_days
 from headrace.pipeline.proof.patterns import comparing
 from headrace.pipeline.proof.ports import OtherSide, ProofTable
-from headrace.pipeline.proof.shadow.verdict import Shadow, ShadowEvidence, plan_shadow, shadow_of, stream_of
+from headrace.pipeline.proof.shadow.verdict import (
+    Shadow,
+    ShadowEvidence,
+    compared_stream,
+    plan_shadow,
+    shadow_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,7 @@ class Shadowing:
 
     def run(self, window: Window = ALL) -> Shadow:
         look = self.table.look()
-        stream = stream_of(look.state.positions.streams(), self.stream)
+        stream = compared_stream(look.state.positions.streams(), self.stream)
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.

@@ -1,8 +1,10 @@
 """Do the lake table and another consumer's output have the same records? Pure functions on what Spark found.
 
-    ranges of the lake table's ledgers -> Spark puts the rows of both sides beside each other -> differences by range, and a sentence
+    ranges of the lake table's ledgers -> Spark puts the rows of both sides beside each other -> differences by range,
+    and a sentence
 
-Rows of the other side that lie in no landed range are counted and not judged: the lake table hasn't got so far, or began later.
+Rows of the other side that lie in no landed range are counted and not judged: the lake table hasn't got so far, or
+began later.
 """
 
 from __future__ import annotations
@@ -24,28 +26,34 @@ _NOT_READ_HERE = {Kind.FOREIGN, Kind.ADOPT, Kind.REPOSITION, Kind.REPAIR}
 """Ranges that were never landed: another worker has read them, or a person has moved the position."""
 
 
-def stream_of(streams: Iterable[StreamId], name: str | None) -> StreamId:
+def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
     """The stream that the other side has read: the newest life of the one with this name, or of the only one."""
-    found = [each for each in sorted(streams, key=lambda each: each.epoch) if name in (None, each.name)]
-    if not found:
+    lives = [
+        stream for stream in sorted(streams, key=lambda stream: stream.epoch) if name in (None, stream.name)
+    ]
+    if not lives:
         raise Unknown(
-            f"the lake table has no records of {'any stream' if name is None else f'a stream {name!r}'}; nothing was compared"
+            f"the lake table has no records of {'any stream' if name is None else f'a stream {name!r}'}; "
+            "nothing was compared"
         )
-    if len(names := sorted({each.name for each in found})) > 1:
+    # One stream may have several lives here, of which the newest counts; two streams need a person's word.
+    if len(names := sorted({life.name for life in lives})) > 1:
         raise BadSetting(
-            f"the lake table has records of {len(names)} streams; allowed for --stream: {', '.join(names)}; nothing was compared"
+            f"the lake table has records of {len(names)} streams; "
+            f"allowed for --stream: {', '.join(names)}; nothing was compared"
         )
-    return found[-1]
+    return lives[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvidence:
     name: str
-    """Of the other side."""
+    """The name of the other side."""
     snapshot: int | None
     plan: CountPlan
     patterns: tuple[Pattern, ...] | None
-    """How often each row is here and there. None: no row was compared, because nothing is in a range, or a file can't be read."""
+    """How often each row is here and there. None: no row was compared, because nothing is in a range, or a file can't
+    be read."""
     other: tuple[FileCount, ...]
     """The other side's files. `strangers` are rows in no range."""
     payloads: bool
@@ -74,12 +82,12 @@ class Shadow:
         yield str(self)
 
     def __str__(self) -> str:
-        found = sum(check.count for check in self.checks)
+        differences = sum(check.count for check in self.checks)
         by = "number and payload" if self.payloads else "number, without payloads"
         same = f"{counted(self.same, 'record')} of {counted(self.shards, 'shard')}"
         where = f"in {self.name} and in snapshot {self.snapshot} of the lake table"
-        if found:
-            return f"NOT EQUAL: {counted(found, 'difference')}; {same} {_are(self.same)} the same {where}, by {by}"
+        if differences:
+            return f"NOT EQUAL: {counted(differences, 'difference')}; {same} {_are(self.same)} the same {where}, by {by}"
         if not self.same:
             return f"nothing to compare: no record is both in {self.name} and in a range of the lake table"
         beside = (
@@ -98,7 +106,7 @@ def plan_shadow(story: Story, stream: StreamId, window: Window = ALL) -> CountPl
     for key in story.keys:
         if key.stream == stream:
             steps[key] = tuple(
-                _with_a_row(each) for each in story.of(key) if each.range.kind not in _NOT_READ_HERE
+                _with_a_row(step) for step in story.of(key) if step.range.kind not in _NOT_READ_HERE
             )
     return plan_rows(Story(steps), window=window)  # type: ignore[arg-type]
 
@@ -108,74 +116,89 @@ def _with_a_row(step: Step) -> Step:
     return replace(step, range=replace(step.range, rows=max(1, step.range.rows)))
 
 
-def shadow_of(seen: ShadowEvidence) -> Shadow:
-    patterns = seen.patterns or ()
-    errors = (Wrong(f"{each.path}: {each.error}") for each in seen.other if each.error)
+def shadow_of(evidence: ShadowEvidence) -> Shadow:
+    patterns = evidence.patterns or ()
+    errors = (Wrong(f"{count.path}: {count.error}") for count in evidence.other if count.error)
     return Shadow(
         checks=(
-            checked("each file of the other side can be read", counted(len(seen.other), "file"), errors),
-            *(() if seen.patterns is None else _of_rows(seen.plan, patterns, payloads=seen.payloads)),
+            checked("each file of the other side can be read", counted(len(evidence.other), "file"), errors),
+            *(
+                ()
+                if evidence.patterns is None
+                else _of_rows(evidence.plan, patterns, payloads=evidence.payloads)
+            ),
         ),
-        same=sum(each.keys for each in patterns if each.times == (1, 1) and not each.differs),
-        shards=len({each.shard for each in patterns if min(each.times) > 0}),
-        name=seen.name,
-        snapshot=seen.snapshot,
-        payloads=seen.payloads,
-        left_out=tuple(_left_out(seen.other)),
+        same=sum(pattern.keys for pattern in patterns if pattern.times == (1, 1) and not pattern.differs),
+        shards=len({pattern.shard for pattern in patterns if min(pattern.times) > 0}),
+        name=evidence.name,
+        snapshot=evidence.snapshot,
+        payloads=evidence.payloads,
+        left_out=tuple(_left_out(evidence.other)),
     )
 
 
 def _of_rows(plan: CountPlan, patterns: Sequence[Pattern], *, payloads: bool) -> Iterator[Check]:
-    found = by_span(patterns)
-    here, there = (counted(sum(each.times[side] * each.keys for each in patterns), "row") for side in (0, 1))
-    both = counted(sum(each.keys for each in patterns if min(each.times) > 0), "record")
+    by_place = by_span(patterns)
+    own_rows, other_rows = (
+        counted(sum(pattern.times[side] * pattern.keys for pattern in patterns), "row") for side in (0, 1)
+    )
+    shared_records = counted(sum(pattern.keys for pattern in patterns if min(pattern.times) > 0), "record")
 
     def check(promise: str, looked_at: str, is_wrong: Callable[[Pattern], bool], how: str) -> Check:
-        return checked(promise, looked_at, _differences(plan, found, is_wrong, how))
+        return checked(promise, looked_at, _differences(plan, by_place, is_wrong, how))
 
     yield check(
-        "each record of the lake table is on the other side", here, lambda p: p.times[1] == 0, "only here"
+        "each record of the lake table is on the other side", own_rows, lambda p: p.times[1] == 0, "only here"
     )
     yield check(
-        "each record of the other side is in the lake table", there, lambda p: p.times[0] == 0, "only there"
+        "each record of the other side is in the lake table",
+        other_rows,
+        lambda p: p.times[0] == 0,
+        "only there",
     )
     yield check(
-        "no record is on the other side twice", there, lambda p: p.times[1] > 1, "more than once there"
+        "no record is on the other side twice", other_rows, lambda p: p.times[1] > 1, "more than once there"
     )
-    yield check("no record is in the lake table twice", here, lambda p: p.times[0] > 1, "more than once here")
+    yield check(
+        "no record is in the lake table twice", own_rows, lambda p: p.times[0] > 1, "more than once here"
+    )
     if payloads:
         yield check(
-            "each record has the same payload on both sides", both, lambda p: p.differs, "other bytes there"
+            "each record has the same payload on both sides",
+            shared_records,
+            lambda p: p.differs,
+            "other bytes there",
         )
 
 
 def _differences(
     plan: CountPlan,
-    found: dict[tuple[int, int], list[Pattern]],
+    by_place: dict[tuple[int, int], list[Pattern]],
     is_wrong: Callable[[Pattern], bool],
     how: str,
 ) -> Iterator[Wrong]:
     for cluster in plan.clusters:
-        patterns = [each for span in cluster.spans for each in found.get((cluster.shard, span), ())]
-        for each in filter(is_wrong, patterns):
-            yield Wrong(_difference(cluster, patterns, each, how))
+        patterns = [p for span in cluster.spans for p in by_place.get((cluster.shard, span), ())]
+        for pattern in filter(is_wrong, patterns):
+            yield Wrong(_difference(cluster, patterns, pattern, how))
 
 
-def _difference(cluster: Cluster, patterns: Sequence[Pattern], each: Pattern, how: str) -> str:
+def _difference(cluster: Cluster, patterns: Sequence[Pattern], pattern: Pattern, how: str) -> str:
     step = cluster.steps[0]
     key = step.range.key
-    more = f" and {each.keys - len(each.first):,} more" if each.keys > len(each.first) else ""
-    here, there = (sum(p.times[side] * p.keys for p in patterns) for side in (0, 1))
+    more = f" and {pattern.keys - len(pattern.first):,} more" if pattern.keys > len(pattern.first) else ""
+    own_rows, other_rows = (sum(p.times[side] * p.keys for p in patterns) for side in (0, 1))
     return (
-        f"{key} {', '.join(each.first)}{more}: {how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
-        f"{counted(here, 'row')} here and {there:,} there"
+        f"{key} {', '.join(pattern.first)}{more}: "
+        f"{how}, in the range after {step.range.after or 'the start'} up to {step.range.upto} with "
+        f"{counted(own_rows, 'row')} here and {other_rows:,} there"
     )
 
 
-def _left_out(other: Iterable[FileCount]) -> Iterator[str]:
-    for each in other:
-        if each.strangers_count:
-            rows = counted(each.strangers_count, "row")
-            more = each.strangers_count - len(each.strangers)
+def _left_out(counts: Iterable[FileCount]) -> Iterator[str]:
+    for count in counts:
+        if count.strangers_count:
+            rows = counted(count.strangers_count, "row")
+            more = count.strangers_count - len(count.strangers)
             beside = f", and {more:,} more" if more else ""
-            yield f"{rows} of {each.path} in no range of the lake table: {'; '.join(each.strangers)}{beside}"
+            yield f"{rows} of {count.path} in no range of the lake table: {'; '.join(count.strangers)}{beside}"

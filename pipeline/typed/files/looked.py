@@ -1,10 +1,12 @@
 """Up to where the files of the lake table have nothing left for a typed table. Pure functions on values.
 
-    a wave has looked into files ─► looked_after ─► its commit's ledger ─► looked_in ─► the next wave looks into the other files only
+    a wave has looked into files ─► looked_after ─► its commit's ledger ─► looked_in ─► the next wave looks into the
+    other files only
 
-A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing for this table, for as
-long as the positions don't go back. Which files that is said of goes by the commits that have added them, and not by their rows: a file
-that somebody writes anew, as a compaction does, is a new one, and is looked into once more. See docs/protocol.md, "What a typed table needn't look into".
+A data file never changes. So once each of its rows is at or below a position of the typed table, the file has nothing
+for this table, for as long as the positions don't go back. Which files that is said of goes by the commits that have
+added them, and not by their rows: a file that somebody writes anew, as a compaction does, is a new one, and is looked
+into once more. See docs/reference/protocol.md, "What a typed table needn't look into".
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from headrace.pipeline.core.shards.sort_texts import RowShard, past, row_shard
 from headrace.pipeline.typed.values import SourceFile, WavePlan
 
 MOST_OPEN = 100
-"""Names of files that a ledger has of those with something left."""
+"""The most names of files with something left that one ledger has."""
 _FARTHEST = 100
 """Ledgers that are read, the newest first."""
 
@@ -32,10 +34,11 @@ def covers(looked: FilesDone, file: SourceFile) -> bool:
 def looked_in(
     pages: Iterable[LedgerPage], *, stream: str | None, leads_to: Callable[[int, int], bool]
 ) -> FilesDone | None:
-    """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`: which the typed table is
-    made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
+    """What the ledgers of the typed table say, newest first; None where nothing that they say is of use. `stream`:
+    which the typed table is made of now; None: all. `leads_to`: whether main of the lake table leads to a snapshot."""
     for page in islice(pages, _FARTHEST):
-        if any(each.may_go_back for each in page.ranges):
+        # A person has set the typed table back: rows of files that were done may be wanted again.
+        if any(recorded.may_go_back for recorded in page.ranges):
             return None
         if page.looked is not None:
             looked = page.looked
@@ -46,33 +49,35 @@ def looked_in(
 
 def looked_after(
     files: Iterable[SourceFile],
-    at: Positions,
+    positions: Positions,
     *,
     snapshot: int | None,
     sequence: int,
     stream: str | None,
     before: FilesDone | None,
 ) -> FilesDone | None:
-    """What a commit of the typed table may say, that brings the table to the positions `at`. `files`: all of the lake table in this snapshot,
-    with what surveys have found in them. `before`: what its earlier ledgers say."""
+    """What a commit of the typed table may say, that brings the table to these `positions`. `files`: all of the lake
+    table in this snapshot, with what surveys have found in them. `before`: what its earlier ledgers say."""
     if snapshot is None:
         return None
-    passed = {row_shard(key): past(position) for key, position in at.shards.items()}
-    left = sorted(
-        (each.added, _name(each))
-        for each in files
-        if each.added is not None
-        and not (before is not None and covers(before, each))
-        and not _is_done(each, passed, stream)
+    passed = {row_shard(key): past(position) for key, position in positions.shards.items()}
+    unfinished = sorted(
+        (file.added, _name(file))
+        for file in files
+        if file.added is not None
+        and not (before is not None and covers(before, file))
+        and not _is_done(file, passed, stream)
     )
-    upto = left[MOST_OPEN][0] - 1 if len(left) > MOST_OPEN else sequence
-    still = frozenset(name for added, name in left if added <= upto)
+    # Where more files are open than a ledger names, the statement ends just before the first one that has no
+    # room.
+    upto = unfinished[MOST_OPEN][0] - 1 if len(unfinished) > MOST_OPEN else sequence
+    still = frozenset(name for added, name in unfinished if added <= upto)
     return FilesDone(snapshot, sequence, upto, stream, still)
 
 
 def after(plan: WavePlan, target: Positions) -> Positions:
     """The positions of the typed table after the wave."""
-    return target.with_shards({each.key: each.upto for each in plan.ranges})
+    return target.with_shards({planned.key: planned.upto for planned in plan.ranges})
 
 
 def _is_done(file: SourceFile, passed: Mapping[RowShard, str], stream: str | None) -> bool:

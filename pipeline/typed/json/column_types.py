@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipeline.typed.json.columns import Items, Kind, Struct
 
+# All other names of Spark's types are the same in its JSON and in DDL, but for capital letters.
 _DDL = {"long": "BIGINT", "integer": "INT"}
 
 
@@ -17,8 +18,8 @@ def struct_of(fields: Iterable[tuple[str, Any]], required: Iterable[str] = ()) -
 
 def struct_of_fields(fields: Sequence[Mapping[str, Any]]) -> Struct:
     """Columns, each as a field of a struct, as Spark writes it in JSON."""
-    required = [each["name"] for each in fields if not each.get("nullable", True)]
-    return struct_of(((each["name"], each["type"]) for each in fields), required)
+    required = [field["name"] for field in fields if not field.get("nullable", True)]
+    return struct_of(((field["name"], field["type"]) for field in fields), required)
 
 
 def _kind_of(spark: Any) -> Kind:
@@ -28,6 +29,7 @@ def _kind_of(spark: Any) -> Kind:
         return struct_of_fields(spark["fields"])
     if spark["type"] == "array":
         return Items(_kind_of(spark["elementType"]))
+    # A map stays text, because nothing looks inside of it.
     return f"map<{_ddl(_kind_of(spark['keyType']))}, {_ddl(_kind_of(spark['valueType']))}>"
 
 
@@ -36,8 +38,13 @@ def spark_of(kind: Kind) -> Any:
     match kind:
         case Struct():
             fields = [
-                {"name": name, "type": spark_of(each), "nullable": name not in kind.required, "metadata": {}}
-                for name, each in kind.fields.items()
+                {
+                    "name": name,
+                    "type": spark_of(column),
+                    "nullable": name not in kind.required,
+                    "metadata": {},
+                }
+                for name, column in kind.fields.items()
             ]
             return {"type": "struct", "fields": fields}
         case Items():
@@ -65,7 +72,7 @@ def words_of(spark: Any) -> str:
 
 def has_not_null(fields: Sequence[Mapping[str, Any]]) -> bool:
     """Whether one of the fields, or a part of one, is NOT NULL. Fields as Spark writes them in JSON."""
-    return any(not each.get("nullable", True) or _has_not_null(each["type"]) for each in fields)
+    return any(not field.get("nullable", True) or _has_not_null(field["type"]) for field in fields)
 
 
 def _has_not_null(spark: Any) -> bool:
@@ -89,7 +96,7 @@ def nullable(spark: Any) -> Any:
             return {
                 **spark,
                 "fields": [
-                    {**each, "type": nullable(each["type"]), "nullable": True} for each in spark["fields"]
+                    {**field, "type": nullable(field["type"]), "nullable": True} for field in spark["fields"]
                 ],
             }
         case "array":
@@ -109,7 +116,8 @@ def _ddl(kind: Kind) -> str:
     match kind:
         case Struct():
             inner = ", ".join(
-                f"{_quoted(name)}: {_ddl(each)}{_not_null(name, kind)}" for name, each in kind.fields.items()
+                f"{_quoted(name)}: {_ddl(column)}{_not_null(name, kind)}"
+                for name, column in kind.fields.items()
             )
             return f"STRUCT<{inner}>"
         case Items():
@@ -124,4 +132,5 @@ def _not_null(name: str, of: Struct) -> str:
 
 
 def _quoted(name: str) -> str:
+    # Spark's parser takes any name in backticks, in which a backtick is doubled.
     return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting, all_dropped
+from headrace.pipeline.core.ledger.author import Arrivals, Author
 from headrace.pipeline.core.ledger.batch import TakenFile
 from headrace.pipeline.core.ledger.generation import chain_of, next_link
-from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.ledger.ledger import Kind
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
 from headrace.pipeline.errors import Overtaken, WrongShape
@@ -166,26 +167,23 @@ class Redriving:
     ) -> int | None:
         code, at = self.code(), look.positions
         planned = {each.key: each for each in plan.wave.ranges}
+        files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
         # The chains of all shards of the taken files begin where the quarantine table was when it was looked at: a redrive that has taken
         # one of these files meanwhile has moved one of the chains in the typed table, and then this commit is refused.
         ranges = tuple(
-            Range(
+            Author(self.run).range(
                 Kind.REDRIVEN,
                 chain_of(key),
-                after=at.of(chain_of(key)),
-                upto=next_link(at.of(chain_of(key))),
-                run=self.run,
-                claim=self.run,
+                at.of(chain_of(key)),
+                next_link(at.of(chain_of(key))),
                 rows=accounts[key].parsed,
                 bytes=planned[key].bytes if key in planned else 0,
-                first_arrival=planned[key].oldest if key in planned else None,
-                last_arrival=planned[key].newest if key in planned else None,
-                files=tuple(f.path.rsplit("/", 1)[-1] for f in parsed.files if key in f.shards),
-                why=replace(accounts[key], code=code).text(),
+                arrivals=Arrivals(planned[key].oldest, planned[key].newest) if key in planned else Arrivals(),
+                files=files,
+                account=replace(accounts[key], code=code).text(),
             )
             for key in sorted(accounts)
         )
-        files = tuple(replace(f, shards=frozenset(map(chain_of, f.shards))) for f in parsed.files)
         committed = self.table.commit(
             Proposal(
                 ranges,

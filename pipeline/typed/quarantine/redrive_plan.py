@@ -1,7 +1,9 @@
-"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on values.
+"""Which rows of a quarantine table are parsed again, and what the typed table's commit says of them. Pure functions on
+values.
 
-A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the others are copied. So
-each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine table.
+A redrive takes whole files of the quarantine table. Of their rows, those that are selected are parsed again, and the
+others are copied. So each row of a taken file is parsed, dropped by a named reason, or in a new file for the quarantine
+table.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from headrace.pipeline.typed.values import (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows of the quarantine table are parsed again. None: all."""
+    """The rows of the quarantine table that are parsed again. A field that is None leaves no row out."""
 
     shard: str | None = None
     """The shard's id, or its name with the stream (`headrace.pipeline.core.shards.partition`)."""
@@ -46,7 +48,8 @@ _MOST_NAMED = 5
 
 
 def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
-    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with each reason."""
+    """The reason that a person means by its text or a part of it; None where no row has one. `counts`: the rows with
+    each reason."""
     if text in counts:
         return text
     meant = sorted(
@@ -56,7 +59,8 @@ def reason_meant(text: str, counts: Mapping[str, int]) -> str | None:
         named = "; ".join(f"{reason} ({counted(counts[reason], 'row')})" for reason in meant[:_MOST_NAMED])
         more = f"; and {len(meant) - _MOST_NAMED:,} more" if len(meant) > _MOST_NAMED else ""
         raise Unknown(
-            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. Give more of the one that you mean: {named}{more}"
+            f"{len(meant):,} reasons have the text {text!r} in them, and nothing was parsed. "
+            f"Give more of the one that you mean: {named}{more}"
         )
     return meant[0] if meant else None
 
@@ -70,30 +74,33 @@ class RedrivePlan:
 
     @property
     def kept(self) -> int:
-        """Rows of the taken files that aren't parsed again."""
-        return sum(each.rows for each in self.taken) - self.wave.rows
+        """The number of rows of the taken files that aren't parsed again."""
+        return sum(file.rows for file in self.taken) - self.wave.rows
 
 
 def plan_look(files: Iterable[SourceFile], positions: Positions, selection: Selection) -> SurveyOrder:
     """What Spark is to look for in the files of the quarantine table. `positions`: those of the quarantine table."""
     shards = sorted(key for key in positions.shards if not is_chain(key))
     name = None if selection.shard is None else read_name(selection.shard)
-    wanted = tuple(key for key in shards if name is None or name.fits(key))
-    if selection.shard is not None and not wanted:
+    chosen = tuple(key for key in shards if name is None or name.fits(key))
+    if selection.shard is not None and not chosen:
         raise Unknown(
-            f"the quarantine table has no shard {selection.shard}; nothing was parsed. The column shard_id names its shards"
+            f"the quarantine table has no shard {selection.shard}; nothing was parsed. "
+            "The column shard_id names its shards"
         )
+    # Closed shards are those that aren't selected: their rows are copied, and Spark needn't look for them.
     return SurveyOrder(
-        tuple(sorted(each.path for each in files)),
-        tuple(Bound(key, reason=selection.reason) for key in wanted),
-        frozenset(shards) - set(wanted),
+        tuple(sorted(file.path for file in files)),
+        tuple(Bound(key, reason=selection.reason) for key in chosen),
+        frozenset(shards) - set(chosen),
         tuple(sorted({key.stream for key in shards})),
         None,
     )
 
 
 def worth_parsing(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Without the files in which all selected rows were landed as malformed: no parser sees these rows."""
+    """The pieces without those of files in which all selected rows were landed as malformed: no parser sees these
+    rows."""
     pieces = tuple(pieces)
     paths = {piece.path for piece in pieces if piece.rows > piece.malformed}
     return tuple(piece for piece in pieces if piece.path in paths)
@@ -108,13 +115,13 @@ def plan_redrive(
         of_file.setdefault(piece.path, []).append(piece)
     taken: list[SourceFile] = []
     rows = size = 0
-    for each in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
-        rows += sum(piece.rows for piece in of_file[each.path])
-        size += sum(piece.bytes for piece in of_file[each.path])
+    for source in sorted((file for file in files if file.path in of_file), key=lambda file: file.path):
+        rows += sum(piece.rows for piece in of_file[source.path])
+        size += sum(piece.bytes for piece in of_file[source.path])
         if taken and (rows > limits.records or size > limits.bytes):
             break
-        taken.append(each)
-    chosen = [piece for each in taken for piece in of_file[each.path]]
+        taken.append(source)
+    chosen = [piece for f in taken for piece in of_file[f.path]]
     of_shard: dict[ShardKey, list[Piece]] = {}
     for piece in chosen:
         of_shard.setdefault(piece.key, []).append(piece)
@@ -125,7 +132,8 @@ def plan_redrive(
 
 def half_of(limits: WaveLimits, wave: WavePlan) -> WaveLimits:
     """Limits for a portion of half as much as this one, which has to be within the limits or to be a single file."""
-    size = sum(each.bytes for each in wave.ranges)
+    # Never 0: `plan_redrive` takes at least one file, and each further one only within the limits.
+    size = sum(planned.bytes for planned in wave.ranges)
     return WaveLimits(max(1, min(limits.records, wave.rows) // 2), max(1, min(limits.bytes, size) // 2))
 
 
@@ -151,29 +159,32 @@ def account_redrive(
     """
     tried = account(plan.wave, parsed, dropped_as=dropped_as, version=version, schema=schema)
     rest = {count.key: count.aside for count in copied.counts}
-    if (told := sum(rest.values())) != plan.kept:
+    if (copied_rows := sum(rest.values())) != plan.kept:
         raise WrongShape(
-            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, and {told:,} were copied. Nothing "
+            f"the files that the redrive takes have {counted(plan.kept, 'row')} beside those that it parses, "
+            f"and {copied_rows:,} were copied. Nothing "
             "was committed; report this as an error of Headrace"
         )
-    taken = tuple(aside_name(each.path) for each in plan.taken)
-    found: dict[ShardKey, Accounting] = {}
+    taken = tuple(aside_name(file.path) for file in plan.taken)
+    accountings: dict[ShardKey, Accounting] = {}
     for key in sorted(tried.keys() | rest.keys()):
-        each = tried.get(key, Accounting(0, 0))
+        accounting = tried.get(key, Accounting(0, 0))
         stays = rest.get(key, 0)
+        # A staged file may have rows of several shards, and is named in the accounting of each.
         files = tuple(aside_name(file.path) for file in (*parsed.aside, *copied.aside) if key in file.shards)
-        found[key] = Accounting(
-            each.rows + stays,
-            each.parsed,
-            each.quarantined + stays,
-            each.dropped,
+        accountings[key] = Accounting(
+            accounting.rows + stays,
+            accounting.parsed,
+            accounting.quarantined + stays,
+            accounting.dropped,
             version,
             schema,
             files,
             taken,
         )
-        if not found[key].is_complete:
+        if not accountings[key].is_complete:
             raise WrongShape(
-                f"the rows of {key} don't add up: {found[key].text()}. Nothing was committed; report this as an error of Headrace"
+                f"the rows of {key} don't add up: {accountings[key].text()}. "
+                "Nothing was committed; report this as an error of Headrace"
             )
-    return found
+    return accountings

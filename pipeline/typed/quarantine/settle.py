@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.pipeline.core.landing.landing import Proposal
+from headrace.pipeline.core.ledger.author import Author
 from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.ledger import Range
 from headrace.pipeline.core.shards.stream import ShardKey
@@ -73,14 +74,12 @@ class Settling:
         yield from found
 
     def _range(self, each: Unsettled, files: Iterable[StagedFile]) -> Range:
-        return Range(
+        return Author(self.run).range(
             each.ranges[0].kind,
             each.key,
-            after=each.after,
-            upto=each.upto,
-            run=self.run,
-            claim=self.run,
+            each.after,
+            each.upto,
             rows=each.quarantined,
-            files=tuple(file.path.rsplit("/", 1)[-1] for file in files if each.key in file.shards),
-            why=each.ranges[0].why if len(each.ranges) == 1 else "",
+            files=files,
+            account=each.ranges[0].account if len(each.ranges) == 1 else "",
         )

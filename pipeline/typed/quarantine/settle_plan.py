@@ -22,20 +22,20 @@ class Unsettled:
     upto: Position
     """The typed table's position."""
     ranges: tuple[Range, ...]
-    """Of the typed table's ledger, newest first."""
+    """The ranges of the typed table's ledger, newest first."""
 
     @property
     def quarantined(self) -> int:
-        return sum(read_accounting(each.why).quarantined for each in self.ranges)
+        return sum(read_accounting(recorded.account).quarantined for recorded in self.ranges)
 
     @property
     def taken(self) -> frozenset[str]:
         """The data files of the quarantine table whose rows a redrive has decided about."""
-        return frozenset(name for each in self.ranges for name in read_accounting(each.why).taken)
+        return frozenset(name for recorded in self.ranges for name in read_accounting(recorded.account).taken)
 
     @property
     def files(self) -> frozenset[str]:
-        return frozenset(name for each in self.ranges for name in read_accounting(each.why).aside)
+        return frozenset(name for recorded in self.ranges for name in read_accounting(recorded.account).aside)
 
 
 def is_settled(table: Positions, quarantine: Positions) -> bool:
@@ -49,40 +49,48 @@ def plan_settling(
 
     Raises ChainBroken where the ledgers don't lead from the typed table's positions back to the quarantine table's.
     """
-    wanted = _behind(table, quarantine)
+    behind = _behind(table, quarantine)
+    # The quarantine table only follows: a shard that only it knows shows that the typed table was rolled back
+    # or made anew.
     if lost := sorted(quarantine.shards.keys() - table.shards.keys()):
         raise _broken(lost[0], quarantine)
-    at = {key: table.shards[key].token for key in wanted}
-    ends = {key: _token(quarantine.of(key)) for key in wanted}
-    found: dict[ShardKey, list[Range]] = {key: [] for key in wanted}
-    open_ones = set(wanted)
-    for page in pages if wanted else ():
-        for each in page.ranges:
-            if each.moves and each.key in open_ones and each.upto.token == at[each.key]:
-                found[each.key].append(each)
-                before = _token(each.after)
-                if before == ends[each.key]:
-                    open_ones.discard(each.key)
+    reached = {key: table.shards[key].token for key in behind}
+    ends = {key: _token(quarantine.of(key)) for key in behind}
+    ranges: dict[ShardKey, list[Range]] = {key: [] for key in behind}
+    open_ones = set(behind)
+    for page in pages if behind else ():
+        for recorded in page.ranges:
+            # Newest first, each range has to end where the one after it began: so no decision can be passed
+            # over.
+            if recorded.moves and recorded.key in open_ones and recorded.upto.token == reached[recorded.key]:
+                ranges[recorded.key].append(recorded)
+                before = _token(recorded.after)
+                if before == ends[recorded.key]:
+                    open_ones.discard(recorded.key)
                 elif before is not None:
-                    at[each.key] = before
+                    reached[recorded.key] = before
         if not open_ones:
             break
     if open_ones:
         raise _broken(min(open_ones), quarantine)
-    return tuple(Unsettled(key, quarantine.of(key), table.shards[key], tuple(found[key])) for key in wanted)
+    return tuple(Unsettled(key, quarantine.of(key), table.shards[key], tuple(ranges[key])) for key in behind)
 
 
 def _broken(key: ShardKey, quarantine: Positions) -> ChainBroken:
     return ChainBroken(
-        f"the ledgers of the typed table don't tell which rows of {key} belong into the quarantine table after the position "
-        f"{quarantine.of(key) or 'none'}: one of the two tables was rolled back, made anew, or lost its history. Nothing was changed; restore "
+        "the ledgers of the typed table don't tell which rows of "
+        f"{key} belong into the quarantine table after the position "
+        f"{quarantine.of(key) or 'none'}: one of the two tables was rolled back, "
+        "made anew, or lost its history. Nothing was changed; restore "
         "it, or drop both tables, and all records are parsed again"
     )
 
 
 def _behind(table: Positions, quarantine: Positions) -> list[ShardKey]:
-    return sorted(key for key, at in table.shards.items() if at.token != _token(quarantine.of(key)))
+    return sorted(
+        key for key, position in table.shards.items() if position.token != _token(quarantine.of(key))
+    )
 
 
-def _token(at: Position | None) -> tuple[int | None, int, bool] | None:
-    return None if at is None else at.token
+def _token(position: Position | None) -> tuple[int | None, int, bool] | None:
+    return None if position is None else position.token

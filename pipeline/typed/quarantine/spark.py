@@ -3,19 +3,19 @@ files that leave it are copied. A redrive also parses what it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from headrace.pipeline.core.shards.stream import StreamId
-from headrace.pipeline.lake.spark.spark_job import run_tasks
 from headrace.pipeline.ports.staging import StagingSpec
-from headrace.pipeline.typed.account import joined
+from headrace.pipeline.ports.tasks import Now, Work, packed
+from headrace.pipeline.typed.account import one_report
 from headrace.pipeline.typed.codec import decode_parsed
 from headrace.pipeline.typed.ports import Redriver
-from headrace.pipeline.typed.spark import SparkParser, packed
+from headrace.pipeline.typed.spark import SparkParser
 from headrace.pipeline.typed.values import Bound, Parsed, SourceFile
 
 
@@ -26,11 +26,11 @@ class SparkRedriver(SparkParser, Redriver):
     def copy_unselected(
         self, files: Sequence[SourceFile], selected: Sequence[Bound], streams: Sequence[StreamId]
     ) -> Parsed:
-        parts = packed([each.path for each in files], cores=self.tasks)
+        parts = packed([file.path for file in files], cores=self.tasks)
         # All columns, also those that others have added to the table.
         schema = schema_to_pyarrow(self.source.open().schema())
         work = _copying(parts, tuple(selected), self.source.staging_spec(), schema, tuple(streams))
-        return joined(map(decode_parsed, self.asked(lambda session: run_tasks(session, len(parts), work))))
+        return one_report(map(decode_parsed, self.numbered.run(len(parts), work, self.job)))
 
 
 def _copying(
@@ -39,10 +39,8 @@ def _copying(
     spec: StagingSpec,
     schema: pa.Schema,
     streams: Sequence[StreamId],
-) -> Callable[[int], bytes]:
-    def work(number: int) -> bytes:
-        from datetime import UTC, datetime
-
+) -> Work:
+    def work(number: int, now: Now) -> bytes:
         from headrace.pipeline.typed.codec import encode_parsed
         from headrace.pipeline.typed.tasks.exchange import copy_unselected
 
@@ -53,7 +51,7 @@ def _copying(
                 spec=spec,
                 schema=schema,
                 streams=streams,
-                now=lambda: datetime.now(UTC),
+                now=now,
             )
         )
 

@@ -117,7 +117,7 @@ def test_an_invalid_throughput_counts_as_unmeasured_and_is_overwritten(said: dic
         )[0],
         Change,
     )
-    _, request = write_change(change.checkpoint(read, "me", "run/1", at=SHARD_END, throughput_kbps=1.5))
+    _, request = write_change(change.checkpoint(read, "me", "run/1", upto=SHARD_END, throughput_kbps=1.5))
     assert request["ExpressionAttributeValues"][":new_throughputKBps"] == {"N": "1.5"}
     assert "throughputKBps" not in request["ConditionExpression"]
 
@@ -206,12 +206,12 @@ CHANGES = [
     change.claim(replace(LEASE, wanted_by="w/1"), "me", "run/2", over=True),
     change.beat(LEASE, "me"),
     change.repair(LEASE, "run/1", SHARD_END),
-    change.checkpoint(LEASE, "me", "run/1", at=Checkpoint("200", 7), throughput_kbps=1.5),
+    change.checkpoint(LEASE, "me", "run/1", upto=Checkpoint("200", 7), throughput_kbps=1.5),
     change.release(LEASE, "run/1", looked_at=datetime(2026, 1, 1, tzinfo=UTC), behind_ms=3),
     change.release(
         replace(LEASE, failure=Failure(datetime(2026, 1, 1, tzinfo=UTC), "denied")), "run/1", is_well=True
     ),
-    change.note_failure(LEASE, "me", "denied", at=datetime(2026, 1, 1, tzinfo=UTC)),
+    change.note_failure(LEASE, "me", "denied", when=datetime(2026, 1, 1, tzinfo=UTC)),
     change.want(LEASE, "run/3"),
     change.assign(LEASE, "you", "dead"),
     change.give_up(LEASE, "me"),

@@ -35,7 +35,7 @@ def test_unknown_attributes_survive_every_write_but_a_delete(table: Table):
     read = CLAIMED
     for write in (
         lambda row: change.repair(row, "run/1", Checkpoint("150")),
-        lambda row: change.checkpoint(row, "me", "run/1", at=Checkpoint("200"), throughput_kbps=1.5),
+        lambda row: change.checkpoint(row, "me", "run/1", upto=Checkpoint("200"), throughput_kbps=1.5),
         lambda row: change.note_children(row, frozenset({"shardId-1"})),
         lambda row: change.want(row, "run/2"),
         lambda row: change.release(row, "run/1"),
@@ -62,7 +62,7 @@ def test_a_kcl_row_without_sub_sequence_numbers_can_be_checkpointed(table: Table
     assert read == Lease(KEY, 5, Checkpoint("100"), owner="me")
     claimed = table.store.apply(change.claim(read, "me", "run/1"))
     assert isinstance(claimed, Applied)
-    landed = table.store.apply(change.checkpoint(claimed.lease, "me", "run/1", at=Checkpoint("200")))
+    landed = table.store.apply(change.checkpoint(claimed.lease, "me", "run/1", upto=Checkpoint("200")))
     assert isinstance(landed, Applied)
     assert table.row()["checkpointSubSequenceNumber"] == {"N": "0"}
 
@@ -84,7 +84,7 @@ def test_kcl_can_read_every_row_after_any_writes_of_headrace(table: Table, seed:
                 change.beat(row, row.holder or me),
                 change.repair(row, run_claim, at),
                 change.checkpoint(
-                    row, row.holder or me, run_claim, at=at, throughput_kbps=dice.random() / 10**4
+                    row, row.holder or me, run_claim, upto=at, throughput_kbps=dice.random() / 10**4
                 ),
                 change.release(row, run_claim, behind_ms=number),
                 change.want(row, f"run/{number}"),
@@ -94,7 +94,7 @@ def test_kcl_can_read_every_row_after_any_writes_of_headrace(table: Table, seed:
         )
         answer = table.store.apply(wanted)
         applied += isinstance(answer, Applied)
-        found = answer.lease if isinstance(answer, Applied) else answer.found
+        found = answer.lease if isinstance(answer, Applied) else answer.row
         assert found is not None
         row = found
         read_as_kcl(table.row())
@@ -111,14 +111,14 @@ COUNTED = {
     "repair": (CLAIMED, change.repair(CLAIMED, "run/1", SHARD_END)),
     "checkpoint": (
         CLAIMED,
-        change.checkpoint(CLAIMED, "me", "run/1", at=Checkpoint("200"), throughput_kbps=1 / 3),
+        change.checkpoint(CLAIMED, "me", "run/1", upto=Checkpoint("200"), throughput_kbps=1 / 3),
     ),
     "take over": (CLAIMED, change.assign(CLAIMED, "you", "its worker died")),
-    "move": (CLAIMED, change.move(CLAIMED, "you", "more to read", at=NOON)),
+    "move": (CLAIMED, change.move(CLAIMED, "you", "more to read", when=NOON)),
 }
 UNCOUNTED = {
     "want": (CLAIMED, change.want(CLAIMED, "run/2")),
-    "initiate": (CLAIMED, change.initiate_handover(CLAIMED, "you", "more to read", at=NOON)),
+    "initiate": (CLAIMED, change.initiate_handover(CLAIMED, "you", "more to read", when=NOON)),
 }
 
 
@@ -171,10 +171,10 @@ def test_a_write_that_came_between_the_lost_answer_and_the_second_try_is_recogni
             assert isinstance(meanwhile.apply(wanted), Applied)
 
     table.client.meta.events.register("before-send.dynamodb.UpdateItem", take_over)
-    answer = table.store.apply(change.checkpoint(CLAIMED, "me", "run/1", at=Checkpoint("200")))
+    answer = table.store.apply(change.checkpoint(CLAIMED, "me", "run/1", upto=Checkpoint("200")))
     assert isinstance(answer, Refused)
-    assert answer.found is not None
-    assert (answer.found.owner, answer.found.run_claim) == ("you", None)
+    assert answer.row is not None
+    assert (answer.row.owner, answer.row.run_claim) == ("you", None)
 
 
 @pytest.mark.usefixtures("no_backoff")

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.pipeline.app.adapters import Adapters
 from headrace.pipeline.aws.clients.clients import dynamodb_client
-from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look
+from headrace.pipeline.aws.leases.table_layout import KnownPlaces, look_at_layout
 from headrace.pipeline.aws.leases.tables import names_of
 from headrace.pipeline.core.leases import change
 from headrace.pipeline.core.leases.change import Applied
@@ -195,7 +195,7 @@ def test_an_application_in_layout_s_uses_one_table_from_its_first_start_on(app: 
     assert app.resource.tables().ensure() is False
     assert [row.worker_id for row in app.resource.workers().listing().workers] == ["w1"]
     with pytest.raises(BadSetting, match=r"layout is M, but the application has layout S already \(table"):
-        look(app.client, app.with_layout(Layout.M))
+        look_at_layout(app.client, app.with_layout(Layout.M))
 
 
 def test_tables_have_the_names_that_the_settings_give_them(app: Application):
@@ -216,19 +216,19 @@ def test_an_application_in_layout_m_refuses_the_setting_s(app: Application):
     assert app.resource.tables().ensure()
     write_one_of_each(app)
     with pytest.raises(BadSetting, match="layout is S, but the application has layout M already"):
-        look(app.client, app.with_layout(Layout.S))
-    assert look(app.client, app.with_layout(Layout.M))[0].arrangement.layout is Layout.M
+        look_at_layout(app.client, app.with_layout(Layout.S))
+    assert look_at_layout(app.client, app.with_layout(Layout.M))[0].arrangement.layout is Layout.M
 
 
 def test_without_a_lock_layout_s_is_recognized_by_its_worker_rows(app: Application):
     app.make_table(app.settings.lease_table, "leaseKey")
     app.put_into_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
     app.put_into_leases("w1", entityType={"S": "WORKER_METRIC_STATS"})
-    found, _ = look(app.client, app.settings)
+    found, _ = look_at_layout(app.client, app.settings)
     assert found.arrangement.layout is Layout.S
     app.make_table(app.settings.state_table, "key")
     with pytest.raises(WrongShape, match="stray table"):
-        look(app.client, app.settings)
+        look_at_layout(app.client, app.settings)
 
 
 def test_a_stopped_application_in_layout_s_is_recognized_though_a_stray_state_table_holds_a_lock(
@@ -246,7 +246,7 @@ def test_a_stopped_application_in_layout_s_is_recognized_though_a_stray_state_ta
             WrongShape,
             match=r"\(w1\) and table .* \(Leader\) hold coordination rows.*The repair: put the row",
         ):
-            look(app.client, app.with_layout(wanted))
+            look_at_layout(app.client, app.with_layout(wanted))
 
 
 def test_a_stray_state_table_stops_every_store_until_it_is_repaired(app: Application):
@@ -317,7 +317,7 @@ def test_an_unknown_status_of_a_migration_is_an_error(app: Application):
     app.make_three_tables()
     app.set_status("HALF_WAY")
     with pytest.raises(WrongShape, match=r"TableMigration3\.5 of table .*HALF_WAY.*kcl\.layout"):
-        look(app.client, app.settings)
+        look_at_layout(app.client, app.settings)
 
 
 # --- how often DynamoDB is asked ----------------------------------------------------------------------------------
@@ -370,8 +370,8 @@ def test_without_any_known_layout_an_error_of_dynamodb_fails_the_call(
 
 
 def test_the_layout_of_an_application_without_rows_is_looked_at_each_time(app: Application):
-    assert look(app.client, app.settings)[1] is False
+    assert look_at_layout(app.client, app.settings)[1] is False
     app.make_table(app.settings.lease_table, "leaseKey")
-    assert look(app.client, app.settings)[1] is False
+    assert look_at_layout(app.client, app.settings)[1] is False
     app.put_into_leases("shardId-0", entityType={"S": "LEASE"}, **OLD_LEASE)
-    assert look(app.client, app.settings)[1] is True
+    assert look_at_layout(app.client, app.settings)[1] is True

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.aws.leases.worker_item import read_worker
+from headrace.pipeline.aws.leases.worker_item import read_worker_row
 from headrace.pipeline.core.leases.worker import Worker
 from headrace.pipeline.ports.leases import SkippedRow
 
@@ -32,7 +32,7 @@ HEADRACE_ATTRIBUTES: dict[str, Any] = {
 
 
 def test_a_row_that_kcl_wrote_is_a_worker_without_beats():
-    assert read_worker(KCL_ATTRIBUTES) == Worker(
+    assert read_worker_row(KCL_ATTRIBUTES) == Worker(
         "w1",
         last_update=datetime.fromtimestamp(1_700_000_000, UTC),
         stats={"C": (12.5, -1.0)},
@@ -42,7 +42,7 @@ def test_a_row_that_kcl_wrote_is_a_worker_without_beats():
 
 
 def test_headraces_attributes_are_beside_kcls_in_one_row():
-    row = read_worker({**KCL_ATTRIBUTES, **HEADRACE_ATTRIBUTES})
+    row = read_worker_row({**KCL_ATTRIBUTES, **HEADRACE_ATTRIBUTES})
     assert isinstance(row, Worker)
     assert (row.beat, dict(row.run_beats), row.instance, row.stopping, row.assign_pass) == (
         12,
@@ -58,16 +58,16 @@ def test_headraces_attributes_are_beside_kcls_in_one_row():
 
 
 def test_a_row_with_only_a_key_is_a_worker():
-    assert read_worker({"wid": {"S": "w1"}}) == Worker("w1")
+    assert read_worker_row({"wid": {"S": "w1"}}) == Worker("w1")
 
 
 def test_in_layout_s_the_key_attribute_is_leasekey():
     row = {"leaseKey": {"S": "w1"}, "entityType": {"S": "WORKER_METRIC_STATS"}}
-    assert read_worker(row, key="leaseKey") == Worker("w1")
+    assert read_worker_row(row, key="leaseKey") == Worker("w1")
 
 
 def test_in_layout_s_a_row_without_an_entity_type_is_a_lease():
-    found = read_worker({"leaseKey": {"S": "shardId-000000000000"}}, key="leaseKey")
+    found = read_worker_row({"leaseKey": {"S": "shardId-000000000000"}}, key="leaseKey")
     assert isinstance(found, SkippedRow)
     assert "a lease" in found.why
 
@@ -89,7 +89,7 @@ def test_in_layout_s_a_row_without_an_entity_type_is_a_lease():
     ],
 )
 def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(odd: dict[str, Any], reason: str):
-    found = read_worker({**KCL_ATTRIBUTES, **odd})
+    found = read_worker_row({**KCL_ATTRIBUTES, **odd})
     assert isinstance(found, SkippedRow)
     assert found.key == "w1"
     assert reason in found.why
@@ -104,4 +104,4 @@ def test_the_error_for_a_row_that_isnt_understood_names_it_and_the_reason(odd: d
     )
 )
 def test_no_row_raises_an_unexpected_error(odd: dict[str, Any]):
-    assert isinstance(read_worker({**KCL_ATTRIBUTES, **odd}), (Worker, SkippedRow))
+    assert isinstance(read_worker_row({**KCL_ATTRIBUTES, **odd}), (Worker, SkippedRow))

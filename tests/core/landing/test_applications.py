@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.pipeline.core.landing.applications import LandedBy, name_of, notice_of, others_at_work
+from headrace.pipeline.core.landing.applications import LandedBy, application_name, notice_of, others_at_work
 from headrace.pipeline.settings.model import CoordinationSettings, Settings, StreamSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -76,4 +76,8 @@ def test_two_deployments_of_one_application_have_one_name_and_another_lease_tabl
     plain = Settings(application="shop", streams=(StreamSettings(name="orders"),))
     same = Settings(application="shop", streams=(), coordination=CoordinationSettings(lease_table="shop"))
     other = Settings(application="shop", streams=(), coordination=CoordinationSettings(lease_table="shop-2"))
-    assert (name_of(plain), name_of(same), name_of(other)) == ("shop", "shop", "shop (lease table shop-2)")
+    assert (application_name(plain), application_name(same), application_name(other)) == (
+        "shop",
+        "shop",
+        "shop (lease table shop-2)",
+    )

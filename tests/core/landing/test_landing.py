@@ -177,7 +177,7 @@ def test_a_range_of_a_replaced_run_doesnt_keep_other_shards_from_landing():
     )
     assert [f.path for f in landing.files] == ["b"]
     (refused,) = landing.refused
-    assert (refused.range.key, refused.found) == (A, Position(5))
+    assert (refused.range.key, refused.position) == (A, Position(5))
 
 
 def test_a_refusal_spreads_over_a_chain_of_shared_files():
@@ -318,3 +318,9 @@ def test_the_seen_time_never_goes_back():
     at = landing.positions.of(A)
     assert at is not None
     assert at.seen == NOON
+
+
+def test_an_end_goes_only_where_shards_are_known_that_show_that_nothing_after_it_is_left_to_read():
+    base = base_of({A: Position(4, ended=True), B: Position(2)})
+    assert decide_landing(base, Proposal(drop=(A,))).page.dropped == ()
+    assert decide_landing(base, Proposal(drop=(A,), begun=(B,))).page.dropped == (A,)

@@ -8,7 +8,7 @@ import pytest
 from headrace.pipeline.core.landing.landing import Landing, Proposal, RangeRefused, decide_landing
 from headrace.pipeline.core.ledger.generation import chain_of
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerPage, ParentIs, ParentReason, Range
-from headrace.pipeline.core.shards.position import Position, Positions, Start
+from headrace.pipeline.core.shards.position import Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey
 from tests.core.landings import (
     KEYS,
@@ -30,7 +30,7 @@ def test_in_a_proposal_that_lands_as_a_whole_each_other_range_is_refused_with_th
     wrong, right = landed(A, Position(4), Position(6)), landed(B, Position(2), Position(3))
     landing = decide_landing(base_of({A: Position(5), B: Position(2)}), Proposal((right, wrong), whole=True))
     assert landing.page == LedgerPage()
-    assert {each.range: (each.found, each.why) for each in landing.refused} == {
+    assert {each.range: (each.position, each.why) for each in landing.refused} == {
         wrong: (Position(5), "the table's position is 5, but this range began at position 4"),
         right: (Position(2), f"it lands together with {A.shard_id}, which is refused"),
     }
@@ -100,6 +100,46 @@ def test_a_range_from_the_start_of_a_shard_is_refused_once_a_shard_has_a_positio
         assert decide_landing(there, Proposal((first,), known=looked)).page.ranges == (first,)
     further, at = landed(A, Position(6), Position(7)), base_of({A: Position(6), C: Position(9)})
     assert decide_landing(at, Proposal((further,), known=known)).page.ranges == (further,)
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [{"skipped_until": NOON}, {"gap_accepted": True}, {"inside": True}, {"start": Start(NOON)}],
+    ids=str,
+)
+def test_a_range_is_refused_where_what_is_decided_about_the_records_after_the_position_has_changed(decided):
+    """A gap and a person's skip leave the position where it is. A person who sets the table back undoes them (D20)."""
+    plain = Position() if "start" in decided else Position(5)
+    marked = replace(plain, **decided)
+    for found, began in ((plain, marked), (marked, plain)):
+        (refused,) = decide_landing(base_of({A: found}), Proposal((landed(A, began, Position(6)),))).refused
+        assert refused.why == (
+            f"the table's position is {plain}, but what is decided about the records after it has changed since this range began"
+        )
+        again = landed(A, found, Position(6))
+        assert decide_landing(base_of({A: found}), Proposal((again,))).page.ranges == (again,)
+
+
+def test_once_a_record_has_landed_the_position_holds_no_decision_about_earlier_ones():
+    marked = Position(5, gap_accepted=True, inside=True, skipped_until=NOON)
+    landing = decide_landing(base_of({A: marked}), Proposal((landed(A, marked, Position(6)),)))
+    assert landing.positions.of(A) == Position(6)
+
+
+def test_a_range_that_begins_before_any_record_is_refused_where_its_stream_has_another_origin_now():
+    """A person has set the table back to before the origin, and the leader has decided it anew."""
+    later = Origin(Start(NOON), NOON)
+    for after in (None, Position(seen=NOON)):
+        first = landed(A, after, Position(6))
+        base = base_of({A: after})
+        (refused,) = decide_landing(base, Proposal((first,), begun_by={STREAM: later})).refused
+        assert refused.why == (
+            f"the origin of its stream is TRIM_HORIZON, decided at {NOON}, and this range was read by another one"
+        )
+        assert decide_landing(base, Proposal((first,), begun_by={STREAM: ORIGIN})).page.ranges == (first,)
+    further = landed(A, Position(6), Position(7))
+    base = base_of({A: Position(6)})
+    assert decide_landing(base, Proposal((further,), begun_by={STREAM: later})).page.ranges == (further,)
 
 
 def test_a_commit_that_carries_its_base_on_has_the_positions_and_the_statement_and_lands_nothing():
@@ -304,7 +344,7 @@ def test_a_range_that_is_refused_for_its_own_position_keeps_that_reason_where_ro
     own, other = landed(A, Position(4), Position(6)), landed(C, Position(1), Position(2))
     proposal = Proposal((own, other), compared=base_of({A: Position(5), B: Position(2), C: Position(1)}))
     found = decide_landing(base_of({A: Position(5), B: Position(3), C: Position(1)}), proposal)
-    assert [(each.range, each.found, each.why.split(",")[0]) for each in found.refused] == [
+    assert [(each.range, each.position, each.why.split(",")[0]) for each in found.refused] == [
         (own, Position(5), "the table's position is 5"),
         (
             other,

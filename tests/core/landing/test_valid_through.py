@@ -161,7 +161,7 @@ def quiet(at: Positions, *news: str) -> list[tuple[str, Position]]:
         ORDERS,
         {ORDERS: until},
         at,
-        asked=at.shards,
+        keys=at.shards,
         news={key(each) for each in news},
         now=NOON,
         by="leader",
@@ -191,7 +191,7 @@ def test_a_shard_with_news_isnt_seen_and_the_others_are_only_if_that_moves_the_s
 def test_quiet_shards_are_seen_although_others_that_werent_asked_hold_the_statement_up():
     at = positions(left=read(NOON - HOUR), right=read(NOON - HOUR))
     (only,) = seen_quiet(
-        ORDERS, {ORDERS: NOON - HOUR}, at, asked=[key("left")], news=(), now=NOON, by="leader"
+        ORDERS, {ORDERS: NOON - HOUR}, at, keys=[key("left")], news=(), now=NOON, by="leader"
     )
     assert (only.key, only.run) == (key("left"), "leader")
 

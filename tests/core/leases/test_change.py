@@ -18,7 +18,7 @@ from tests.core.strategies import CHECKPOINTS, LEASES
 
 READ_ROW = Lease("shardId-0", 5, Checkpoint("100"), owner="me", run_claim="run/1")
 CLAIM = change.claim(replace(READ_ROW, run_claim=None), "me", "run/1")
-CHECKPOINT_WRITE = change.checkpoint(READ_ROW, "me", "run/1", at=Checkpoint("200"))
+CHECKPOINT_WRITE = change.checkpoint(READ_ROW, "me", "run/1", upto=Checkpoint("200"))
 
 
 def test_a_change_that_names_an_unknown_field_is_an_error():
@@ -42,7 +42,7 @@ def test_only_a_create_carries_a_whole_row():
 
 def test_a_lease_of_a_living_worker_is_moved_and_any_other_is_assigned():
     assert change.assign(HELD, "w3", "why").kind is ChangeKind.ASSIGN
-    moved = change.move(HELD, "w3", "why", at=datetime(2026, 1, 1, tzinfo=UTC))
+    moved = change.move(HELD, "w3", "why", when=datetime(2026, 1, 1, tzinfo=UTC))
     assert moved.kind is ChangeKind.MOVE
     assert moved.requires == change.assign(HELD, "w3", "why").requires
     assert moved.put["assigned_at"] == datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_a_row_shows_that_a_checkpoint_was_applied_only_by_the_claim_and_all_its
 
 @given(LEASES, CHECKPOINTS, st.floats(0, 10**6))
 def test_a_checkpoints_throughput_is_rounded_to_what_a_row_can_hold(read: Lease, at: Checkpoint, kbps: float):
-    wanted = change.checkpoint(read, "me", "run/1", at=at, throughput_kbps=kbps)
+    wanted = change.checkpoint(read, "me", "run/1", upto=at, throughput_kbps=kbps)
     kept = wanted.put["throughput_kbps"]
     assert float(f"{kept:.6f}") == kept
     assert abs(kept - kbps) <= 1e-6
@@ -114,7 +114,7 @@ def test_no_write_of_a_run_demands_a_counter(read: Lease):
         change.claim(read, "me", "run/1"),
         change.beat(read, "me"),
         change.repair(read, "run/1", SHARD_END),
-        change.checkpoint(read, "me", "run/1", at=SHARD_END),
+        change.checkpoint(read, "me", "run/1", upto=SHARD_END),
         change.release(read, "run/1"),
         change.want(read, "run/1"),
         change.give_up(read, "me"),
@@ -162,15 +162,15 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
         (lambda: change.hold(HELD, "run/9", "why"), None, TAKING),
         (lambda: change.beat(HELD, "me"), "me", {"run_claim"}),
         (lambda: change.repair(HELD, "run/1", CHECKPOINT), "me", {"run_claim", "checkpoint"}),
-        (lambda: change.checkpoint(HELD, "me", "run/1", at=CHECKPOINT), "me", {"run_claim", "checkpoint"}),
+        (lambda: change.checkpoint(HELD, "me", "run/1", upto=CHECKPOINT), "me", {"run_claim", "checkpoint"}),
         (
-            lambda: change.prepare_checkpoint(HELD, "me", "run/1", at=CHECKPOINT),
+            lambda: change.prepare_checkpoint(HELD, "me", "run/1", upto=CHECKPOINT),
             "me",
             {"run_claim", "checkpoint"},
         ),
         (lambda: change.release(HELD, "run/1"), None, {"run_claim"}),
         (
-            lambda: change.note_failure(HELD, "me", "why", at=NOON),
+            lambda: change.note_failure(HELD, "me", "why", when=NOON),
             "me",
             {"run_claim", "stream_epoch", "failure"},
         ),
@@ -192,7 +192,7 @@ TAKING = {"owner", "checkpoint_owner", "run_claim", "wanted_by", "stream_epoch"}
         (lambda: change.give_up(HELD, "me"), "me", {"run_claim"}),
         (lambda: change.note_children(HELD, frozenset("c")), "me", {"run_claim", "stream_epoch"}),
         (
-            lambda: change.reposition(HELD, "run/1", at=CHECKPOINT, landed=None, why="why"),
+            lambda: change.reposition(HELD, "run/1", place=CHECKPOINT, landed=None, why="why"),
             None,
             {"run_claim", "checkpoint"},
         ),

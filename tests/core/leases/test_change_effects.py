@@ -69,7 +69,9 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             replace(IN_HANDOVER, owner_switches=3, pending=CHECKPOINT, pending_state=b"s"),
-            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, throughput_kbps=1.23456789),
+            lambda: change.checkpoint(
+                IN_HANDOVER, "me", "run/1", upto=CHECKPOINT, throughput_kbps=1.23456789
+            ),
             replace(
                 IN_HANDOVER, counter=6, checkpoint=CHECKPOINT, landed=CHECKPOINT, throughput_kbps=1.234568
             ),
@@ -77,13 +79,13 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             replace(IN_HANDOVER, throughput_kbps=7.0),
-            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT),
+            lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT),
             replace(IN_HANDOVER, counter=6, checkpoint=CHECKPOINT, landed=CHECKPOINT, throughput_kbps=7.0),
             "landed up to 200",
         ),
         (
             IN_HANDOVER,
-            lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, state=b"s"),
+            lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT, state=b"s"),
             replace(IN_HANDOVER, counter=6, pending=CHECKPOINT, pending_state=b"s"),
             "about to checkpoint at 200",
         ),
@@ -126,7 +128,7 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
-            lambda: change.note_failure(IN_HANDOVER, "me", "access denied", at=NOON),
+            lambda: change.note_failure(IN_HANDOVER, "me", "access denied", when=NOON),
             replace(IN_HANDOVER, failure=Failure(NOON, "access denied")),
             "me can't read this shard",
         ),
@@ -152,7 +154,7 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             IN_HANDOVER,
-            lambda: change.move(IN_HANDOVER, "w3", "w3 has less", at=NOON.replace(microsecond=1_999)),
+            lambda: change.move(IN_HANDOVER, "w3", "w3 has less", when=NOON.replace(microsecond=1_999)),
             replace(
                 IN_HANDOVER,
                 counter=6,
@@ -172,7 +174,7 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
         ),
         (
             NO_HANDOVER,
-            lambda: change.initiate_handover(NO_HANDOVER, "w3", "w3 has less", at=NOON),
+            lambda: change.initiate_handover(NO_HANDOVER, "w3", "w3 has less", when=NOON),
             replace(NO_HANDOVER, owner="w3", checkpoint_owner="me", assigned_at=NOON),
             "w3 has less",
         ),
@@ -222,14 +224,14 @@ ENDED = replace(IN_HANDOVER, checkpoint=SHARD_END)
                 landed=Checkpoint("100"),
             ),
             lambda: change.reposition(
-                IN_HANDOVER, "run/1", at=Checkpoint("7"), landed=Checkpoint("7"), why="asked"
+                IN_HANDOVER, "run/1", place=Checkpoint("7"), landed=Checkpoint("7"), why="asked"
             ),
             replace(IN_HANDOVER, counter=6, checkpoint=Checkpoint("7"), landed=Checkpoint("7")),
             "asked",
         ),
         (
             replace(IN_HANDOVER, landed=Checkpoint("100")),
-            lambda: change.reposition(IN_HANDOVER, "run/1", at=Checkpoint("7"), landed=None, why="asked"),
+            lambda: change.reposition(IN_HANDOVER, "run/1", place=Checkpoint("7"), landed=None, why="asked"),
             replace(IN_HANDOVER, counter=6, checkpoint=Checkpoint("7")),
             "asked",
         ),
@@ -261,12 +263,12 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
         (lambda: change.claim(IN_HANDOVER, "me", "run/9"), ChangeKind.CLAIM),
         (lambda: change.beat(IN_HANDOVER, "me"), ChangeKind.BEAT),
         (lambda: change.repair(IN_HANDOVER, "run/1", CHECKPOINT), ChangeKind.REPAIR),
-        (lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.CHECKPOINT),
-        (lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT), ChangeKind.PREPARE),
+        (lambda: change.checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT), ChangeKind.CHECKPOINT),
+        (lambda: change.prepare_checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT), ChangeKind.PREPARE),
         (lambda: change.release(IN_HANDOVER, "run/1"), ChangeKind.RELEASE),
         (
             lambda: change.checkpoint_and_release(
-                change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT),
+                change.checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT),
                 change.release(IN_HANDOVER, "run/1"),
             ),
             ChangeKind.CHECKPOINT_AND_RELEASE,
@@ -274,17 +276,17 @@ def test_each_write_leaves_the_expected_row_and_gives_the_expected_reason(
         (lambda: change.want(IN_HANDOVER, "run/9"), ChangeKind.WANT),
         (lambda: change.unwant(IN_HANDOVER, "run/2"), ChangeKind.UNWANT),
         (lambda: change.assign(IN_HANDOVER, "w3", "w"), ChangeKind.ASSIGN),
-        (lambda: change.move(IN_HANDOVER, "w3", "w", at=NOON), ChangeKind.MOVE),
+        (lambda: change.move(IN_HANDOVER, "w3", "w", when=NOON), ChangeKind.MOVE),
         (lambda: change.initiate_handover(IN_HANDOVER, "w3", "w"), ChangeKind.INITIATE),
         (lambda: change.redirect_handover(IN_HANDOVER, "w3", "w"), ChangeKind.REDIRECT),
         (lambda: change.call_off_handover(IN_HANDOVER, "w"), ChangeKind.CALL_OFF),
         (lambda: change.complete_handover(IN_HANDOVER, "w"), ChangeKind.COMPLETE),
         (lambda: change.give_up(IN_HANDOVER, "me"), ChangeKind.GIVE_UP),
         (lambda: change.note_children(IN_HANDOVER, frozenset("c")), ChangeKind.NOTE_CHILDREN),
-        (lambda: change.note_failure(IN_HANDOVER, "me", "w", at=NOON), ChangeKind.NOTE_FAILURE),
+        (lambda: change.note_failure(IN_HANDOVER, "me", "w", when=NOON), ChangeKind.NOTE_FAILURE),
         (lambda: change.hold(IN_HANDOVER, "run/9", "w"), ChangeKind.HOLD),
         (
-            lambda: change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=None, why="w"),
+            lambda: change.reposition(IN_HANDOVER, "run/1", place=CHECKPOINT, landed=None, why="w"),
             ChangeKind.REPOSITION,
         ),
         (lambda: change.retire(IN_HANDOVER, "w"), ChangeKind.RETIRE),
@@ -346,7 +348,7 @@ def test_an_error_at_some_rows_is_returned_and_an_error_at_all_rows_is_raised():
 
 def test_only_rows_that_were_written_count_as_applied():
     other = replace(READ_ROW, key="shardId-1")
-    assert change.applied([Applied(READ_ROW), Refused(other), Throttled("no"), Applied(other)]) == (
+    assert change.rows_written([Applied(READ_ROW), Refused(other), Throttled("no"), Applied(other)]) == (
         READ_ROW,
         other,
     )
@@ -369,7 +371,7 @@ def test_a_row_shows_that_a_want_or_a_stamp_was_applied_by_its_value_alone():
     wish = change.want(IN_HANDOVER, "run/9")
     assert is_own_write(wish, replace(IN_HANDOVER, wanted_by="run/9"))
     assert not is_own_write(wish, replace(IN_HANDOVER, wanted_by="run/8"))
-    stamped = change.initiate_handover(NO_HANDOVER, "w3", "why", at=NOON)
+    stamped = change.initiate_handover(NO_HANDOVER, "w3", "why", when=NOON)
     asked = replace(NO_HANDOVER, owner="w3", checkpoint_owner="me", assigned_at=NOON)
     assert is_own_write(stamped, asked)
     unstamped = change.initiate_handover(NO_HANDOVER, "w3", "why")
@@ -387,10 +389,10 @@ def test_no_row_shows_that_a_write_without_values_was_applied():
 
 
 def test_a_reposition_to_no_landed_record_writes_no_landed_checkpoint():
-    made = change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=None, why="asked")
+    made = change.reposition(IN_HANDOVER, "run/1", place=CHECKPOINT, landed=None, why="asked")
     assert made.put == {"checkpoint": CHECKPOINT}
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms", "landed"}
-    made = change.reposition(IN_HANDOVER, "run/1", at=CHECKPOINT, landed=CHECKPOINT, why="asked")
+    made = change.reposition(IN_HANDOVER, "run/1", place=CHECKPOINT, landed=CHECKPOINT, why="asked")
     assert made.put == {"checkpoint": CHECKPOINT, "landed": CHECKPOINT}
     assert made.remove == {"pending", "pending_state", "looked_at", "behind_ms"}
 
@@ -398,7 +400,7 @@ def test_a_reposition_to_no_landed_record_writes_no_landed_checkpoint():
 def test_a_time_in_whole_milliseconds_is_written_unchanged():
     last = NOON.replace(microsecond=999_000)
     assert change.release(IN_HANDOVER, "run/1", looked_at=last).put == {"looked_at": last}
-    assert change.initiate_handover(NO_HANDOVER, "w3", "why", at=last).put["assigned_at"] == last
+    assert change.initiate_handover(NO_HANDOVER, "w3", "why", when=last).put["assigned_at"] == last
 
 
 def test_a_beat_without_a_rate_leaves_the_rate_alone():
@@ -407,13 +409,13 @@ def test_a_beat_without_a_rate_leaves_the_rate_alone():
 
 
 def test_a_checkpoint_may_say_when_the_shard_was_looked_at_and_how_far_the_run_is_behind() -> None:
-    made = change.checkpoint(IN_HANDOVER, "me", "run/1", at=CHECKPOINT, looked_at=NOON, behind_ms=7)
+    made = change.checkpoint(IN_HANDOVER, "me", "run/1", upto=CHECKPOINT, looked_at=NOON, behind_ms=7)
     assert (made.put["looked_at"], made.put["behind_ms"]) == (NOON, 7)
 
 
 def test_one_write_that_checkpoints_and_releases_asks_and_does_what_both_writes_do() -> None:
     failing = replace(IN_HANDOVER, failure=FAILURE)
-    last = change.checkpoint(failing, "me", "run/1", at=CHECKPOINT, throughput_kbps=1.5)
+    last = change.checkpoint(failing, "me", "run/1", upto=CHECKPOINT, throughput_kbps=1.5)
     free = change.release(failing, "run/1", looked_at=NOON, behind_ms=7, is_well=True)
     both = change.checkpoint_and_release(last, free)
     assert (both.key, both.kind, both.holder) == ("shardId-0", ChangeKind.CHECKPOINT_AND_RELEASE, "me")

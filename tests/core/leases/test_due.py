@@ -14,9 +14,9 @@ from headrace.pipeline.core.leases.due import (
     RunState,
     RunVerdict,
     is_time,
+    one_plan,
     plan_due,
     run_lives,
-    together,
 )
 from headrace.pipeline.core.leases.failure import Failure
 from headrace.pipeline.core.leases.lease import Lease
@@ -217,7 +217,7 @@ def test_a_shard_that_was_read_before_waits_for_no_parent() -> None:
 def test_the_plans_of_several_streams_are_joined_in_the_order_of_the_rows() -> None:
     one = DuePlan((Due("d", "never read"), Due("a", "5 ms behind")), (a_row("f"), a_row("e")), 1, 2, 3)
     other = DuePlan((Due("b", "never read"),), (a_row("c"),), 10, 20, 30)
-    assert together(iter((one, other))) == DuePlan(
+    assert one_plan(iter((one, other))) == DuePlan(
         (Due("a", "5 ms behind"), Due("b", "never read"), Due("d", "never read")),
         (a_row("c"), a_row("e"), a_row("f")),
         being_read=11,

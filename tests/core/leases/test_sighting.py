@@ -1,4 +1,4 @@
-"""A worker counts as dead by the watcher's own credit (docs/glossary.md), so no jump of a clock and no long pause of
+"""A worker counts as dead by the watcher's own credit (docs/reference/glossary.md), so no jump of a clock and no long pause of
 the watcher makes a living worker look dead."""
 
 import json
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headrace.pipeline.core.leases.sighting import (
     MOST_IN_CURSOR,
     Sighting,
+    after_look,
     expired,
     from_cursor,
     living,
-    look,
     suspects_to_cursor,
     time_from_cursor,
     time_to_cursor,
@@ -40,7 +40,7 @@ def test_the_credit_is_the_sum_of_limited_looks_at_an_unchanged_counter(
     seen: dict[str, Sighting] = {}
     credit, last = timedelta(0), None
     for token, gap in looks:
-        seen = look(seen, {"w": token}, since=gap, tick=TICK)
+        seen = after_look(seen, {"w": token}, since=gap, tick=TICK)
         clamped = min(max(gap or timedelta(0), timedelta(0)), TICK * 1.5)
         credit = credit + clamped if token == last else timedelta(0)
         last = token
@@ -50,7 +50,7 @@ def test_the_credit_is_the_sum_of_limited_looks_at_an_unchanged_counter(
 
 @given(SIGHTINGS, st.dictionaries(st.text("ab/-", min_size=1, max_size=4), TOKENS), GAPS)
 def test_one_look_adds_a_tick_and_a_half_at_most(before, found, gap):
-    after = look(before, found, since=gap, tick=TICK)
+    after = after_look(before, found, since=gap, tick=TICK)
     assert set(after) == set(found)
     for name, seen in after.items():
         had = before[name].credit if name in before and before[name].token == found[name] else timedelta(0)
@@ -59,7 +59,7 @@ def test_one_look_adds_a_tick_and_a_half_at_most(before, found, gap):
 
 @given(SIGHTINGS, GAPS)
 def test_a_first_look_and_a_moved_counter_have_no_credit(before, gap):
-    after = look(before, dict.fromkeys([*before, "new"], "moved"), since=gap, tick=TICK)
+    after = after_look(before, dict.fromkeys([*before, "new"], "moved"), since=gap, tick=TICK)
     assert all(seen.credit == timedelta(0) for seen in after.values())
     assert not expired(after, DURATION)
     assert {name for name, seen in after.items() if seen.moved} == set(before)
@@ -67,15 +67,15 @@ def test_a_first_look_and_a_moved_counter_have_no_credit(before, gap):
 
 @given(st.timedeltas(timedelta(0), timedelta(days=400)))
 def test_no_single_pause_between_looks_makes_a_worker_look_dead(gap: timedelta):
-    seen = look({}, {"w": "1"}, since=None, tick=TICK)
-    assert not expired(look(seen, {"w": "1"}, since=gap, tick=TICK), DURATION)
+    seen = after_look({}, {"w": "1"}, since=None, tick=TICK)
+    assert not expired(after_look(seen, {"w": "1"}, since=gap, tick=TICK), DURATION)
 
 
 def test_with_regular_looks_a_dead_worker_expires_within_the_duration_and_a_tick():
-    seen = look({}, {"dead": "7", "alive": "0"}, since=None, tick=TICK)
+    seen = after_look({}, {"dead": "7", "alive": "0"}, since=None, tick=TICK)
     verdicts = []
     for beat in range(1, 7):
-        seen = look(seen, {"dead": "7", "alive": str(beat)}, since=TICK, tick=TICK)
+        seen = after_look(seen, {"dead": "7", "alive": str(beat)}, since=TICK, tick=TICK)
         verdicts.append(expired(seen, DURATION))
     assert verdicts == [frozenset()] * 4 + [{"dead"}] * 2
 
@@ -111,8 +111,8 @@ def test_a_worker_whose_counter_moved_counts_as_living_until_its_credit_exceeds_
 
 
 def test_a_sighting_remembers_that_the_counter_once_moved():
-    seen = look({"w": Sighting("1")}, {"w": "2"}, since=TICK, tick=TICK)
-    seen = look(seen, {"w": "2"}, since=TICK, tick=TICK)
+    seen = after_look({"w": Sighting("1")}, {"w": "2"}, since=TICK, tick=TICK)
+    seen = after_look(seen, {"w": "2"}, since=TICK, tick=TICK)
     assert seen == {"w": Sighting("2", TICK, moved=True)}
 
 

@@ -11,7 +11,7 @@ from headrace.pipeline.core.ledger.story import story_of
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.shard import NumberRange, Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.proof.belonging import judged, strange_ranges
+from headrace.pipeline.proof.belonging import strange_ranges, what_was_judged
 from headrace.pipeline.proof.families import ListedShards
 
 CREATED = datetime(2026, 11, 26, 14, 42, 8, tzinfo=UTC)
@@ -110,5 +110,8 @@ def test_a_range_of_a_table_with_another_streams_records_is_named():
 
 def test_the_proof_says_of_how_many_shards_no_number_can_be_judged():
     story = story_of([LedgerEntry(7, 1, NOW, LedgerPage((a_range(CREATED),)))])
-    assert judged(story, {}) == "1 range; those of 1 shard that Kinesis doesn't list by their arrival only"
+    assert (
+        what_was_judged(story, {})
+        == "1 range; those of 1 shard that Kinesis doesn't list by their arrival only"
+    )
     assert list(strange_ranges(story, {})) == []

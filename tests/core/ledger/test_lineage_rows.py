@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.core.ledger.ledger import LedgerEntry, LedgerPage, Lost
-from headrace.pipeline.core.ledger.rows import rows_of
+from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import Position, is_forward
 from headrace.pipeline.core.shards.sort_texts import order_text
 from tests.core.strategies import MOMENTS, PAGES, POSITIONS
-from tests.memory.lineage import entries_of
+from tests.memory.ledger_rows import ledgers_in
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -23,20 +23,20 @@ def an_entry(number: int, page: LedgerPage) -> LedgerEntry:
 @given(st.lists(PAGES, max_size=2), st.randoms(use_true_random=False))
 def test_ledgers_come_back_from_their_rows_in_any_order(pages: list[LedgerPage], dice: random.Random):
     entries = [an_entry(number, page) for number, page in enumerate(pages, start=1)]
-    rows = [row for entry in entries for row in rows_of(entry)]
+    rows = [row for entry in entries for row in lineage_rows_of(entry)]
     dice.shuffle(rows)
-    assert list(entries_of(rows)) == entries
+    assert list(ledgers_in(rows)) == entries
 
 
 @given(MOMENTS, st.text(max_size=20), PAGES)
 def test_a_lost_part_comes_back_before_the_ledger_of_its_snapshot(at: datetime, why: str, page: LedgerPage):
     entry = LedgerEntry(5, 3, at, page)
     lost = Lost(5, 3, at, why)
-    assert list(entries_of([*rows_of(entry), *rows_of(lost)])) == [lost, entry]
+    assert list(ledgers_in([*lineage_rows_of(entry), *lineage_rows_of(lost)])) == [lost, entry]
 
 
 def test_each_ledger_has_at_least_one_row():
-    (row,) = rows_of(an_entry(1, LedgerPage()))
+    (row,) = lineage_rows_of(an_entry(1, LedgerPage()))
     assert row["entry"] == "empty"
 
 

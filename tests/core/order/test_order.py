@@ -22,7 +22,7 @@ from headrace.pipeline.core.shards.checkpoint import TRIM_HORIZON
 from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
-from headrace.pipeline.core.sharing.sync_plan import plan_sync
+from headrace.pipeline.core.sharing.sync_plan import plan_shard_sync
 from tests.core.families import END, OPEN, ORIGIN, STREAM, a_split, key, positions, why
 
 
@@ -40,7 +40,7 @@ def test_all_ancestors_of_a_shard_with_a_position_count_as_ended_not_only_its_pa
     family = a_family(STREAM, chain)
     assert family.counts_as_end("g", positions(a=OPEN))
     assert why("c", family, positions(a=OPEN)) == [ParentIs.PASSED]
-    made = plan_sync(family, chain, (), positions=positions(a=OPEN), multi=False, sentinel=TRIM_HORIZON)
+    made = plan_shard_sync(family, chain, (), positions=positions(a=OPEN), multi=False, sentinel=TRIM_HORIZON)
     assert sorted(change.key for change in made) == ["a", "c"], "no row for a shard that was read long ago"
 
 
@@ -148,7 +148,7 @@ def test_reading_whatever_may_be_read_reads_every_shard_once_and_after_its_paren
     for _ in range(2 * len(tree.shards) + 1):
         now = Positions(ORIGIN, dict(at))
         family = a_family(STREAM, tree.shards.values(), leases=rows.values())
-        plan = plan_sync(
+        plan = plan_shard_sync(
             family, tree.shards.values(), rows.values(), positions=now, multi=False, sentinel=TRIM_HORIZON
         )
         rows |= {c.key: c.create for c in plan if c.create}
@@ -170,7 +170,7 @@ def test_a_second_sync_has_nothing_to_change(script: list[tuple[bool, int]]) -> 
     rows: dict[str, Lease] = {}
     for expected_empty in (False, True):
         family = a_family(STREAM, tree.shards.values(), leases=rows.values())
-        plan = plan_sync(
+        plan = plan_shard_sync(
             family,
             tree.shards.values(),
             rows.values(),

@@ -272,7 +272,8 @@ def test_the_batch_of_a_first_read_begins_at_the_origin_and_names_the_parents() 
             parents=reasons,
             weight=1.0,
             goes_on=False,
-        )
+        ),
+        origin=ORIGINS[STREAM],
     )
 
 
@@ -290,7 +291,8 @@ def test_the_batch_of_a_later_read_begins_at_the_position_and_names_no_parents()
             parents=(),
             weight=7.5,
             goes_on=False,
-        )
+        ),
+        origin=ORIGINS[STREAM],
     )
 
 

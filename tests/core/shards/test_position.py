@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from headrace.pipeline.core.landing.ledger_codec import read_positions, write_positions
 from headrace.pipeline.core.shards.position import Origin, Position, Positions, is_forward
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from tests.core.strategies import KEYS, MOMENTS, ORIGINS, POSITIONS, SHARD_IDS, STREAMS, table_positions
@@ -51,7 +52,26 @@ def test_a_checkpoint_goes_forward_where_its_position_does(a: Position, b: Posit
 
 @given(POSITIONS, st.lists(SHARD_IDS, max_size=2).map(tuple), st.none() | MOMENTS)
 def test_children_and_times_are_not_compared(at: Position, children: tuple[str, ...], seen):
-    assert replace(at, children=children, seen=seen, arrival=seen).token == at.token
+    looked = replace(at, children=children, seen=seen, arrival=seen)
+    assert (looked.token, looked.footing) == (at.token, at.footing)
+
+
+@given(POSITIONS, POSITIONS)
+def test_each_decision_about_the_records_after_a_position_is_compared(at: Position, other: Position):
+    for name in ("sequence", "sub", "ended", "start", "gap_accepted", "inside", "skipped_until"):
+        decided = replace(at, **{name: getattr(other, name)})
+        assert (decided.footing == at.footing) == (getattr(decided, name) == getattr(at, name))
+
+
+@given(POSITIONS, ORIGINS)
+def test_what_is_compared_is_the_same_once_it_was_stored(at: Position, origin: Origin):
+    """A process may know times more exactly than the whole milliseconds that a snapshot keeps."""
+    key = ShardKey(
+        StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1), "shardId-000000000000"
+    )
+    stored = read_positions(write_positions(Positions({key.stream: origin}, {key: at})))
+    assert stored.shards[key].footing == at.footing
+    assert stored.origins[key.stream].footing == origin.footing
 
 
 @given(POSITIONS)

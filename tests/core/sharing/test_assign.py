@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import SHARD_END
-from headrace.pipeline.core.sharing.assign_plan import GapRules, count_unplaced, is_free, plan_assign
-from headrace.pipeline.core.sharing.loads import cluster_of
+from headrace.pipeline.core.sharing.assign_plan import GapRules, count_unplaced, needs_worker, plan_assign
+from headrace.pipeline.core.sharing.loads import cluster_name
 from tests.core.scenes import (
     AT_ONCE,
     DWELL,
@@ -88,7 +88,7 @@ def test_each_open_lease_is_with_a_living_worker_or_in_the_plan_or_counted_as_le
     assert len({change.key for change in plan}) == len(plan)
     assert {change.put.get("owner") for change in plan} <= scene.living
     assert not {change.key for change in plan} & {row.key for row in scene.leases if row.has_ended}
-    free = {row.key for row in scene.leases if is_free(row, scene) and not row.has_ended}
+    free = {row.key for row in scene.leases if needs_worker(row, scene) and not row.has_ended}
     assert count_unplaced(scene, plan) == len(free - {change.key for change in plan})
     if rules.max_leases is None:
         assert count_unplaced(scene, plan) == 0
@@ -114,7 +114,7 @@ def test_a_lease_within_its_dwell_time_or_its_handover_stays(seed):
     scene, rules = a_fleet(seed)
     plan = {change.key for change in plan_assign(scene, rules)}
     for row in scene.leases:
-        if row.owner in scene.living and not is_free(row, scene):
+        if row.owner in scene.living and not needs_worker(row, scene):
             young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
             assert row.key not in plan or not (young or row.checkpoint_owner)
 
@@ -130,7 +130,7 @@ def test_moves_make_loads_more_even_and_the_highest_load_no_higher(seed, workers
     before, now = loads(scene).values(), loads(then).values()
     assert sum(load**2 for load in now) <= sum(load**2 for load in before) + 1
     assert max(now) <= max(before) + 0.01
-    assert min(now) >= min(before) - 0.01 or len({cluster_of(w) for w in held}) > 1
+    assert min(now) >= min(before) - 0.01 or len({cluster_name(w) for w in held}) > 1
 
 
 # -- free leases ---------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_the_holder_is_asked_to_hand_over_if_its_run_reads_or_its_counter_moves(
 
 
 def clusters(scene):
-    return Counter(cluster_of(row.owner) for row in scene.leases)
+    return Counter(cluster_name(row.owner) for row in scene.leases)
 
 
 def two_fleets(first=100, second=100, leases=500):

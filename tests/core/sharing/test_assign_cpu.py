@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.pipeline.core.sharing.assign_plan import GapRules, is_free, plan_assign
+from headrace.pipeline.core.sharing.assign_plan import GapRules, needs_worker, plan_assign
 from headrace.pipeline.core.sharing.weight import SETTLES
 from tests.core.scenes import (
     AT_ONCE,
@@ -188,6 +188,6 @@ def test_with_cpu_too_a_lease_within_its_dwell_time_or_its_handover_stays(seed):
     assert plan_assign(in_random_order(scene, seed), rules) == plan
     moved = {change.key for change in plan}
     for row in scene.leases:
-        if row.owner in scene.living and not is_free(row, scene):
+        if row.owner in scene.living and not needs_worker(row, scene):
             young = row.assigned_at is not None and abs(NOW - row.assigned_at) < rules.dwell
             assert row.key not in moved or not (young or row.checkpoint_owner)

@@ -16,12 +16,12 @@ from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Posit
 from headrace.pipeline.core.shards.shard import Shard
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
 from headrace.pipeline.core.sharing.former_streams import (
+    account_and_name,
     newest_lives,
     plan_forget,
-    stream_of,
     watch_former,
 )
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_sync, rows_of
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_shard_sync, rows_of_stream
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,9 +60,9 @@ def test_a_sync_writes_rows_of_its_own_stream_only(
 ) -> None:
     at = {ShardKey(s, "shardId-000000000001"): Position(17) for s in placed}
     positions = Positions({stream: Origin(TRIM, NOW)}, at)
-    mine = rows_of(stream, rows)
+    mine = rows_of_stream(stream, rows)
     family = a_family(stream, shards, leases=mine, positions=positions)
-    plan = plan_sync(family, shards, rows, positions=positions, multi=True, sentinel=TRIM_HORIZON)
+    plan = plan_shard_sync(family, shards, rows, positions=positions, multi=True, sentinel=TRIM_HORIZON)
     whole = f"{stream.account}:{stream.name}:"
     assert all(change.key.startswith(whole) for change in plan)
     assert all(change.key.startswith(f"{stream.serialized}:") for change in plan if change.create)
@@ -76,16 +76,18 @@ def test_forgetting_a_stream_deletes_the_rows_of_all_its_lives_and_no_others(
 ) -> None:
     ident = f"{stream.account}:{stream.name}"
     plan = plan_forget(ident, rows, "for the test")
-    assert {change.key for change in plan} == {row.key for row in rows if stream_of(row) == ident}
+    assert {change.key for change in plan} == {row.key for row in rows if account_and_name(row) == ident}
     assert all(change.deletes and change.requires["run_claim"] is None for change in plan)
 
 
 @given(ROWS)
 def test_the_newest_life_of_each_stream_is_known_by_its_rows(rows: list[Lease]) -> None:
     newest = newest_lives(rows)
-    assert newest.keys() == {stream_of(row) for row in rows}
+    assert newest.keys() == {account_and_name(row) for row in rows}
     for ident, life in newest.items():
-        assert life == f"{ident}:{max(row.stream_epoch or 0 for row in rows if stream_of(row) == ident)}"
+        assert (
+            life == f"{ident}:{max(row.stream_epoch or 0 for row in rows if account_and_name(row) == ident)}"
+        )
 
 
 def test_a_row_fits_the_streams_mode_only_if_its_key_and_its_attributes_agree() -> None:

@@ -10,7 +10,7 @@ from headrace.pipeline.core.shards.checkpoint import SHARD_END, TRIM_HORIZON, Ch
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions
 from headrace.pipeline.core.shards.shard import MAX_HASH_KEY, HashRange, Shard
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, plan_sync, sync_token
+from headrace.pipeline.core.sharing.sync_plan import a_lease, plan_retire, plan_shard_sync, sync_token
 from tests.core.stream_life import STREAM, VIRTUAL_ZERO
 
 
@@ -21,7 +21,7 @@ def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_neither_recursion_n
     ]
     at = Positions({STREAM: Origin(TRIM, VIRTUAL_ZERO)}, {ShardKey(STREAM, names[5_000]): Position(1)})
     family = a_family(STREAM, shards, positions=at)
-    plan = plan_sync(family, shards, (), positions=at, multi=False, sentinel=TRIM_HORIZON)
+    plan = plan_shard_sync(family, shards, (), positions=at, multi=False, sentinel=TRIM_HORIZON)
     assert [change.key for change in plan] == [names[5_000]]
     assert len(family.passed(at)) == 5_000
     assert parents_first(reversed(names), family.parents) == tuple(names)
@@ -30,7 +30,7 @@ def test_the_plan_for_a_chain_of_ten_thousand_reshards_needs_neither_recursion_n
 def test_one_sync_replaces_all_rows_of_a_recreated_stream() -> None:
     old = Lease("shardId-000000000000", checkpoint=Checkpoint("7"), stream_epoch=STREAM.epoch - 5)
     shards = [Shard("shardId-000000000000")]
-    plan = plan_sync(
+    plan = plan_shard_sync(
         a_family(STREAM, shards),
         shards,
         [old],
@@ -53,7 +53,7 @@ def test_rows_of_other_streams_in_the_table_are_neither_retired_nor_used() -> No
     theirs = Lease("123456789012:other:5:s0", stream="123456789012:other:5", shard="s0", stream_epoch=5)
     older = Lease("123456789012:orders:5:s0", stream="123456789012:orders:5", shard="s0", stream_epoch=5)
     shards = [Shard("s0")]
-    plan = plan_sync(
+    plan = plan_shard_sync(
         a_family(STREAM, shards),
         shards,
         [theirs, older],

@@ -240,7 +240,7 @@ def test_a_row_that_a_person_set_back_is_due_within_three_ticks(at: int) -> None
     row = world.leases.held_by("w1").leases[0]
     held = world.leases.apply(change.hold(row, "person/1", "for the test"))
     assert isinstance(held, Applied)
-    back = change.reposition(held.lease, "person/1", at=TRIM_HORIZON, landed=None, why="for the test")
+    back = change.reposition(held.lease, "person/1", place=TRIM_HORIZON, landed=None, why="for the test")
     put = world.leases.apply(back)
     assert isinstance(put, Applied)
     assert isinstance(world.leases.apply(change.release(put.lease, "person/1")), Applied)

@@ -122,7 +122,7 @@ def test_a_shard_whose_row_a_frozen_leader_creates_late_is_not_read_again() -> N
 
 
 def test_a_shard_whose_end_was_removed_is_not_read_again_when_a_late_listing_shows_it() -> None:
-    """D15 of docs/protocol.md."""
+    """D15 of docs/reference/protocol.md."""
     life = a_split_that_was_read()
     forgotten(life)
     clean(life)

@@ -379,7 +379,7 @@ def test_with_heartbeat_lease_a_flowing_shard_costs_three_writes_a_wave_and_its_
 @pytest.mark.parametrize("layout", [Layout.M, Layout.S])
 @pytest.mark.parametrize("shards", [4, 50, 200])
 def test_what_an_hour_at_rest_of_two_workers_costs(make: MakeWorld, shards: int, layout: Layout) -> None:
-    """These figures are in the table of docs/how-it-works.md, which is for layout M."""
+    """These figures are in the table of docs/reference/costs.md, which is for layout M."""
     leader, others = an_hour(make(workers=("w1", "w2"), shards=shards, layout=layout))
     assert others.scans == 0
     assert leader.writes + others.writes <= 3 * 720 + 180

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.batch import WITHIN_THE_SECOND
 from headrace.pipeline.core.ledger.ledger import Kind, ParentIs
+from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.errors import Unknown, Unreachable
 from headrace.pipeline.settings.choices import OnDataLoss
 from headrace.pipeline.settings.model import WaveSettings
@@ -112,6 +114,49 @@ def test_a_run_that_dies_between_the_two_commits_has_recorded_the_gap_which_late
     assert since == since_again
     assert until is not None
     assert later == until + HOUR
+
+
+def test_records_after_a_gap_dont_land_where_a_person_undoes_the_gap_before_their_commit() -> None:
+    life = a_trimmed_shard(GOES_ON)
+    stood, commit, commits = life.table.head, life.table.commit, []
+
+    def set_back_before_the_second_commit(proposal):
+        commits.append(proposal)
+        if len(commits) == 2:
+            life.table.rollback(stood)
+        return commit(proposal)
+
+    life.table.commit = set_back_before_the_second_commit  # type: ignore[method-assign]
+    report = life.wave()
+    assert ["has changed since this range began" in problem.why for problem in report.problems] == [True]
+    assert (life.landed(), life.skipped()) == (life.put[:3], [])
+    life.wave()
+    life.check(lost=life.put[3:6])
+    assert len(life.skipped()) == 1
+
+
+def test_records_after_a_gap_dont_land_where_the_gap_itself_was_refused() -> None:
+    """The table had moved on when the gap was to be recorded, and a person sets it back before the commit of the records."""
+    life = a_trimmed_shard(GOES_ON)
+    stood, commit, commits = life.table.head, life.table.commit, []
+
+    def move_on_and_set_back(proposal):
+        commits.append(proposal)
+        if len(commits) == 1:
+            (gap,) = proposal.ranges
+            commit(Proposal((replace(gap, upto=Position(10**30)),)))
+        else:
+            life.table.rollback(stood)
+        return commit(proposal)
+
+    life.table.commit = move_on_and_set_back  # type: ignore[method-assign]
+    report = life.wave()
+    assert ["has changed since this range began" in problem.why for problem in report.problems] == [True]
+    assert (life.landed(), life.skipped()) == (life.put[:3], [])
+    life.table.commit = commit  # type: ignore[method-assign]
+    life.wave()
+    life.check(lost=life.put[3:6])
+    assert len(life.skipped()) == 1
 
 
 def test_a_wave_without_a_gap_records_none() -> None:

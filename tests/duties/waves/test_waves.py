@@ -331,3 +331,29 @@ def test_a_run_that_hangs_in_a_wave_stops_beating() -> None:
     world.stage.stage = hang  # type: ignore[method-assign,assignment]
     run.wave()
     assert run.beat()
+
+
+def test_the_ledger_tells_when_the_first_and_the_last_record_of_a_range_arrived() -> None:
+    world = World(shards=1)
+    world.settle()
+    began = world.clock.now()
+    world.produce(0)
+    world.clock.advance(timedelta(seconds=7))
+    world.produce(0)
+    world.wave()
+    (told,) = [r for s in world.table.history(world.table.head) for r in s.page.ranges if r.rows]
+    assert (told.rows, told.first_arrival, told.last_arrival) == (
+        20,
+        began,
+        began + timedelta(seconds=7, milliseconds=10),
+    )
+
+
+def test_a_range_tells_how_many_rows_and_how_many_records_of_kinesis_have_landed() -> None:
+    world = World(shards=1)
+    world.settle()
+    for users in (1, 5, 2):
+        world.source.put(world.shard(0), users=users)
+    world.wave()
+    (told,) = [r for s in world.table.history(world.table.head) for r in s.page.ranges if r.rows]
+    assert (told.rows, told.records) == (8, 3)

@@ -91,7 +91,7 @@ def test_a_changed_helper_reaches_the_workers_of_the_next_run_in_the_same_proces
     names = sorted((row["name"], row["number"]) for row in read.rows(bed.typed()).to_pylist())
     assert names == [("ONE!!?", 2), ("ONE!?", 1), ("TWO!!?", 2), ("TWO!?", 1)]
     assert {row["data"] for row in read.rows(bed.quarantine()).to_pylist()} == {b"none"}
-    ledgers = [read_accounting(each.why) for page in bed.typed().pages() for each in page.ranges]
+    ledgers = [read_accounting(each.account) for page in bed.typed().pages() for each in page.ranges]
     codes = [each.code.partition(", schema")[0] for each in ledgers]
     assert len(set(codes)) == 2
     assert all(code.startswith("own_rows:rows, code ") for code in codes)

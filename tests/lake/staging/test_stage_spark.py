@@ -32,6 +32,7 @@ from headrace.pipeline.lake.spark.spark_job import run_tasks
 from headrace.pipeline.lake.staging.stage import SparkStage
 from headrace.pipeline.local.endpoint import LocalAws
 from headrace.pipeline.ports.pages import RecordPage
+from headrace.pipeline.ports.tasks import Now
 from headrace.pipeline.settings.model import SparkSettings
 from headrace.pipeline.task_identity import DriverIdentity
 from tests.lake.samples import a_key
@@ -157,7 +158,7 @@ def test_the_daemon_of_an_isolated_session_ends_when_it_has_no_worker():
 def places_of(session: "SparkSession") -> tuple[int, str]:
     """The daemon of the session's Python workers, and the file from which a worker has the engine."""
 
-    def task(_number: int) -> bytes:
+    def task(_number: int, _now: Now) -> bytes:
         import os
 
         from headrace import pipeline

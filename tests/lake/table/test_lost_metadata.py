@@ -13,7 +13,7 @@ from tests.lake.samples import ORIGIN, a_key, a_landing, at
 from tests.lake.tables import IcebergLake, append_as_others, patch
 
 A = a_key(0)
-PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "use" / "operations.md"
 
 
 @pytest.fixture

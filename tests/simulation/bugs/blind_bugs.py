@@ -1,7 +1,7 @@
 """Planted bugs that were invented by reading `pipeline/core` and `pipeline/duties` rule by rule, without looking at
 the simulator.
 
-They show how many bugs the simulator and the other tests find that weren't written for them: docs/reliability.md
+They show how many bugs the simulator and the other tests find that weren't written for them: docs/why/reliability.md
 says how many of them 40 seeds find. The list was written before the fleets of `once_unseen.py` were added.
 """
 
@@ -69,8 +69,8 @@ _BEGIN_BUGS: Final = (
         "empty-parent-means-horizon",
         "the child of a parent that ended without a record starts at TRIM_HORIZON, which is before the origin",
         "core.order.start_of_reading",
-        "any(at is not None and at.sequence is not None for at in of_parents)",
-        "any(at is not None for at in of_parents)",
+        "any(parent is not None and parent.sequence is not None for parent in of_parents)",
+        "any(parent is not None for parent in of_parents)",
     ),
     _mistake(
         "child-without-witness",
@@ -134,8 +134,8 @@ _GAPS_BUGS: Final = (
         "gap-moves-the-witness",
         "a gap counts as read, so records that a child lost in the same time aren't reported",
         "duties.waves.gaps",
-        "upto=replace(batch.after or Position(), seen=gap.since),",
-        "upto=replace(batch.after or Position(), seen=gap.until),",
+        "upto=replace(batch.after or Position(), seen=gap.since, skipped_until=gap.until),",
+        "upto=replace(batch.after or Position(), seen=gap.until, skipped_until=gap.until),",
     ),
     _mistake(
         "too-early-not-found",
@@ -210,8 +210,8 @@ _ROWS_BUGS: Final = (
         "named-end-dropped",
         "an END is removed from the table while a parent's END still names the shard",
         "core.sharing.cleanup_plan",
-        " or shard_id in named:",
-        ":",
+        "\n            or shard_id in named\n",
+        "\n",
     ),
 )
 

@@ -109,7 +109,7 @@ KEPT: Final = (
         "claims are kept although a KCL worker takes leases here",
         (
             "beside_kcl.kept_claims",
-            "        return not asked or not not_ours(",
+            "        return not suspects or not not_ours(",
             "        return True or not_ours(",
         ),
         among=_ALONE | {"troubles": {"steal": 40.0}},

@@ -47,6 +47,16 @@ ONCE_UNSEEN: Final = (
         among={"troubles": {"deny": 40.0}},
     ),
     a_bug(
+        "an-unwritten-checkpoint-is-a-look",
+        "a wave whose checkpoint wasn't written says 'looked at' on the row, which doesn't say how far the shard was read",
+        (
+            "duties.waves.claims",
+            "        log.problems.append(Problem(wanted.key, why, fatal=False))\n        return False\n\n    def note_undescribed",
+            "        return False\n\n    def note_undescribed",
+        ),
+        among={"mix": {"throttled": 0.05, "lost": 0.05}, "troubles": {"steal": 40.0}},
+    ),
+    a_bug(
         "the-unread-parent-forgotten",
         "a child counts as complete because one of its parents was read, though the other left the stream unread",
         (
@@ -66,7 +76,11 @@ ONCE_UNSEEN: Final = (
     a_bug(
         "the-origin-hides-a-loss",
         "a child counts as complete up to the origin's date, because one of its parents ended without a record",
-        ("core.shards.position", "return None if tells_nothing else at.witness", "return at.witness"),
+        (
+            "core.shards.position",
+            "return None if tells_nothing else position.witness",
+            "return position.witness",
+        ),
         among={
             "position": "TRIM_HORIZON",
             "adopted": False,

@@ -58,6 +58,21 @@ PAST: Final = (
         among={"retention": 90.0},
     ),
     a_bug(
+        "undone-gap",
+        "records that were read after a gap land on a table that a person has set back to before the gap was recorded",
+        (
+            "core.landing.landing",
+            "    if each.moves and found and each.after and found.footing != each.after.footing:",
+            "    if False:",
+        ),
+        among={
+            "retention": 80.0,
+            "hosts_off": 190.0,
+            "mix": {"frozen_at_commit": 0.4},
+            "troubles": {"roll_forward": 12.0, "roll_back": 25.0},
+        },
+    ),
+    a_bug(
         "tombstone-dropped",
         "the row of an ended shard is deleted at once, while listings show the shard and its children are unread",
         (
@@ -81,12 +96,12 @@ PAST: Final = (
         "an END is removed from the table while some of the shard's children have no position",
         (
             "core.sharing.cleanup_plan",
-            "        if all(positions.is_independent(each) for each in begun):",
+            "        if all(positions.is_independent(child) for child in begun):",
             "        if begun:",
         ),
         (
             "core.landing.landing",
-            "    return bool(below) and all(base.is_independent(each) for each in below)",
+            "    return bool(below) and all(base.is_independent(child) for child in below)",
             "    return bool(below)",
         ),
         among=_PLAN_WITH_SHORT_RETENTION,

@@ -1,4 +1,4 @@
-"""All planted bugs that the simulator must find, by name. Each removes a rule of docs/protocol.md, and is in the module of its kind."""
+"""All planted bugs that the simulator must find, by name. Each removes a rule of docs/reference/protocol.md, and is in the module of its kind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.simulation.bugs.shared_table_bugs import SHARED_TABLE
 from tests.simulation.bugs.table_bugs import TABLE
 from tests.simulation.bugs.time_bugs import TIMES
 from tests.simulation.bugs.typed_bugs import TYPED
+from tests.simulation.bugs.unseen_bugs import UNSEEN
 from tests.simulation.bugs.window_bugs import WINDOWS
 
 BUGS: Final = {
@@ -30,5 +31,6 @@ BUGS: Final = {
         *AGGREGATES,
         *TYPED,
         *WINDOWS,
+        *UNSEEN,
     )
 }

@@ -30,8 +30,8 @@ REWRITING: Final = (
         "a compaction replaces files without looking whether they are still in the table",
         (
             "upkeep.rewrite_plan",
-            "    for each in group.files:\n        if each.path",
-            "    for each in ():\n        if each.path",
+            "    for source in group.files:\n        if source.path",
+            "    for source in ():\n        if source.path",
         ),
         among=_OFTEN,
     ),

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.simulation.bugs.planted import a_bug
 
-_CHECKPOINT_WRITE: Final = """f"landed up to {at}",
+_CHECKPOINT_WRITE: Final = """f"landed up to {upto}",
         holder=me,
         requires={"run_claim": run_claim, "checkpoint": read.checkpoint},"""
 
@@ -14,7 +14,7 @@ _MOVES: Final = """\
     return [
         _write(rows[key], to, loads.count[to], inputs=inputs, weights=weights, rules=rules)
         for key, to in loads.moves.items()
-        if to != rows[key].owner or is_free(rows[key], inputs)
+        if to != rows[key].owner or needs_worker(rows[key], inputs)
     ]
 """
 _NEEDLESS_MOVES: Final = (
@@ -22,7 +22,7 @@ _NEEDLESS_MOVES: Final = (
     + """\
     names = sorted(inputs.living)
     for row in rows.values():
-        if not moves and len(names) > 1 and row.owner in names and not is_free(row, inputs):
+        if not moves and len(names) > 1 and row.owner in names and not needs_worker(row, inputs):
             to = names[(names.index(row.owner) + 1) % len(names)]
             moves.append(_write(row, to, loads.count[to], inputs=inputs, weights=weights, rules=rules))
     return moves
@@ -116,8 +116,8 @@ ROWS: Final = (
         "after a lost answer a process takes another process's write for its own",
         (
             "core.leases.own_write",
-            "not change.put or not _is_marked(change, found):\n        return False",
-            "not change.put:\n        return False\n    if found:\n        return True",
+            "not change.put or not _is_marked(change, row):\n        return False",
+            "not change.put:\n        return False\n    if row:\n        return True",
         ),
     ),
     a_bug(

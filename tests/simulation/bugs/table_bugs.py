@@ -18,7 +18,7 @@ TABLE: Final = (
     a_bug(
         "news-taken-for-quiet",
         "the leader commits that a shard is quiet, although Kinesis has a record after the table's position",
-        ("core.landing.valid_through", "for key in asked if key not in news}", "for key in asked}"),
+        ("core.landing.valid_through", "for key in keys if key not in news}", "for key in keys}"),
         (
             "core.landing.valid_through",
             "BEHIND_OTHERS = timedelta(minutes=10)",
@@ -46,7 +46,7 @@ TABLE: Final = (
         "a range lands whatever the table's position of the shard is",
         (
             "core.landing.landing",
-            "if each.moves and _token(found) != _token(each.after):",
+            "if proposed.moves and _token(position) != _token(proposed.after):",
             "if False:",
         ),
     ),

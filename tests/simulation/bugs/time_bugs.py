@@ -69,6 +69,6 @@ TIMES: Final = (
     a_bug(
         "lock-for-ever",
         "a dead leader's lock is never taken over",
-        ("core.leases.election", "if now.credit > found.duration:", "if False:"),
+        ("core.leases.election", "if current.credit > lock.duration:", "if False:"),
     ),
 )

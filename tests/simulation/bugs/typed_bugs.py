@@ -38,8 +38,8 @@ TYPED: Final = (
         "of two commits that the quarantine table lacks, only the newer one is carried out: the older one was a killed run's",
         (
             "typed.quarantine.settle_plan",
-            "                before = _token(each.after)\n",
-            "                before = ends[each.key]\n",
+            "                before = _token(recorded.after)\n",
+            "                before = ends[recorded.key]\n",
         ),
         ("typed.wave", "        settled = self.settling.settle()\n", "        settled = 0\n"),
         among=typed_fleet(),
@@ -59,8 +59,8 @@ TYPED: Final = (
         "a wave that takes a part of a shard's rows moves the position as if it had taken all of them",
         (
             "typed.plan",
-            "        upto = _upto(each, own, may_end=are_all) if is_whole else _cut(own)\n",
-            "        upto = _upto(each, own, may_end=are_all)\n",
+            "        upto = _upto(lack, own, may_end=are_all) if is_whole else _cut(own)\n",
+            "        upto = _upto(lack, own, may_end=are_all)\n",
         ),
         among=typed_fleet(rows=5),
     ),
@@ -69,8 +69,8 @@ TYPED: Final = (
         "a typed table that was made late never looks at files of shards that the lake table had dropped by then",
         (
             "typed.files.portion",
-            "    return wanted.upto is None or wanted.is_new or shards[0]",
-            "    return wanted.upto is None or shards[0]",
+            "    return lack.upto is None or lack.is_new or shards[0]",
+            "    return lack.upto is None or shards[0]",
         ),
         (
             "typed.files.portion",

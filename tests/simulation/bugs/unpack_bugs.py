@@ -44,7 +44,7 @@ UNPACKINGS: Final = (
         "aggregates that were inside of aggregates are taken apart by the next window: the ledgers of the first unpacking aren't heeded",
         (
             "windows.unpack_plan",
-            "    return tuple(_joined(sorted(its, key=lambda each: each.low)))\n",
+            "    return tuple(_joined(sorted(unpacked, key=lambda part: part.low)))\n",
             "    return ()\n",
         ),
         seeds=_SEEDS,
@@ -80,7 +80,7 @@ UNPACKINGS: Final = (
             "                made = (row,) if bound is None else row.taken_apart()\n",
             "                made = (row,) if bound is None else row.taken_apart() if row.users else ()\n",
         ),
-        ("windows.unpack_plan", "    if taken != wanted or any(", "    if False and any("),
+        ("windows.unpack_plan", "    if taken != expected or any(", "    if False and any("),
         seeds=_SEEDS,
         among=_fleet(),
     ),
@@ -94,7 +94,7 @@ UNPACKINGS: Final = (
         ),
         (
             "windows.unpack_plan",
-            "    if written != sum(count.told for count in made.counts):\n",
+            "    if written != sum(count.told for count in rewritten.counts):\n",
             "    if False:\n",
         ),
         seeds=_SEEDS,
@@ -105,8 +105,8 @@ UNPACKINGS: Final = (
         "the ledger has one range for all landings of a wave whose aggregates it takes apart",
         (
             "windows.unpack_plan",
-            "        parts = [(_common(_kept(step), wave), step.range) for step in steps]\n",
-            "        parts = [(wave, step.range) for step in steps if _common(_kept(step), wave)][:1]\n",
+            "        candidates = [(_common(_kept(step), wave), step.range) for step in steps]\n",
+            "        candidates = [(wave, step.range) for step in steps if _common(_kept(step), wave)][:1]\n",
         ),
         seeds=_SEEDS,
         among=_fleet(),
@@ -166,8 +166,8 @@ UNPACKINGS: Final = (
         "a window's rows are copied as if the lake table had all of them, and nothing between them is read from the stream",
         (
             "windows.copy_plan",
-            "    upto = each.upto if stretch is None or stretch.after is None else stretch.after\n",
-            "    upto = each.upto\n",
+            "    upto = planned.upto if stretch is None or stretch.after is None else stretch.after\n",
+            "    upto = planned.upto\n",
         ),
         seeds=_SEEDS,
         among=_AFTER_SKIPS,

@@ -45,7 +45,7 @@ WINDOWS: Final = (
         "the older rows of a window stay in the quarantine table",
         (
             "windows.replace_plan",
-            "    taken = tuple(aside_name(each.path) for each in aside.files)\n",
+            "    taken = tuple(aside_name(file.path) for file in aside.files)\n",
             "    taken: tuple[str, ...] = ()\n",
         ),
         seeds=_SEEDS,
@@ -56,8 +56,8 @@ WINDOWS: Final = (
         "a run that goes on with a window, or the second of two runs, begins again where the window begins",
         (
             "windows.replace",
-            "        done = done_of(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)\n",
-            "        done = done_of((), window)\n",
+            "        done = done_up_to(ports.lineage.entries(filter_of(window, DONE_ANEW)), window)\n",
+            "        done = done_up_to((), window)\n",
         ),
         seeds=_SEEDS,
         among=_fleet(),
@@ -78,7 +78,7 @@ WINDOWS: Final = (
         "a window's table begins with the first record of each shard, and not where the window does",
         (
             "windows.copy_plan",
-            "        if each.after is not None and target.of(each.key) is None\n",
+            "        if planned.after is not None and target.of(planned.key) is None\n",
             "        if False\n",
         ),
         seeds=_SEEDS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.ports.landing import Committed
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import Violation
 
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
 
 LAKE = "the lake table"
 WINDOWS = "windows"
+
+
+def whole(done: Committed, table: str) -> Committed:
+    """All of a wave lands, or nothing does: its files have rows of several shards, and tell of another table's."""
+    refused, landed = done.landing.refused, done.landing.page.ranges
+    if refused and landed:
+        raise Violation(
+            "I38",
+            f"{table} gets {landed[0].key}, and not {refused[0].range.key} of the same wave ({refused[0].why})",
+        )
+    return done
 
 
 class TypedCommits:

@@ -3,6 +3,7 @@ a name are deleted, after a fence. Several may be at work at once, frozen and ki
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from headrace.pipeline.app.wiring import Wiring
 from headrace.pipeline.errors import HeadraceError
 from headrace.pipeline.settings.parse_block import ParseSettings
 from headrace.pipeline.typed.ports import ParsePorts
+from headrace.pipeline.upkeep.deletion_plan import FilesLook, StoredFile
 from headrace.pipeline.upkeep.ports import TableFiles
 from headrace.pipeline.windows.ports import WindowStore
 from tests.memory.files import MemoryFiles
@@ -18,12 +20,15 @@ from tests.simulation.made.typed_job import Job
 from tests.simulation.ports import Port, ServiceCalls
 from tests.simulation.process_ports import ProcessPorts
 from tests.simulation.scheduler import Process
+from tests.simulation.troubles.call_faults import LOAD
+from tests.simulation.watch.file_watch import ORPHANS_AFTER
+from tests.simulation.watch.truth import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ORPHANS_AFTER = timedelta(seconds=20)
-"""Shorter than a process may be frozen between staging a file and committing it."""
+_LISTING = 8.0
+"""Seconds that a listing of all files takes at most."""
 _KEEPS = timedelta(seconds=20)
 """The day before goes so long after midnight."""
 
@@ -47,6 +52,8 @@ def tidy(world: World) -> None:
             report = wiring.upkeep.of_lake_table().run()
             world.call_faults.happened["days_dropped"] += bool(report.dropped)
             troubles = "; ".join(map(str, report.troubles))
+            if "an unexpected" in troubles:
+                raise Violation("crash", f"{process}: {troubles}")
             world.note(process.name, f"{'; '.join(report.notes)} {report} {troubles}")
         except HeadraceError as error:
             world.note(process.name, f"upkeep failed: {error}")
@@ -58,17 +65,38 @@ def tidy(world: World) -> None:
 
 
 class _Files(Port):
+    """The files as one upkeep reaches them. Listing a store takes a while, in which the fleet lands."""
+
     service, name = "lake", "files"
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__(ServiceCalls(world, process), world.files)
+
+    def look(self) -> FilesLook:
+        world, process = self._calls.world, self._calls.process
+        found: FilesLook = self._calls.call(LOAD, "files.look", world.files.look_for, process)
+        world.sim.pause(_LISTING * world.rng.random())
+        world.files.note(process, found)
+        return found
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[tuple[StoredFile, ...], str | None]:
+        world, process = self._calls.world, self._calls.process
+        gone: tuple[tuple[StoredFile, ...], str | None] = self._calls.call(
+            LOAD, "files.delete", world.files.delete_for, process, files
+        )
+        return gone
 
 
 class _TidyPorts(ProcessPorts):
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world, process)
-        self.clock = process.host
+        # Days are told apart by the host's clock. That files wait for longer than a staged one may wait for its commit is by days, against
+        # which a clock's error is nothing.
+        self.clock = process.host if world.plan.midnight else world.clock
         self._made: dict[str, ParsePorts] = {}
 
     def files(self, user: str) -> TableFiles:
-        port: Any = _Files(ServiceCalls(self._world, self._calls.process), self._world.files)
+        port: Any = _Files(self._world, self._calls.process)
         files: TableFiles = port
         return files
 

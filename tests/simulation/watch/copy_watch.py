@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.pipeline.core.ledger.ledger import Kind, Range
 from headrace.pipeline.core.shards.position import Position
-from headrace.pipeline.core.shards.sort_texts import end_of, key_of, past
+from headrace.pipeline.core.shards.sort_texts import end_of, past, sort_key_of
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import Unreachable
 from headrace.pipeline.windows.window import ReplayWindow, Stretch
@@ -84,6 +84,8 @@ class CopyWatch:
             # The first range of a shard brings the table to where the window begins.
             elif each.rows or not each.why:
                 self._judge_copied(each, found)
+            if each.rows:
+                self._judge_order(each)
 
     def _judge_copied(self, each: Range, found: set[int]) -> None:
         key = each.key
@@ -92,7 +94,7 @@ class CopyWatch:
                 f"row {strange[0]} of {key} isn't of the range {each.after} - {each.upto}", key
             )
         # The rest of an aggregate may land after the wave has looked, where the position was adopted inside of it.
-        wanted, stop = self._within(key, self._landed(key), each.after, each.upto), key_of(each.upto)
+        wanted, stop = self._within(key, self._landed(key), each.after, each.upto), sort_key_of(each.upto)
         if lost := sorted(n for n in wanted - found if self._key(key, n) <= stop):
             raise self._broken(f"row {lost[0]} of {key} was passed over", key)
 
@@ -113,6 +115,16 @@ class CopyWatch:
         if lost and not each.why:
             raise self._broken(f"{min(lost)} of {key} has left the stream, and nothing tells so", key)
 
+    def _judge_order(self, each: Range) -> None:
+        """I3: the window's parents of a shard come first."""
+        own = next(of for of in self.window.ranges if of.key == each.key)
+        for parent in own.parents:
+            key = ShardKey(each.key.stream, parent)
+            above = next(of for of in self.window.ranges if of.key == key)
+            at = self.table.load().positions.of(key)
+            if at is None or not (at.ended or at.token == above.upto.token):
+                raise self._broken(f"{each.key} comes before its parent {parent}, which is at {at}", each.key)
+
     def _put(self, key: ShardKey, after: Position | None, upto: Position) -> set[int]:
         """The user records that were put into the shard."""
         return self._within(key, self._world.truth.shards[key].sequences, after, upto)
@@ -130,7 +142,7 @@ class CopyWatch:
     def _within(self, key: ShardKey, rows: Iterable[int], after: Position | None, upto: Position) -> set[int]:
         low = past(after)
         # An end stands for all that follows, and a checkpoint of KCL may be inside an aggregate.
-        high = "~" if upto.ended else f"{key_of(upto)};" if upto.reads_again else end_of(upto)
+        high = "~" if upto.ended else f"{sort_key_of(upto)};" if upto.reads_again else end_of(upto)
         return {number for number in rows if low < self._key(key, number) < high}
 
     def _key(self, key: ShardKey, number: int) -> str:
@@ -147,7 +159,7 @@ class CopyWatch:
                 found - self._within(key, self._landed(key, ever=True), each.after, each.upto) - read
             ):
                 raise self._broken(f"row {strange[0]} of {key} isn't of the window", key)
-            stop = "~" if each.upto.ended else key_of(each.upto)
+            stop = "~" if each.upto.ended else sort_key_of(each.upto)
             if lost := sorted(n for n in wanted - found if self._key(key, n) <= stop):
                 raise self._broken(f"row {lost[0]} of {key} was passed over", key)
 
@@ -163,4 +175,4 @@ def _numbers(row: Any) -> range:
 def _is_part_of(each: Range, stretch: Stretch) -> bool:
     if past(each.after) < past(stretch.after):
         return False
-    return stretch.upto.ended or (not each.upto.ended and key_of(each.upto) <= key_of(stretch.upto))
+    return stretch.upto.ended or (not each.upto.ended and sort_key_of(each.upto) <= sort_key_of(stretch.upto))

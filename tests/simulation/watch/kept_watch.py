@@ -15,7 +15,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.duties.waves.report import Arrow
 from headrace.pipeline.settings.model import TimeSettings
 from tests.simulation.scheduler import Process
-from tests.simulation.watch.truth import Violation
+from tests.simulation.watch.truth import Violation, number_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -40,6 +40,8 @@ class KeptWatch:
         """By claim and lease key: claims of requests that arrived after the run had given them up."""
         self._landed: dict[tuple[str, str], _Token] = {}
         """How far the run knows that it has landed the shard. Cleared when its claim is removed."""
+        self._told: dict[tuple[str, str], _Token] = {}
+        """As `_landed`, also once another process has taken the row."""
         self._reached: dict[ShardKey, list[tuple[float, _Token]]] = {}
         """The table's positions, each with when it was committed."""
         self._at_rest: dict[str, float] = {}
@@ -90,7 +92,12 @@ class KeptWatch:
         """A run has the answer to its commit."""
         for each in ranges:
             if each.moves:
-                self._landed[claim, self._world.key_of(each.key)] = each.upto.token
+                which = claim, self._world.key_of(each.key)
+                self._landed[which] = self._told[which] = each.upto.token
+
+    def landed_by(self, claim: str, key: str) -> int:
+        """The number up to which the run knows that it has landed the shard; -1 where it has landed nothing."""
+        return number_of(self._told.get((claim, key)))
 
     def note_rollback(self) -> None:
         self._reached.clear()

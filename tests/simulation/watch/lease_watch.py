@@ -19,8 +19,10 @@ from headrace.pipeline.ports.leases import NO_ROWS, Listing
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
 from tests.simulation.troubles.to_and_fro import ToAndFro
-from tests.simulation.watch.silence_watch import judge_beaten_since, judge_silence
+from tests.simulation.watch.lock_watch import judge_leads
+from tests.simulation.watch.silence_watch import judge_beaten_since, judge_second_look, judge_silence
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
+from tests.simulation.watch.turn_watch import judge_waiting
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -103,8 +105,8 @@ class WatchedLeases:
         self._world.tally.writes += 1
         if isinstance(done, Refused):
             self.refused += 1
-            self._judge_refusal(done.found, change, by)
-            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.found)}")
+            self._judge_refusal(done.row, change, by)
+            self._world.note(by.name, f"{change.key}: refused ({change.why}), found {_short(done.row)}")
             return done
         after = self.rows.get(change.key)
         if after is not before:
@@ -141,6 +143,7 @@ class WatchedLeases:
             self.made[after.key] = self._world.sim.now
             self._judge_position(after, by)
             return
+        judge_leads(self._world, change, by)
         self._world.kept.note_write(before, after, change, by)
         if after.checkpoint != before.checkpoint:
             self._judge_checkpoint(before, after, by)
@@ -259,6 +262,7 @@ class WatchedLeases:
         if before.checkpoint_owner is not None:
             raise Violation("I2", f"{by} claimed {key} during its handover to {before.owner}", key)
         self._judge_busy(before, by)
+        judge_waiting(self._world, before, by)
         if self.is_ahead(after):
             self._ahead[by.claim, key] = after.landed or after.checkpoint
         else:
@@ -314,6 +318,7 @@ class WatchedLeases:
         is_taken_over = change.kind is ChangeKind.ASSIGN and before.holder is not None
         if is_taken_over and after.owner != before.holder:
             judge_silence(self._world, before, by, looked)
+            judge_second_look(self._world, before, by)
             judge_beaten_since(self._world, before, by, looked=looked, sent=sent)
         self._to_and_fro.judge(before, after, change, by)
         self._world.call_listeners(before, after, change, by)
@@ -351,8 +356,12 @@ class WatchedLeases:
             return  # this release belongs to an earlier wave and arrives late
         # The last wave may have failed after its read. Its row then tells of the wave before, which may have had the same times,
         # because Kinesis's Date is in whole seconds.
-        before = [each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row)]
-        if (why := _trouble(read, row)) and not before:
+        by_kcl = self._world.foreign.get(shard.key)
+        foreign = None if by_kcl is None else shard.checkpoint(by_kcl)
+        before = [
+            each for each, _ in reads[1:] if _tells_of(each, *said) and not _trouble(each, row, foreign)
+        ]
+        if (why := _trouble(read, row, foreign)) and not before:
             raise Violation(
                 "I13",
                 f"{by} writes that it looked at {row.key}, though it had trouble with the shard: {why}",
@@ -426,9 +435,11 @@ def _tells_of(read: Staged, looked_at: datetime, behind_ms: int | None) -> bool:
     return abs(stamp - looked_at) <= _MILLISECOND and left == behind_ms
 
 
-def _trouble(read: Staged, row: Lease) -> str:
-    """Why the row may not tell of this read; empty if it may."""
-    behind = read.upto.sequence is not None and row.checkpoint != read.upto.checkpoint
+def _trouble(read: Staged, row: Lease, foreign: Checkpoint | None) -> str:
+    """Why the row may not tell of this read; empty if it may. `foreign`: the newest checkpoint of a KCL worker."""
+    # A KCL worker may have read on since. Then the row says beside its checkpoint how far Headrace has landed, which keeps the shard due.
+    said = row.landed if foreign is not None and row.checkpoint == foreign else row.checkpoint
+    behind = read.upto.sequence is not None and said != read.upto.checkpoint
     return read.error or (
         f"the shard was read to {read.upto}, and the row says {row.checkpoint}" if behind else ""
     )

@@ -34,7 +34,7 @@ class ReplacementWatch:
         """`looked`: the snapshot of the lake table at which the process has looked."""
         watch = self._watch
         replays = {each.key: each for each in made.page.ranges if each.kind is Kind.REPLAY}
-        raised = {each.key: read_accounting(each.why) for each in made.page.ranges if each.moves}
+        raised = {each.key: read_accounting(each.account) for each in made.page.ranges if each.moves}
         if strange := [key for key in raised if not is_chain(key)]:
             raise self._broken(f"a replacement moves the position of {strange[0]}", strange[0])
         for each in replays.values():
@@ -70,7 +70,7 @@ class ReplacementWatch:
 
     def _judge_once(self, each: Range) -> None:
         """A window is replaced from its beginning to its end, and no part of it twice."""
-        window = read_accounting(each.why).window
+        window = read_accounting(each.account).window
         asked = next(own for own in self._window(window).ranges if own.key == each.key)
         before = self._ends.get((window, each.key), asked.after)
         if _token(each.after) != _token(before):
@@ -94,7 +94,7 @@ class ReplacementWatch:
 
     def _judge_range(self, each: Range, there: dict[int, TypedRow], **rows: list[TypedRow]) -> None:
         """`there`: the shard's rows of the lake table when the wave looked."""
-        watch, key, told = self._watch, each.key, read_accounting(each.why)
+        watch, key, told = self._watch, each.key, read_accounting(each.account)
         new = [row for row in (*rows["good"], *rows["bad"]) if row.key == key]
         found = {row.number for row in new}
         if len(found) < len(new):

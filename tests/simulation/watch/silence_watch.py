@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.core.leases.lease import Lease
-from headrace.pipeline.settings.choices import Heartbeat
+from headrace.pipeline.settings.choices import Heartbeat, Mode
 from tests.simulation.scheduler import Process
 from tests.simulation.watch.truth import Violation
 
@@ -23,6 +23,19 @@ def judge_silence(world: World, before: Lease, by: Process, looked: float) -> No
     if world.plan.heartbeat is Heartbeat.WORKER and silent < 18.5 - 7.5 * jumps:
         raise Violation(
             "I20", f"{by}: {before.holder} lost {before.key} after {silent:.1f} s of silence", before.key
+        )
+
+
+def judge_second_look(world: World, before: Lease, by: Process) -> None:
+    """The task that takes a dead worker's lease has read the worker's row once more since it looked at all workers, however long that look was ago."""
+    task, holder = world.sim.current, before.holder or ""
+    plain = world.plan.heartbeat is Heartbeat.WORKER and world.plan.mode is Mode.OWN
+    if task is None or not plain:
+        return  # a late request; and by the counters of leases, leases are taken from workers that live
+    read = task.read_of_worker.get(holder, -1e9)
+    if read < task.looked_at_workers:
+        raise Violation(
+            "I20", f"{by} takes {before.key} from {holder} without a second look at its row", before.key
         )
 
 

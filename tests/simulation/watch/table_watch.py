@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipeline.core.landing.expiry_plan import History
 from headrace.pipeline.core.landing.repair_plan import LastRow, TableEvidence
 from headrace.pipeline.core.ledger.ledger import Kind, Range
-from headrace.pipeline.core.shards.position import Origin
+from headrace.pipeline.core.shards.position import Origin, Positions
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.ports.landing import TableState
 from headrace.pipeline.ports.staging import StagingSpec
@@ -22,7 +23,10 @@ from tests.memory.table import MemoryTable, Snapshot
 from tests.simulation.made.typed_commits import LAKE
 from tests.simulation.troubles.rolled_back import RolledBack
 from tests.simulation.watch.drop_watch import judge_drop, judge_foreign
+from tests.simulation.watch.file_watch import STALE
+from tests.simulation.watch.lineage_watch import judge_expiry
 from tests.simulation.watch.state_watch import StateWatch
+from tests.simulation.watch.told_watch import judge_dropped_ends, judge_through, judge_told
 from tests.simulation.watch.truth import ShardTruth, Violation, number_of
 
 if TYPE_CHECKING:
@@ -42,6 +46,8 @@ class WatchedTable(MemoryTable):
         self.repairing = False
         """True while a person's repair is being committed."""
         self.rows_of = lambda file: world.stage.rows[file.path]
+        if "tidy" in world.plan.troubles:
+            self.stale = STALE
         self._written = StateWatch()
         self._before: dict[int, dict[ShardKey, tuple[Any, ...]]] = {}
         """By snapshot: the position, the number of read records and the gaps of its shards before it."""
@@ -89,6 +95,13 @@ class WatchedTable(MemoryTable):
 
     def state_at(self, snapshot: int) -> TableState:
         return self._state(snapshot)
+
+    def expire(self, history: History, snapshots: Sequence[int]) -> bool:
+        judge = judge_expiry(self, self._world.lineage, snapshots)
+        done = super().expire(history, snapshots)
+        if done:
+            judge()
+        return done
 
     def roll_back(self, to: int) -> RolledBack:
         """Roll the table back. What the judges know of the table goes back with it. Returns what they need to roll it forward again."""
@@ -171,7 +184,11 @@ class WatchedTable(MemoryTable):
             key = min(rows)
             raise Violation("I11", f"rows of {key} landed without a range", key.shard_id)
         self._judge_positions(made)
-        self._judge_through(made)
+        judge_told(
+            self._world, made, next((s.positions for s in self.history(made.parent) if s.ours), Positions())
+        )
+        judge_dropped_ends(self._world, made)
+        judge_through(self._world, made)
 
     def _judge_exchange(self, made: Snapshot, by: str) -> None:
         if not made.files and not made.page.ranges:
@@ -181,21 +198,6 @@ class WatchedTable(MemoryTable):
         else:
             self._judge_rewrite(made, by)
         self._judge_positions(made)
-
-    def _judge_through(self, made: Snapshot) -> None:
-        """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
-        that Kinesis has trimmed before they were read are recorded as lost."""
-        kept = self._world.clock.now() - self._world.losses.retention
-        for stream, until in made.through.items():
-            origin = self.origins.get(stream)
-            for shard in (each for each in self._world.truth.shards.values() if each.key.stream == stream):
-                unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
-                if unread and min(unread) < until:
-                    raise Violation(
-                        "valid-through",
-                        f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
-                        shard.key.shard_id,
-                    )
 
     def _judge_rewrite(self, made: Snapshot, by: str) -> None:
         """I35: a compaction changes no row and no position, and replaces only files that readers of its base read."""

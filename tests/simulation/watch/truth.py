@@ -15,9 +15,11 @@ History = list[tuple[float, str, object]]
 """Entries of virtual time, the process or person that acts, and what happens."""
 
 
-class Violation(AssertionError):
-    """An invariant of docs/protocol.md is broken. `about`: the shard or key that the trace of the failure is
-    limited to."""
+class Violation(BaseException):
+    """An invariant of docs/reference/protocol.md is broken. `about`: the shard or key that the trace of the failure is
+    limited to.
+
+    It isn't an `Exception`, because the product's upkeep goes on where one of its parts has raised one."""
 
     def __init__(self, invariant: str, said: str, about: str = "") -> None:
         super().__init__(f"{invariant}: {said}")

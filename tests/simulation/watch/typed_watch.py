@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from headrace.pipeline.core.landing.landing import Proposal
 from headrace.pipeline.core.ledger.accounting import Accounting, read_accounting
 from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import Kind, Range
@@ -18,9 +19,11 @@ from headrace.pipeline.core.shards.position import Position, Positions
 from headrace.pipeline.core.shards.sort_texts import end_of, past
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.landing import Committed
 from tests.memory.lineage import MemoryLineage
 from tests.memory.parse import MemoryQuarantine, MemoryRows, MemoryTyped, TypedRow
 from tests.memory.table import MemoryTable, Snapshot
+from tests.simulation.made.typed_commits import whole
 from tests.simulation.watch.replacement_watch import ReplacementWatch
 from tests.simulation.watch.truth import Violation
 
@@ -39,6 +42,9 @@ class WatchedTyped(MemoryTyped):
         self._watch = watch
         self.is_there = False
 
+    def commit(self, proposal: Proposal) -> Committed:
+        return whole(super().commit(proposal), self._watch.name)
+
     def _swap(self, made: Snapshot) -> bool:
         return self._watch.swap(made, super()._swap, self._watch.judge_typed)
 
@@ -48,6 +54,9 @@ class WatchedQuarantine(MemoryQuarantine):
         super().__init__(clock, location, rows)
         self._watch = watch
         self.is_there = False
+
+    def commit(self, proposal: Proposal) -> Committed:
+        return whole(super().commit(proposal), f"{self._watch.name}'s quarantine table")
 
     def _swap(self, made: Snapshot) -> bool:
         return self._watch.swap(made, super()._swap, self._watch.judge_quarantine)
@@ -121,11 +130,11 @@ class TypedWatch:
             return
         if any(each.kind is Kind.REPLAY for each in made.page.ranges):
             self.replacements.judge(made, looked)
-            self.judge_stop(read_accounting(each.why) for each in made.page.ranges if not each.moves)
+            self.judge_stop(read_accounting(each.account) for each in made.page.ranges if not each.moves)
             self._note_state(made, by)
             return
         good = _by_key(row for file in made.files for row in self.typed_rows.of(file.path))
-        told = {each.key: read_accounting(each.why) for each in made.page.ranges}
+        told = {each.key: read_accounting(each.account) for each in made.page.ranges}
         names = sorted({name for each in told.values() for name in each.aside})
         bad = _by_key(row for name in names for row in self.aside_rows.of(self.aside_path(name)))
         parsed = [each for each in made.page.ranges if each.kind is Kind.PARSED]

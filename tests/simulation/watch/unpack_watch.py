@@ -86,7 +86,7 @@ class UnpackWatch:
                 )
 
     def _judge_range(self, made: Snapshot, each: Range, taken: list[LandedRow]) -> None:
-        told, key, parts = read_accounting(each.why), each.key, _made_of(taken)
+        told, key, parts = read_accounting(each.account), each.key, _made_of(taken)
         stated = (told.removed[0], told.rows, each.rows)
         if not taken or stated != (len(taken), len(parts), len(parts) - len(taken)):
             raise self._broken(f"the accounting of {key} is wrong: {told.text()}, {stated}", key)

@@ -20,7 +20,7 @@ from headrace.pipeline.kcl import lease_count, variance
 from headrace.pipeline.kcl.dice import Dice
 from headrace.pipeline.kcl.fleet import FleetLoads, KclRules, SeenLease, build_fleet
 from headrace.pipeline.kcl.lease_availability import is_blocked, is_expired
-from headrace.pipeline.kcl.writes import assign, begin_handover
+from headrace.pipeline.kcl.writes import begin_handover, kcl_assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ def plan_assignment(
     fleet = build_fleet(seen.values(), workers, now, rules=rules)
     balancing = term.runs % rules.balance_every == 0
     if rules.by_count:
-        spilled = lease_count.assign_free(fleet)
+        spilled = lease_count.assign_free_by_count(fleet)
         if balancing:
-            lease_count.balance(fleet, at_ns)
+            lease_count.balance_by_count(fleet, at_ns)
     else:
         assignment = variance.begin(fleet)
         spilled = variance.assign_free(assignment)
@@ -109,14 +109,14 @@ def _changes(fleet: FleetLoads, at_ns: int) -> tuple[Change, ...]:
     """Handovers whose deadline hasn't passed are left alone."""
     changes: list[Change] = []
     for key, to in sorted(fleet.moves.items()):
-        each = fleet.seen[key]
+        each = fleet.leases[key]
         if is_blocked(each.lease, each.deadline_ns, at_ns=at_ns, free=each.free):
             continue
         why = f"{each.lease.holder or 'unowned'} -> {to}, " + ("it was free" if each.free else "to balance")
         if fleet.rules.graceful and may_hand_over(each.lease, free=each.free):
             changes.append(begin_handover(each.lease, to, why))
         else:
-            changes.append(assign(each.lease, to, why))
+            changes.append(kcl_assign(each.lease, to, why))
     return tuple(changes)
 
 

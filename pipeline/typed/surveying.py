@@ -1,0 +1,27 @@
+"""Which wanted rows are in files of a table: each task looks into some of them, at the columns without payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.pipeline.ports.staging import StagingSpec
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
+from headrace.pipeline.typed.account import whole_survey
+from headrace.pipeline.typed.codec import decode_survey
+from headrace.pipeline.typed.values import Survey, SurveyOrder
+
+
+def survey_by(tasks: Tasks, order: SurveyOrder, spec: StagingSpec, job: Job) -> Survey:
+    """`spec`: that of the table whose files they are."""
+    files = packed(order.files, cores=tasks.cores)
+    return whole_survey(map(decode_survey, tasks.run(len(files), _surveying(files, order, spec), job)))
+
+
+def _surveying(files: Sequence[Sequence[str]], order: SurveyOrder, spec: StagingSpec) -> Work:
+    def work(number: int, _now: Now) -> bytes:
+        from headrace.pipeline.typed.codec import encode_survey
+        from headrace.pipeline.typed.tasks.read import survey
+
+        return encode_survey(survey(order, files[number], spec))
+
+    return work

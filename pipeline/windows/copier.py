@@ -1,0 +1,54 @@
+"""Copying rows of the lake table into the table of a window: one job looks which rows are there, a second one copies them.
+
+Rows never pass through the JVM, as in a compaction: a Python task reads row groups of the lake table's files, and writes files of the
+window's table that no commit names yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.pipeline.lake.table.lake_table import IcebergTable
+from headrace.pipeline.ports.tasks import Job, Now, Tasks, Work, packed
+from headrace.pipeline.typed.account import one_report
+from headrace.pipeline.typed.codec import decode_parsed
+from headrace.pipeline.typed.surveying import survey_by
+from headrace.pipeline.typed.values import Parsed, ReadUnit, Survey, SurveyOrder, WavePlan
+from headrace.pipeline.windows.copy_task import CopySpec
+from headrace.pipeline.windows.ports import Copier
+
+RUN_AGAIN = "Nothing was committed, and no position moved; run the window again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCopier(Copier):
+    tasks: Tasks
+    source: IcebergTable
+    table: IcebergTable
+
+    def survey(self, order: SurveyOrder) -> Survey:
+        return survey_by(self.tasks, order, self.source.staging_spec(), self._job)
+
+    def copy(self, plan: WavePlan) -> Parsed:
+        bounds = tuple(planned.bound for planned in plan.ranges)
+        spec = CopySpec(self.source.staging_spec(), self.table.staging_spec(), bounds)
+        units = packed(plan.units, cores=self.tasks.cores)
+        reports = self.tasks.run(len(units), _copying(units, spec), self._job)
+        return one_report(map(decode_parsed, reports))
+
+    @property
+    def _job(self) -> Job:
+        return Job(f"copies records to {self.table.identifier}", RUN_AGAIN)
+
+
+def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Work:
+    def work(number: int, now: Now) -> bytes:
+        from uuid import uuid4
+
+        from headrace.pipeline.typed.codec import encode_parsed
+        from headrace.pipeline.windows.copy_task import copy_units
+
+        return encode_parsed(copy_units(units[number], spec, now=now, fresh=lambda: uuid4().hex))
+
+    return work

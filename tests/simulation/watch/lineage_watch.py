@@ -1,0 +1,65 @@
+"""The judges of the lineage table and of an expiry (I42): a recording leaves the ledger of each snapshot of main once and of no other, no snapshot
+goes whose ledger isn't recorded, and from each snapshot that stays the way to its positions stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+from headrace.pipeline.core.ledger.recording import Recorded
+from headrace.pipeline.core.ledger.rows import LOST
+from headrace.pipeline.errors import ChainBroken
+from tests.memory.lineage import MemoryLineage
+from tests.memory.table import MemoryTable, Snapshot
+from tests.simulation.watch.truth import Violation
+
+
+class WatchedLineage(MemoryLineage):
+    def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        done = super().record(at_most=at_most)
+        self._judge(done)
+        return done
+
+    @property
+    def snapshots(self) -> set[int]:
+        """Those whose ledgers are recorded."""
+        return {row["snapshot_id"] for row in self._rows if row["entry"] != LOST}
+
+    def _judge(self, done: Recorded) -> None:
+        there = self.snapshots
+        main = {each.id for each in self._lake.history(done.snapshot) if each.ours and each.picked is None}
+        if strange := there - main:
+            raise Violation(
+                "I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead"
+            )
+        if (lost := main - there) and not any(row["entry"] == LOST for row in self._rows):
+            raise Violation("I42", f"the lineage table lacks snapshot {min(lost)}, and tells of no loss")
+
+
+def judge_expiry(table: MemoryTable, lineage: WatchedLineage, snapshots: Sequence[int]) -> Callable[[], None]:
+    """Judge what is to go. Returns the judge of what stays."""
+    # What another engine's expiry has cut off can't be recorded any more.
+    ours = {each.id for each in _reached(table) if each.ours and each.picked is None}
+    if unrecorded := ours.intersection(snapshots) - lineage.snapshots:
+        raise Violation("I42", f"snapshot {min(unrecorded)} expires, and its ledger isn't recorded")
+    whole = [each for each in table.retained().snapshots if _leads(table, each)]
+
+    def judge_rest() -> None:
+        kept = table.retained().snapshots
+        if cut := [each for each in whole if each in kept and not _leads(table, each)]:
+            raise Violation("I42", f"snapshot {cut[0]} stays, and the way to its positions has expired")
+
+    return judge_rest
+
+
+def _reached(table: MemoryTable) -> Iterator[Snapshot]:
+    with suppress(ChainBroken):
+        yield from table.walk(table.head)
+
+
+def _leads(table: MemoryTable, snapshot: int) -> bool:
+    try:
+        return any(each.ours for each in table.walk(snapshot))
+    except ChainBroken:
+        return False

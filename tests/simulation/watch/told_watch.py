@@ -1,0 +1,108 @@
+"""The judges of what a commit of the lake table tells of itself: what a range says of its records (I45), what a position keeps of the one before it,
+which ENDs go (I7), and up to when a stream is said to be there as a whole."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.core.ledger.ledger import Kind, Range
+from headrace.pipeline.core.shards.position import Positions
+from headrace.pipeline.core.shards.stream import ShardKey
+from tests.memory.aggregates import numbers_of
+from tests.memory.table import Snapshot
+from tests.simulation.watch.truth import ShardTruth, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def judge_told(world: World, made: Snapshot, below: Positions) -> None:
+    """`below`: the positions of the snapshot that the commit is built on."""
+    counts: Counter[ShardKey] = Counter()
+    ends: dict[ShardKey, tuple[int, int]] = {}
+    names: dict[ShardKey, set[str]] = {}
+    for file in made.files:
+        for row in world.stage.rows[file.path]:
+            key, numbers = row[0], numbers_of(row)
+            counts[key] += 1
+            ends[key] = ends.get(key, (numbers[0], 0))[0], numbers[-1]
+            names.setdefault(key, set()).add(file.path.rsplit("/", 1)[-1])
+    for each in made.page.ranges:
+        if not each.moves or each.kind not in {Kind.LANDED, Kind.SKIPPED}:
+            continue
+        _judge_carried(each, below, made)
+        if each.rows != counts[each.key] or set(each.files) != names.get(each.key, set()):
+            raise _told_wrong(
+                each, f"{counts[each.key]} rows in {sorted(names.get(each.key, ()))} are those of the shard"
+            )
+        if each.rows:
+            _judge_arrivals(world.truth.shards[each.key], each, *ends[each.key])
+
+
+def _judge_arrivals(shard: ShardTruth, each: Range, first: int, last: int) -> None:
+    arrivals = _arrival(shard, first), _arrival(shard, last)
+    if (each.first_arrival, each.last_arrival) != arrivals:
+        raise _told_wrong(each, f"its records arrived from {arrivals[0]} to {arrivals[1]}")
+
+
+def _arrival(shard: ShardTruth, number: int) -> datetime:
+    return shard.arrivals[bisect_left(shard.sequences, number)]
+
+
+def _told_wrong(each: Range, truth: str) -> Violation:
+    return Violation(
+        "I45",
+        f"a range of {each.key} tells of {each.rows} rows in {sorted(each.files)} from {each.first_arrival} to {each.last_arrival}, but {truth}",
+        each.key.shard_id,
+    )
+
+
+def _judge_carried(each: Range, below: Positions, made: Snapshot) -> None:
+    """A position that stays at its record keeps that record's arrival, and the moment up to which nothing was lost doesn't go back."""
+    was, now = below.of(each.key), made.positions.of(each.key)
+    if was is None or now is None or was.sequence != now.sequence:
+        return
+    if was.arrival is not None and (now.arrival is None or now.arrival < was.arrival):
+        raise Violation(
+            "I9",
+            f"the position of {each.key} stays at {now}, and its record's arrival goes from {was.arrival} to {now.arrival}",
+            each.key.shard_id,
+        )
+    if was.witness is not None and (now.witness is None or now.witness < was.witness):
+        raise Violation(
+            "I9",
+            f"{each.key} was whole up to {was.witness}, and is up to {now.witness} now",
+            each.key.shard_id,
+        )
+
+
+def judge_dropped_ends(world: World, made: Snapshot) -> None:
+    """An END stays for as long as Kinesis keeps records of its shard, whatever Kinesis answers."""
+    kept_since = world.clock.now() - world.losses.retention
+    for key in made.page.dropped:
+        shard = world.truth.shards[key]
+        if world.truth.lives(key.stream) and shard.arrivals and shard.arrivals[-1] > kept_since:
+            raise Violation(
+                "I7",
+                f"the END of {key} is removed, whose last record arrived at {shard.arrivals[-1]}",
+                key.shard_id,
+            )
+
+
+def judge_through(world: World, made: Snapshot) -> None:
+    """No record that arrived before the time which the commit states is still to be read. Other rules judge whether those
+    that Kinesis has trimmed before they were read are recorded as lost."""
+    kept = world.clock.now() - world.losses.retention
+    for stream, until in made.through.items():
+        origin = world.table.origins.get(stream)
+        for shard in (each for each in world.truth.shards.values() if each.key.stream == stream):
+            unread = [at for at in shard.arrivals[shard.read :] if at >= (origin or kept) and at >= kept]
+            if unread and min(unread) < until:
+                raise Violation(
+                    "valid-through",
+                    f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                    shard.key.shard_id,
+                )
