@@ -22,6 +22,7 @@ from headrace.pipeline.typed.formats.lanes import FEWEST, Payloads
 from headrace.pipeline.typed.formats.protobuf import _TIMESTAMP, _WRAPPED, ProtobufDecoder
 from headrace.pipeline.typed.formats.protobuf_columns import MessageKinds
 from headrace.pipeline.typed.formats.rows import row_by_row
+from headrace.pipeline.typed.formats.side_by_side import side_by_side
 from tests.typed.formats.decodings import arrow_of, reasons_of
 from tests.typed.formats.test_decode_avro import SCHEMA, written
 from tests.typed.formats.test_decode_protobuf import CONTENT, DESCRIPTORS, an_order
@@ -424,6 +425,19 @@ def test_one_payload_that_is_left_costs_no_other_one():
     decoder = AvroDecoder("orders", json.dumps({**AVRO, "fields": AVRO_FIELDS[:1]}), is_single_object=False)
     reasons = reasons_of(decoder, [good] * 500 + [b""] + [good] * 500)
     assert [place for place, why in enumerate(reasons) if why] == [500]
+
+
+def test_an_error_of_a_step_leaves_all_its_payloads_to_the_library():
+    def fails(_payloads: list[bytes]) -> Any:
+        raise OverflowError
+
+    columns = list(arrow_of(ORDERS))
+    library = row_by_row(ORDERS._decode(), ORDERS.most_values, columns)
+    payloads = [an_order(), b"?"] * FEWEST
+    read = side_by_side(fails, library, a_byte=1, most=ORDERS.most_values)
+    assert [why for _, reasons in read(payloads) for why in reasons] == [
+        why for _, reasons in library(payloads) for why in reasons
+    ]
 
 
 @pytest.mark.parametrize("count", [1, FEWEST - 1, FEWEST, 3 * FEWEST])
