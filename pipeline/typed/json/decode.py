@@ -74,18 +74,37 @@ class _Reader:
         content = b"".join([payload for payload in payloads if payload is not None])
         are_few = self._values.at_most(content) <= self._values.most
         if not are_few and len(payloads) > 1:
-            half = len(payloads) // 2
-            yield from self.read(payloads[:half])
-            yield from self.read(payloads[half:])
+            yield from self._by_halves(payloads)
             return
         exact = self._exact if are_few else None
         if exact is not None and not _is_text(content):
             exact = partial(_text_first, exact)
+        try:
+            decoded = self._decoded(payloads, exact)
+        except MemoryError:
+            raise
+        # Whatever a library raises on hostile bytes: the payload goes to quarantine, and the others of the task land.
+        except Exception as error:  # noqa: BLE001
+            if len(payloads) > 1:
+                yield from self._by_halves(payloads)
+            else:
+                yield pa.nulls(1, self._kind.arrow), [f"the payload can't be decoded: {type(error).__name__}"]
+            return
+        yield decoded
+
+    def _by_halves(self, payloads: Payloads) -> Iterator[tuple[pa.Array[Any], Reasons]]:
+        half = len(payloads) // 2
+        yield from self.read(payloads[:half])
+        yield from self.read(payloads[half:])
+
+    def _decoded(
+        self, payloads: Payloads, exact: Callable[[bytes], Any] | None
+    ) -> tuple[pa.Array[Any], Reasons]:
         rows, reasons = self._rows(payloads, exact)
         array, unfit = self._kind.fitting(rows)
         for place, why in self._named(unfit).items():
             reasons[place] = why
-        yield array, reasons
+        return array, reasons
 
     def _rows(self, payloads: Payloads, exact: Callable[[bytes], Any] | None) -> tuple[list[Any], Reasons]:
         rows: list[Any] = []

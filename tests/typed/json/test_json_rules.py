@@ -17,11 +17,13 @@ from headrace.pipeline.settings.parse_block import MOST_VALUES, ParseSettings
 from headrace.pipeline.settings.schema_rules import columns_of_schema
 from headrace.pipeline.typed.json.column_types import struct_of_fields
 from headrace.pipeline.typed.json.columns import Limits
-from headrace.pipeline.typed.json.decode import JsonDecoder
+from headrace.pipeline.typed.json.decode import JsonDecoder, _Reader
 from headrace.pipeline.typed.json.fit import Judge
+from headrace.pipeline.typed.json.nested import Objects
 from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.typed.json.times import Dates, Times
 from headrace.pipeline.typed.json.unfit import UnfitValues
+from headrace.pipeline.typed.json.values import JsonValues
 from tests.typed.formats.decodings import rows_of
 from tests.typed.json import json_differences
 from tests.typed.json.json_differences import OTHERWISE, TODAY, UNREADABLE, WHOLE_OTHERWISE
@@ -251,6 +253,30 @@ def test_payloads_become_the_same_rows_and_reasons_alone_and_together(
     together = [(row["row"], row["reason"]) for row in rows_of(decoder, payloads)]
     alone = [(row["row"], row["reason"]) for payload in payloads for row in rows_of(decoder, [payload])]
     assert together == alone
+
+
+class Failing:
+    """A column whose library fails on one value."""
+
+    arrow = pa.int64()
+    exact = int | None
+    wide = int | None
+
+    def array(self, values: Sequence[Any]) -> Any:
+        if 13 in values:
+            raise RuntimeError
+        return pa.array(values, self.arrow)
+
+
+def test_an_error_of_a_library_sets_one_payload_aside_and_no_other_one():
+    kind = Objects(pa.struct([("v", pa.int64())]), [("v", Failing())])
+    reader = _Reader(kind, JsonValues((("v", "long"),), MOST_VALUES), {"v": "long"}, None)
+    parts = list(reader.read([payload_of(str(number)) for number in range(20)]))
+    reasons = [why for _, part in parts for why in part]
+    assert {place: why for place, why in enumerate(reasons) if why} == {
+        13: "the payload can't be decoded: RuntimeError"
+    }
+    assert [row for rows, _ in parts for row in rows.to_pylist()][12:15] == [{"v": 12}, None, {"v": 14}]
 
 
 @pytest.mark.parametrize(
