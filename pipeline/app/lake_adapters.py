@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.pipeline.app.made_once import MadeOnce
+from headrace.pipeline.app.aws_adapters import AwsAdapters
 from headrace.pipeline.ports.base import Clock
-from headrace.pipeline.ports.reading import ShardSource
-from headrace.pipeline.ports.staging import OnWaiting
+from headrace.pipeline.ports.staging import OnWaiting, Stage
 from headrace.pipeline.ports.tasks import Tasks
 from headrace.pipeline.settings.model import Settings
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
 from headrace.pipeline.upkeep.ports import LiveTable, Rewriter, TableFiles
 
 if TYPE_CHECKING:
@@ -28,20 +26,10 @@ if TYPE_CHECKING:
 _Table = TypeVar("_Table", bound="IcebergTable")
 
 
-class LakeAdapters:
-    def __init__(
-        self, settings: Settings, *, clock: Clock, made: MadeOnce, source: Callable[[str], ShardSource]
-    ) -> None:
-        """`source`: Kinesis as the writer of a table asks it, for the time of AWS."""
-        self.settings = settings
-        self.made = made
-        self._clock = clock
-        self._source = source
+class LakeAdapters(AwsAdapters):
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        super().__init__(settings, clock)
         self._sessions: Sessions | None = None
-
-    def identity(self) -> TaskIdentity:
-        """Who a Spark task is to AWS that begins now."""
-        return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
 
     def table(self, writer: str) -> IcebergTable:
         from headrace.pipeline.lake.table.lake_table import IcebergTable
@@ -61,11 +49,11 @@ class LakeAdapters:
                 with_aws(catalog, self.settings.aws),
                 name,
                 state=landing.state or str(Path(landing.home).resolve() / "state"),
-                clock=self._clock,
+                clock=self.clock,
                 writer=writer,
                 application=application_name(self.settings),
                 # Before each commit, this host's clock is compared with AWS's.
-                date_of_aws=lambda: self._source(writer).aws_now(),
+                date_of_aws=lambda: self.source(writer).aws_now(),
                 private=private,
                 kept=self.made.get(KeptStates, "state"),
                 aggregates=landing.aggregates,
@@ -128,7 +116,7 @@ class LakeAdapters:
         return self._sessions
 
     @property
-    def session(self) -> Callable[[OnWaiting], SparkSession]:
+    def first_session(self) -> Callable[[OnWaiting], SparkSession]:
         """The Spark of the first worker in the settings: for compaction, typed tables, windows and proofs."""
         return partial(self.sessions.of, self.settings.workers[0].id)
 
@@ -137,7 +125,15 @@ class LakeAdapters:
         """Tasks on that Spark."""
         from headrace.pipeline.lake.spark.tasks import SparkTasks
 
-        return SparkTasks(self.session, self.settings.workers[0].spark.tasks)
+        return SparkTasks(self.first_session, self.settings.workers[0].spark.tasks)
+
+    def stage(self, worker_id: str) -> Stage:
+        return self.sessions.stage(worker_id, self.pages)
+
+    def session(self, worker_id: str) -> SparkSession:
+        from headrace.pipeline.lake.spark.waiting import warn
+
+        return self.sessions.of(worker_id, warn)
 
     def close(self) -> None:
         """Close the Spark sessions. Tables hold nothing that outlives the process."""

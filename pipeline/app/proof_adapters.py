@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.app.lake_adapters import LakeAdapters
+from headrace.pipeline.app.typed_adapters import TypedAdapters
 from headrace.pipeline.proof.other_side import ConsumerRows
 from headrace.pipeline.proof.ports import OtherSide, ProofTable, ProvedTable, TargetPorts
-from headrace.pipeline.windows.ports import WindowStore
 from headrace.pipeline.windows.window import ReplayWindow
 
 if TYPE_CHECKING:
@@ -18,26 +17,22 @@ if TYPE_CHECKING:
     from headrace.pipeline.proof.compare_task import SideSpec
 
 
-@dataclass(frozen=True, slots=True)
-class ProofAdapters:
+class ProofAdapters(TypedAdapters):
     """Each port works on the Spark of the first worker in the settings, as compaction does."""
-
-    lake: LakeAdapters
-    windows: Callable[[], WindowStore]
 
     def proof(self) -> ProofTable:
         from headrace.pipeline.proof.spark import IcebergProof
 
-        return IcebergProof(self.lake.table("prove"), self.lake.tasks)
+        return IcebergProof(self.table("prove"), self.tasks)
 
     def proved_tables(self) -> Iterator[TargetPorts]:
         """The typed tables, and the tables of all windows, as a proof reads them."""
         user = "prove"
-        for target in self.lake.settings.parse:
-            ports = self._proved(self.lake.typed(target, user), self.lake.quarantine(target, user))
+        for target in self.settings.parse:
+            ports = self._proved(self.typed(target, user), self.quarantine(target, user))
             yield replace(ports, stream=target.stream)
         for each in self.windows().all():
-            yield self._proved(self.lake.window_table(each.window.id, user), window=each.window)
+            yield self._proved(self.window_table(each.window.id, user), window=each.window)
 
     def _proved(
         self, table: IcebergTable, aside: IcebergTable | None = None, window: ReplayWindow | None = None
@@ -48,20 +43,18 @@ class ProofAdapters:
         from headrace.pipeline.proof.spark import IcebergProof
         from headrace.pipeline.typed.source import IcebergSource
 
-        session = self.lake.session
-        lake = self.lake.table("prove")
+        session = self.first_session
+        lake = self.table("prove")
 
         def proved(of: IcebergTable) -> ProvedTable:
-            return ProvedTable(
-                of.identifier, of.exists, IcebergProof(of, self.lake.tasks), IcebergLineage(of)
-            )
+            return ProvedTable(of.identifier, of.exists, IcebergProof(of, self.tasks), IcebergLineage(of))
 
         sides = (lake, table) if aside is None else (lake, table, aside)
         return TargetPorts(
             table=proved(table),
             aside=None if aside is None else proved(aside),
             source=IcebergSource(lake),
-            lake=IcebergProof(lake, self.lake.tasks),
+            lake=IcebergProof(lake, self.tasks),
             comparer=ShufflingComparer(shuffled_on_spark(session), [partial(_side, each) for each in sides]),
             window=window,
         )
@@ -73,8 +66,8 @@ class ProofAdapters:
         from headrace.pipeline.proof.shadow.other_rows import files_at
         from headrace.pipeline.proof.shadow.other_table import files_of_table
 
-        session = self.lake.session
-        lake = self.lake.table("shadow")
+        session = self.first_session
+        lake = self.table("shadow")
         # Where the files of that table lie isn't known yet: it may be S3.
         spec = partial(lake.spec_reaching, "s3://" if table is not None else files or "")
 
@@ -88,7 +81,7 @@ class ProofAdapters:
             paths,
             spec,
             rows,
-            tasks=self.lake.tasks,
+            tasks=self.tasks,
             shuffle=shuffled_on_spark(session),
         )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.app.lake_adapters import LakeAdapters
-from headrace.pipeline.ports.pages import Pages
 from headrace.pipeline.ports.staging import Stage
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings
@@ -20,13 +19,8 @@ if TYPE_CHECKING:
     from headrace.pipeline.lake.table.lake_table import IcebergTable
 
 
-@dataclass(frozen=True, slots=True)
-class TargetAdapters:
+class TypedAdapters(LakeAdapters):
     """Each port works on the Spark of the first worker in the settings, as compaction does."""
-
-    lake: LakeAdapters
-    window_pages: Callable[[], Pages]
-    """How a window reads the stream."""
 
     def parsing(self, target: ParseSettings, run: str) -> ParsePorts:
         from headrace.pipeline.lineage.table import IcebergLineage
@@ -37,15 +31,15 @@ class TargetAdapters:
         from headrace.pipeline.upkeep.table_files import IcebergFiles, LineageFiles, QuarantineFiles
 
         writer = f"parse {target.name}"
-        worker = self.lake.settings.workers[0]
+        worker = self.settings.workers[0]
         lake, table, quarantine = (
-            self.lake.table(writer),
-            self.lake.typed(target, writer),
-            self.lake.quarantine(target, writer),
+            self.table(writer),
+            self.typed(target, writer),
+            self.quarantine(target, writer),
         )
         frames = Frames(target, BatchContext(target.name, target.version, run))
         parser = SparkRedriver(
-            session=partial(self.lake.sessions.for_user_code, worker.id, lambda: frames.code.user),
+            session=partial(self.sessions.for_user_code, worker.id, lambda: frames.code.user),
             frames=frames,
             source=lake,
             table=table,
@@ -54,7 +48,7 @@ class TargetAdapters:
         )
         return ParsePorts(
             # Kept, because it remembers the manifests that it has read.
-            source=self.lake.made.get(lambda: IcebergSource(lake), "parse source", writer),
+            source=self.made.get(lambda: IcebergSource(lake), "parse source", writer),
             table=table,
             quarantine=quarantine,
             parser=parser,
@@ -65,7 +59,7 @@ class TargetAdapters:
             code=frames.code.text,
             check_settings=frames.check,
             typed=Thinned(
-                table=self.lake.made.get(lambda: IcebergSource(table), "parsed rows", writer),
+                table=self.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),
             ),
             lineage=IcebergLineage(table),
@@ -93,14 +87,14 @@ class TargetAdapters:
             table=table,
             files=files,
             live=IcebergLive(table),
-            rewriter=lambda: TaskRewriter(self.lake.tasks, table),
+            rewriter=lambda: TaskRewriter(self.tasks, table),
             lineage=lambda: IcebergLineage(table),
         )
 
     def windows(self) -> WindowStore:
         from headrace.pipeline.windows.table import IcebergWindows
 
-        return IcebergWindows(self.lake.table("window"))
+        return IcebergWindows(self.table("window"))
 
     def replaying(self, window: str, run: str) -> ReplayPorts:
         from headrace.pipeline.lineage.table import IcebergLineage
@@ -108,13 +102,13 @@ class TargetAdapters:
         from headrace.pipeline.windows.copier import TaskCopier
 
         writer = f"window {window}"
-        lake, table = self.lake.table(writer), self.lake.window_table(window, writer)
+        lake, table = self.table(writer), self.window_table(window, writer)
         return ReplayPorts(
             source=IcebergSource(lake),
             table=table,
-            copier=TaskCopier(tasks=self.lake.tasks, source=lake, table=table),
+            copier=TaskCopier(tasks=self.tasks, source=lake, table=table),
             lineage=IcebergLineage(table),
-            stage=self._stage,
+            stage=self._window_stage,
             landed=IcebergLineage(lake),
         )
 
@@ -124,17 +118,16 @@ class TargetAdapters:
         from headrace.pipeline.windows.unpacker import TaskUnpacker
 
         writer = f"window {window}"
-        lake = self.lake.table(writer)
+        lake = self.table(writer)
         return UnpackPorts(
             source=IcebergSource(lake),
             table=lake,
-            unpacker=TaskUnpacker(tasks=self.lake.tasks, table=lake),
+            unpacker=TaskUnpacker(tasks=self.tasks, table=lake),
             lineage=IcebergLineage(lake),
-            typed={target.name: self.lake.typed(target, writer) for target in self.lake.settings.parse},
+            typed={target.name: self.typed(target, writer) for target in self.settings.parse},
         )
 
-    def _stage(self) -> Stage:
-        lake = self.lake
-        worker = lake.settings.workers[0].id
+    def _window_stage(self) -> Stage:
+        worker = self.settings.workers[0].id
         # Kept, because it remembers where it has stopped in shards with many empty pages.
-        return lake.made.get(lambda: lake.sessions.stage(worker, self.window_pages), "window stage")
+        return self.made.get(lambda: self.sessions.stage(worker, self.pages_of_windows), "window stage")

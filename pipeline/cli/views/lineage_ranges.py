@@ -94,7 +94,7 @@ def _ledgers(
     if args.target is None:
         return adapters.table("lineage").identifier, adapters.lineage("lineage").entries(cut.filter())
     (target,) = targets_of(adapters.settings, args.target, nothing="Nothing was read")
-    typed = adapters.lake_tables.typed(target, "lineage")
+    typed = adapters.typed(target, "lineage")
     if not typed.exists():
         raise Unknown(f"nothing was parsed for {target.name} yet; `headrace parse {target.name}` parses")
     return target.table, IcebergLineage(typed).entries(cut.filter())

@@ -254,8 +254,8 @@ def _parsed(adapters: Adapters, cut: Cut, number: int, shards: Iterable[ShardKey
         ]
         steps.sort(key=lambda step: step.sequence)
         tables = (
-            adapters.lake_tables.typed(target, "lineage"),
-            adapters.lake_tables.quarantine(target, "lineage"),
+            adapters.typed(target, "lineage"),
+            adapters.quarantine(target, "lineage"),
         )
         files = [
             (table.identifier, file)

@@ -62,7 +62,7 @@ PAST: Final = (
         "records that were read after a gap land on a table that a person has set back to before the gap was recorded",
         (
             "core.landing.landing",
-            "    if each.moves and found and each.after and found.footing != each.after.footing:",
+            "    if proposed.moves and position and proposed.after and position.footing != proposed.after.footing:",
             "    if False:",
         ),
         among={

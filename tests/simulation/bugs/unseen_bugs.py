@@ -32,7 +32,7 @@ _DELETION: Final = (
     a_bug(
         "orphans-at-once",
         "a file is deleted at the look that first finds it without a name",
-        ("upkeep.deletion_plan", "since[each.path] >= after else", "since[each.path] >= timedelta() else"),
+        ("upkeep.deletion_plan", "since[file.path] >= after else", "since[file.path] >= timedelta() else"),
         among=_DELETING,
     ),
     a_bug(
@@ -40,7 +40,7 @@ _DELETION: Final = (
         "snapshots expire although their ledgers aren't in the lineage table",
         (
             "core.landing.expiry_plan",
-            "        stays |= _above(main, lambda each: each.snapshot == recorded, Why.UNRECORDED)\n",
+            "        stays |= _above(main, lambda ancestor: ancestor.snapshot == recorded, Why.UNRECORDED)\n",
             "",
         ),
         among={"short_recordings": True, "puts_every": 0.5},
@@ -132,7 +132,7 @@ _FLEET: Final = (
     a_bug(
         "rolled-back-read-by-kcl",
         "records that a rollback has removed count as read by a KCL worker",
-        ("beside_kcl.foreign_ranges", "    if is_rolled_back(row, at):\n", "    if False:\n"),
+        ("beside_kcl.foreign_ranges", "    if is_rolled_back(row, position):\n", "    if False:\n"),
         among={
             "foreign": True,
             "adopted": False,
@@ -156,8 +156,8 @@ _LEDGERS: Final = (
         "a range tells the arrival of its first record as that of its last one",
         (
             "duties.waves.land",
-            "last_arrival=staged.last_arrival,",
-            "last_arrival=staged.first_arrival,",
+            "Arrivals(staged.first_arrival, staged.last_arrival)",
+            "Arrivals(staged.first_arrival, staged.first_arrival)",
         ),
     ),
     a_bug(

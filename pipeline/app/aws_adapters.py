@@ -1,0 +1,135 @@
+"""The ports on DynamoDB and Kinesis, as an application's settings name them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.pipeline.app.made_once import MadeOnce
+from headrace.pipeline.clock import SystemClock, SystemIds, SystemTimer
+from headrace.pipeline.core.landing.pace import FIRST_PAGE_OF_A_WINDOW, MOST_RECORDS, window_share
+from headrace.pipeline.ports.base import Clock
+from headrace.pipeline.ports.leases import LeaderLock, LeaseStore, Tables, WorkerStore
+from headrace.pipeline.ports.pages import Pages
+from headrace.pipeline.ports.reading import ShardSource
+from headrace.pipeline.settings.model import Settings
+from headrace.pipeline.task_identity import DriverIdentity, TaskIdentity
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_kinesis import KinesisClient
+
+    from headrace.pipeline.aws.leases.table_layout import KnownPlaces
+
+_PATIENCE = timedelta(seconds=30)
+"""How long one tick waits for tables that DynamoDB is creating, which is less than a leader's tick may take (40 s). The next tick
+goes on waiting."""
+
+
+class AwsAdapters:
+    """The coordination tables and the streams."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.ids = SystemIds()
+        self.timer = SystemTimer()
+        self.made = MadeOnce(self.clock.monotonic)
+
+    # -- coordination tables ---------------------------------------------------------------------------------------
+
+    def leases(self) -> LeaseStore:
+        from headrace.pipeline.aws.leases.leases import DynamoLeaseStore
+
+        def make() -> LeaseStore:
+            places = self._places()
+            return DynamoLeaseStore(
+                self.dynamodb(),
+                self.settings.lease_table,
+                clock=self.clock,
+                entity_type=lambda: not places().arrangement.lease_rows_only,
+            )
+
+        return self.made.get(make, "leases")
+
+    def workers(self) -> WorkerStore:
+        from headrace.pipeline.aws.leases.workers import DynamoWorkerStore
+
+        def make() -> WorkerStore:
+            places = self._places()
+            # A function, because KCL may move the workers' rows to another table while this process runs.
+            return DynamoWorkerStore(
+                self.dynamodb(),
+                lambda: places().workers,
+                clock=self.clock,
+                also=lambda: places().also_workers,
+            )
+
+        return self.made.get(make, "workers")
+
+    def lock(self) -> LeaderLock:
+        from headrace.pipeline.aws.leases.leader_lock import DynamoLeaderLock
+
+        def make() -> LeaderLock:
+            places = self._places()
+            return DynamoLeaderLock(self.dynamodb(), lambda: places().lock)
+
+        return self.made.get(make, "lock")
+
+    def tables(self) -> Tables:
+        from headrace.pipeline.aws.leases.tables import DynamoTables
+
+        return self.made.get(
+            lambda: DynamoTables(self.dynamodb(), self.settings, patience=_PATIENCE, places=self._places()),
+            "tables",
+        )
+
+    def _places(self) -> KnownPlaces:
+        from headrace.pipeline.aws.leases.table_layout import KnownPlaces
+
+        return self.made.get(lambda: KnownPlaces(self.dynamodb(), self.settings, self.clock), "places")
+
+    # -- Kinesis ---------------------------------------------------------------------------------------------------
+
+    def source(self, user: str) -> ShardSource:
+        from headrace.pipeline.aws.reading.kinesis import KinesisSource
+
+        return self.made.get(lambda: KinesisSource(self.kinesis()), "source", user)
+
+    def pages(self) -> Pages:
+        return self._pages(self.settings.wave.shard_share)
+
+    def pages_of_windows(self) -> Pages:
+        """How a window reads the stream: with a smaller share of shards' limits than runs."""
+        share = window_share(self.settings.wave.shard_share)
+        return self._pages(share, first_page=FIRST_PAGE_OF_A_WINDOW)
+
+    def _pages(self, share: float, first_page: int = MOST_RECORDS) -> Pages:
+        from headrace.pipeline.aws.clients.clients import kinesis_access
+        from headrace.pipeline.aws.reading.pages import KinesisPages
+
+        access = self.made.get(lambda: kinesis_access(self.settings.aws), "kinesis access")
+        # Not kept: it is pickled to Spark's executors, with the keys of this moment.
+        return KinesisPages(
+            access=replace(access, identity=self.identity()),
+            share=share,
+            first_page=first_page,
+            wire=self.settings.wire,
+        )
+
+    def identity(self) -> TaskIdentity:
+        """Who a Spark task is to AWS that begins now."""
+        return self.made.get(lambda: DriverIdentity(self.settings.aws.profile), "identity").now()
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def dynamodb(self) -> DynamoDBClient:
+        from headrace.pipeline.aws.clients.clients import dynamodb_client
+
+        return self.made.get(lambda: dynamodb_client(self.settings.aws), "dynamodb")
+
+    def kinesis(self) -> KinesisClient:
+        from headrace.pipeline.aws.clients.clients import kinesis_client
+
+        return self.made.get(lambda: kinesis_client(self.settings.aws), "kinesis")
