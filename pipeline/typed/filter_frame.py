@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.choices import ParseFormat
 from headrace.pipeline.settings.parse_block import ParseSettings
-from headrace.pipeline.typed.json.rules import NO_OBJECT, NO_TEXT
+from headrace.pipeline.typed.json.text import NO_OBJECT, NO_TEXT
 from headrace.pipeline.typed.tasks.write import IS_LEFT_OUT
 
 if TYPE_CHECKING:
