@@ -18,7 +18,7 @@ def overlaps(plan: CountPlan, counts: Iterable[FileCount]) -> tuple[Overlap, ...
     for count in counts:
         for part in count.parts:
             # Where ranges overlap, a record is there once for each of them.
-            if plan.spans[part.shard].wanted[part.span] == 1:
+            if plan.spans[part.shard].claims[part.span] == 1:
                 by_span.setdefault((part.shard, part.span), []).append((part.first, part.last, count.path))
     doubtful: list[Overlap] = []
     for (shard, _), places in sorted(by_span.items()):

@@ -42,7 +42,7 @@ class Proving:
     source: Callable[[], ShardSource]
     settings: UpkeepSettings
     clock: Clock
-    made: Callable[[], Iterable[TargetPorts]] = tuple
+    target_ports: Callable[[], Iterable[TargetPorts]] = tuple
     """The tables that were made of the lake table."""
     most_ranges: int = MOST_RANGES
     """Ranges that are in memory one by one, unless a single day has more."""
@@ -81,7 +81,7 @@ class Proving:
                 ),
                 most_ranges=self.most_ranges,
             ).run(window, anew=anew)
-            for target_ports in self.made()
+            for target_ports in self.target_ports()
         )
         return replace(proof, tables=tuple(table_proof for table_proof in tables if table_proof is not None))
 

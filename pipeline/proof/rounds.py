@@ -1,7 +1,7 @@
 """The rows of a long history in rounds, each about some arrival days: so that only the ranges of these days are in
 memory one by one.
 
-    ledgers, joined by day  ->  rounds of days  ->  of each round: its ranges one by one, its files, counts  ->  what is wrong with them
+    ledgers, joined by day -> rounds of days -> of each round: its ranges one by one, its files, counts -> what is wrong
 
 A file has the rows of one day. A range with records of two days is judged in the round of its last day, with what
 earlier rounds have counted. Pure functions.

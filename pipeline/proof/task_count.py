@@ -83,7 +83,7 @@ class SpanCounter:
             span = bisect_left(of.ends, keys[start].as_py())
             stop = _after(keys, of.ends[span], start) if span < len(of.ends) else len(keys)
             first, last = keys[start].as_py(), keys[stop - 1].as_py()
-            claims = of.wanted[span] if span < len(of.ends) else 0
+            claims = of.claims[span] if span < len(of.ends) else 0
             if claims:
                 total = pc.sum(numbers.slice(start, stop - start)).as_py() * factor % 2**64
                 self._counted(Part(place, span, stop - start, first, last, total), claims)

@@ -33,7 +33,7 @@ class ProofWiring:
             source=lambda: ports.source("prove"),
             settings=self.settings.upkeep,
             clock=ports.clock,
-            made=ports.proved_tables,
+            target_ports=ports.proved_tables,
         )
 
     def accepting(self, by: str) -> Accepting:
@@ -48,6 +48,6 @@ class ProofWiring:
         return Shadowing(
             table=ports.proof(),
             lineage=ports.lineage("shadow"),
-            other=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
+            other_side=lambda life: ports.other_side(ConsumerRows(life, columns), files=files, table=table),
             stream=stream,
         )

@@ -25,7 +25,7 @@ class KnownFiles:
     _at_once: int = _AT_ONCE
     """Fewer after files couldn't be read together, until the one is found that can't be read by itself."""
 
-    def told(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
+    def described(self, files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
         """The files with what is known of them."""
         return tuple(replace(file, parts=self._parts.get(file.path)) for file in files)
 

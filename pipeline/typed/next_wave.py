@@ -41,7 +41,7 @@ def plan_next(
     `aggregates`: whether only aggregates that came whole are wanted. `known`: gets what is found in the files."""
     files, rows, has_looked = tuple(files), limits.records, aggregates
     while True:
-        portion = plan_portion(known.told(files), wishes, rows=rows, with_unnamed=others)
+        portion = plan_portion(known.described(files), wishes, rows=rows, with_unnamed=others)
         unknown = [file for file in portion.files if file.parts is None]
         if len(unknown) > _MANY and not has_looked:
             has_looked = True

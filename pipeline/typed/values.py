@@ -238,7 +238,7 @@ class ShardCount:
     """How many rows the target's filter leaves out."""
 
     @property
-    def told(self) -> int:
+    def rows_told(self) -> int:
         """The rows of which a task told what became of them."""
         return self.parsed + self.aside + self.duplicates + self.filtered
 

@@ -1,7 +1,7 @@
 """A wave of a typed table: what the lake table has and the typed table lacks is parsed, and lands in one commit.
 
     settle ─► look ─► survey ─► compare ─► parse ─► account ─► commit of the typed table ─► settle
-                                                              (decides)                    (carries out: headrace.pipeline.typed.quarantine.settle)
+                                                              (decides)            (quarantine.settle carries it out)
 
 A wave looks only into files that may have something for the typed table (`headrace.pipeline.typed.files.looked`).
 
@@ -201,7 +201,7 @@ class Parsing:
                 "and run it again"
             )
         looked = looked_after(
-            self.known.told(basis.files),
+            self.known.described(basis.files),
             after(plan, basis.target),
             snapshot=basis.look.snapshot,
             sequence=basis.look.sequence,

@@ -287,7 +287,7 @@ class Replacing:
             )
 
     def _copied(self, leaver: Leaver, leaving: Leaving, plan: WavePlan, positions: Positions) -> Parsed:
-        if not leaving.kept:
+        if not leaving.staying:
             return Parsed()
         streams = tuple(sorted({key.stream for key in positions.shards}))
         copied = leaver.copy_unselected(leaving.files, [planned.bound for planned in plan.ranges], streams)

@@ -147,7 +147,7 @@ class Leaving:
     pieces: tuple[Piece, ...] = ()
 
     @property
-    def kept(self) -> int:
+    def staying(self) -> int:
         """The number of rows of these files that stay in the table, in new files."""
         return sum(file.rows for file in self.files) - sum(piece.rows for piece in self.pieces)
 
@@ -183,9 +183,9 @@ def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
 
 
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
-    if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.kept:
+    if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.staying:
         raise WrongShape(
-            f"the files that a replacement takes have {counted(leaving.kept, 'row')} of other records, "
+            f"the files that a replacement takes have {counted(leaving.staying, 'row')} of other records, "
             f"and {copied_rows:,} were copied. Nothing was "
             "committed; report this as an error of Headrace"
         )

@@ -164,7 +164,7 @@ class Unpacking:
         self.on_arrow("planned")
         streams = tuple(sorted(look.positions.streams()))
         rewritten = ports.unpacker.unpack(
-            files, [landed_part.kept.bound for landed_part in landed_parts], streams, shards
+            files, [landed_part.span.bound for landed_part in landed_parts], streams, shards
         )
         accounts = account_unpacked(plan, landed_parts, files, rewritten, window=window.id)
         self.on_arrow("staged")
@@ -211,7 +211,7 @@ class Unpacking:
         return committed.snapshot
 
     def _range(self, landed_part: LandedPart, accounting: Accounting, rewritten: Parsed) -> Range:
-        landed, landing = landed_part.kept, landed_part.landing
+        landed, landing = landed_part.span, landed_part.landing
         first, last = landing.first_arrival, landing.last_arrival
         # Arrivals are approximate: a row may lie on the day before or after those that its landing states.
         low = "" if first is None else f"{first - APPROXIMATE:%Y-%m-%d}"

@@ -55,7 +55,7 @@ class Kept:
 class LandedPart:
     """The part of a wave that came with one landing."""
 
-    kept: Kept
+    span: Kept
     landing: Range
 
 
@@ -76,7 +76,7 @@ def parts_by_landing(plan: WavePlan, story: Story) -> tuple[LandedPart, ...]:
         candidates = [(_common(_kept(step), wave), step.range) for step in steps]
         landed_parts += sorted(
             (LandedPart(common, landing) for common, landing in candidates if common is not None),
-            key=lambda landed_part: landed_part.kept.low,
+            key=lambda landed_part: landed_part.span.low,
         )
     return tuple(landed_parts)
 
@@ -214,12 +214,12 @@ def account_unpacked(
             f"the files have {counted(stays, 'row')} beside the aggregates, and {copied:,} were copied"
         )
     written = sum(file.rows for file in rewritten.files)
-    if written != sum(count.told for count in rewritten.counts):
+    if written != sum(count.rows_told for count in rewritten.counts):
         raise _wrong(f"{counted(written, 'row')} were written, which isn't what the tasks counted")
     _check_apart(plan, rewritten)
     apart = {(count.key, count.low): count for count in rewritten.apart}
     pairs = [
-        (landed_part, apart.pop((landed_part.kept.key, landed_part.kept.low), None))
+        (landed_part, apart.pop((landed_part.span.key, landed_part.span.low), None))
         for landed_part in landed_parts
     ]
     if apart:

@@ -194,7 +194,7 @@ class KeptWindow:
         )
 
     @property
-    def told(self) -> str:
+    def outcome(self) -> str:
         """What was said of the window, for people; empty where nothing was."""
         if self.is_cancelled:
             return "done, and cancelled since" if self.is_done else "cancelled"

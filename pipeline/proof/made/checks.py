@@ -1,7 +1,7 @@
 """Does a typed table account for each row of the lake table's ranges? Pure functions on what was read.
 
     ledgers of the typed table   rows in = parsed + set aside + dropped, for each range
-    rows of the three tables     for each range the numbers that its ledger states, and no row in both tables, twice, or from nowhere
+    rows of the three tables     for each range the numbers that its ledger states, and no row twice or from nowhere
 
 The table of a window is judged as a typed table that parses every row: it has no quarantine table.
 """

@@ -25,7 +25,7 @@ class _Found:
 
     counts: list[list[FileCount]]
     """The counts of the files of each table, without the parts."""
-    left: list[Open] = field(default_factory=list)
+    rest: list[Open] = field(default_factory=list)
     """Counts of ranges that have records of later days: those of the lake table, then of each other table."""
     numbers: list[tuple[tuple[int, str], Told]] = field(default_factory=list)
     rows: list[Wrong] = field(default_factory=list)
@@ -88,9 +88,9 @@ class TargetRounds:
         counts: list[tuple[FileCount, ...]],
         days: Days,
     ) -> None:
-        earlier = [open_counts.in_plan(plan) for open_counts in findings.left] or [() for _ in counts]
+        earlier = [open_counts.in_plan(plan) for open_counts in findings.rest] or [() for _ in counts]
         split = [divided(plan, (*old, *new), days) for old, new in zip(earlier, counts, strict=True)]
-        findings.left = [rest for _, _, rest in split]
+        findings.rest = [rest for _, _, rest in split]
         closed, ready = split[0][0], [closed_counts for _, closed_counts, _ in split]
         closed_evidence = replace(self.evidence(closed, sides), patterns=self.rows.patterns(closed, ready))
         findings.numbers += (

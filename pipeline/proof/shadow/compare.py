@@ -30,7 +30,7 @@ from headrace.pipeline.proof.shadow.verdict import (
 class Shadowing:
     table: ProofTable
     lineage: LineageTable
-    other: Callable[[StreamId], OtherSide]
+    other_side: Callable[[StreamId], OtherSide]
     stream: str | None
     """None: the only stream of the lake table."""
 
@@ -40,7 +40,7 @@ class Shadowing:
         entries = self.lineage.entries(RangeFilter(stream=stream.name, upto=look.sequence))
         plan = plan_shadow(story_of(entries), stream, window)
         # After the look: what the other side has read meanwhile lies after the positions, and isn't compared.
-        other_side = self.other(stream)
+        other_side = self.other_side(stream)
         paths = other_side.paths()
         other_side.check_columns(paths)
         counts = other_side.count(paths, plan.spans)

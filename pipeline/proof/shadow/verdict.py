@@ -87,7 +87,10 @@ class Shadow:
         same = f"{counted(self.same, 'record')} of {counted(self.shards, 'shard')}"
         where = f"in {self.name} and in snapshot {self.snapshot} of the lake table"
         if differences:
-            return f"NOT EQUAL: {counted(differences, 'difference')}; {same} {_are(self.same)} the same {where}, by {by}"
+            return (
+                f"NOT EQUAL: {counted(differences, 'difference')}; "
+                f"{same} {_are(self.same)} the same {where}, by {by}"
+            )
         if not self.same:
             return f"nothing to compare: no record is both in {self.name} and in a range of the lake table"
         beside = (

@@ -149,7 +149,7 @@ class Redriving:
             self.redriver.copy_unselected(
                 plan.taken, [planned.bound for planned in plan.wave.ranges], streams
             )
-            if plan.kept
+            if plan.staying
             else Parsed()
         )
         accounts = account_redrive(

@@ -94,7 +94,7 @@ UNPACKINGS: Final = (
         ),
         (
             "windows.unpack_plan",
-            "    if written != sum(count.told for count in rewritten.counts):\n",
+            "    if written != sum(count.rows_told for count in rewritten.counts):\n",
             "    if False:\n",
         ),
         seeds=_SEEDS,
