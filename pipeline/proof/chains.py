@@ -42,6 +42,7 @@ def _breaks(key: ShardKey, steps: Sequence[Step], story: Story) -> Iterator[Told
             and recorded.upto.token != position.token
         ):
             yield Wrong(f"{key} had ended, and goes on: {step}")
+        # Only a person may move a position back (I9).
         if not recorded.may_go_back and not is_forward(recorded.after, recorded.upto):
             yield Wrong(f"the range goes back: {step}")
         position, before = recorded.upto, step
@@ -144,4 +145,5 @@ def _gap(step: Step) -> Unproved:
 
 
 def _token(position: Position | None) -> tuple[int | None, int, bool] | None:
+    # The record and the end only: what else a position tells is no part of the chain.
     return None if position is None else position.token

@@ -98,7 +98,7 @@ class OtherSide(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the output, for people."""
         ...
 
     @property

@@ -64,6 +64,7 @@ class Proving:
             joining = Joining(look.sequence + 1, by_day=True)
             ledgers = ledgers_up_to(self.lineage, look.sequence, before, joining)
             rounds = Rounds(self.lineage, look.sequence, ledgers.story, kept_from)
+            # In rounds of days: the ranges of a long history don't fit into memory one by one.
             with_rows = all_rows(replace(evidence, story=ledgers.story), self.table, rounds, self.most_ranges)
         elif with_rows is None:
             with_rows = self._rows_of(evidence, ledgers.story)

@@ -65,6 +65,7 @@ def all_rows(evidence: ProofEvidence, table: ProofTable, rounds: Rounds, most: i
     try:
         return _counted(evidence, table, rounds, days)
     except OtherDayError:
+        # All days at once: then no row is on another day.
         return _counted(evidence, table, rounds, (EVER,))
 
 

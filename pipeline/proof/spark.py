@@ -152,6 +152,8 @@ def _packed(files: Sequence[LiveFile], most_rows: int) -> tuple[tuple[LiveFile, 
 
 def _counting(packs: tuple[tuple[LiveFile, ...], ...], spec: ProofSpec, *, is_known: bool) -> Work:
     def work(number: int, _now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.proof.task import count_rows, look_at
 
         count_file = look_at if is_known else count_rows

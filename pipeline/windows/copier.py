@@ -45,6 +45,8 @@ class TaskCopier(Copier):
 
 def _copying(units: Sequence[Sequence[ReadUnit]], spec: CopySpec) -> Work:
     def work(number: int, now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from uuid import uuid4
 
         from headrace.pipeline.typed.codec import encode_parsed

@@ -50,6 +50,7 @@ class Windowing:
         """`how`: what is asked for, as a sentence without its point. `stream`: only shards of streams with this name.
         `target`: the target whose rows are to be replaced. `unpack`: whether aggregates are to be taken apart in the
         lake table. `from_stream`: whether the window reads from the stream what the lake table lacks."""
+        # A window by numbers is of one shard id, so that the ledgers of the others needn't be read.
         shards = frozenset({request.shard_id}) if isinstance(request, Numbers) else None
         of = RangeFilter(stream=stream, shards=shards)
         now, entries = self.clock.now(), tuple(self.lineage.entries(of))

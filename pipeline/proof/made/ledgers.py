@@ -82,6 +82,7 @@ def wrong_accounts(story: Story) -> Iterator[Wrong]:
 
 
 def wrong_replacements(story: Story) -> Iterator[Wrong]:
+    # By the snapshot, too: only a generation that the same commit has raised refuses a second replacement.
     raised = {
         (step.snapshot, shard_of(key))
         for key, steps in story.steps.items()
@@ -105,6 +106,7 @@ def wrong_replacements(story: Story) -> Iterator[Wrong]:
 
 def wrong_settlings(evidence: TargetEvidence) -> Iterator[Wrong]:
     """Ranges of the quarantine table that have another number of rows than the typed table's ledger has set aside."""
+    # Of a lost ledger nothing tells how many rows it had set aside.
     if evidence.aside is None or evidence.table.story.lost:
         return
     for key, steps in evidence.aside.story.steps.items():
@@ -127,6 +129,7 @@ def _settled(decided: Sequence[Step], steps: Iterable[Step]) -> Iterator[tuple[S
         end = step.range.upto.token
         place = next((n for n in range(start, len(decided)) if decided[n].range.upto.token == end), None)
         if place is None:
+            # Without joined ranges the two chains have come apart here, which another check tells.
             if not has_joined:
                 return
             continue

@@ -248,6 +248,7 @@ def wrong_rows(evidence: TargetEvidence) -> Iterator[Wrong]:
     for pattern in evidence.patterns:
         rows, parsed, set_aside = _times(pattern)
         may_lack = (pattern.shard, pattern.span) in dropped
+        # Where the lake table may lack a row, the one that was made of it may stay.
         if parsed + set_aside <= max(rows, 1 if may_lack else 0):
             continue
         if parsed and set_aside:

@@ -41,6 +41,8 @@ def _copying(
     streams: Sequence[StreamId],
 ) -> Work:
     def work(number: int, now: Now) -> bytes:
+        # Imports within the function run on Spark's worker, from the shipped zip: the function is pickled without its
+        # module.
         from headrace.pipeline.typed.codec import encode_parsed
         from headrace.pipeline.typed.tasks.exchange import copy_unselected
 
