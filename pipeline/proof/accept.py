@@ -18,6 +18,8 @@ from headrace.pipeline.proof.spans import ShardSpans, plan_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
+    """Notes a person's word that rows of another engine may stay in the lake table."""
+
     table: ProofTable
     lineage: LineageTable
     by: str

@@ -19,6 +19,7 @@ from headrace.pipeline.proof.verdict import Told, Unproved, Wrong
 
 
 def broken_chains(story: Story) -> Iterator[Told]:
+    """Where a range doesn't begin where the one before it has ended."""
     for key, steps in story.steps.items():
         yield from _breaks(key, steps, story)
 

@@ -40,6 +40,8 @@ Shuffle = Callable[[int, Read, Judge], list[bytes]]
 
 
 def on_spark(session: Callable[[OnWaiting], SparkSession]) -> Shuffle:
+    """The shuffle on a Spark session, which is started when it is first needed."""
+
     def run(tasks: int, read: Read, judge: Judge) -> list[bytes]:
         started = session(warn)
         with failing_as(_JOB):
@@ -57,6 +59,8 @@ def _shuffled(session: SparkSession, tasks: int, read: Read, judge: Judge) -> li
 
 
 class ShufflingComparer(Comparer):
+    """Compares rows of several sides by a shuffle, in which all rows of a range come to one task."""
+
     def __init__(
         self, shuffle: Shuffle, specs: Sequence[Callable[[], SideSpec]], *, most_tasks: int = _MOST_TASKS
     ) -> None:

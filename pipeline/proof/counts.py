@@ -97,6 +97,7 @@ def strange_rows(counts: Iterable[FileCount], *, has_lost: bool) -> Iterator[Tol
 
 
 def wrong_files(counts: Iterable[FileCount]) -> Iterator[Told]:
+    """The files that are missing, or that have another number of rows than the table's metadata states."""
     for count in counts:
         if count.error:
             yield Wrong(f"{file_name(count.path)} with {counted(count.stated, 'row')}: {count.error}")

@@ -37,6 +37,8 @@ from headrace.pipeline.settings.upkeep_block import UpkeepSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proving:
+    """The proof of the lake table, and of all tables that were made of it."""
+
     table: ProofTable
     lineage: LineageTable
     source: Callable[[], ShardSource]

@@ -133,6 +133,7 @@ def _as_one(before: Step, step: Step) -> Step:
 
 
 def files_of(files: Iterable[LiveFile], days: Days) -> list[LiveFile]:
+    """The files with rows of these days."""
     if days == EVER:
         return list(files)
     return [file for file in files if file.day is not None and days.has(date.fromisoformat(file.day))]

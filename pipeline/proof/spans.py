@@ -137,6 +137,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class CountPlan:
+    """Which rows are counted, and the ranges whose numbers of rows are compared."""
+
     spans: tuple[ShardSpans, ...]
     clusters: tuple[Cluster, ...]
     derived: int = 0

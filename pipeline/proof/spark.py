@@ -29,6 +29,8 @@ _JOB = Job("counts the table's rows", "Nothing is proved, and nothing was change
 
 
 class IcebergProof(ProofTable):
+    """What a proof needs of a table: its files, counts of their rows, and what the last proof has read."""
+
     def __init__(self, lake: IcebergTable, tasks: Tasks) -> None:
         self._lake = lake
         self._tasks = tasks

@@ -49,6 +49,7 @@ class ProofSpec:
 
 
 def count_rows(file: LiveFile, spec: ProofSpec) -> FileCount:
+    """The rows of one file in each span. A file that can't be read has an error instead."""
     counter = counter_of(spec.spans)
     try:
         for piece in pieces_of(file.path, spec.staging):

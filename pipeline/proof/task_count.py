@@ -32,6 +32,8 @@ _Name = tuple[str, int, str]
 
 @dataclass(slots=True)
 class SpanCounter:
+    """Counts the rows of one file in each span, piece after piece."""
+
     places: Mapping[_Name, int]
     spans: Sequence[ShardSpans]
     rows: int = 0

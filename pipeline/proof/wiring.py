@@ -21,6 +21,8 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class ProofWiring:
+    """Puts proofs and comparisons together, from settings and ports."""
+
     settings: Settings
     ports: ProofPorts
 

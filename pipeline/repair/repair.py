@@ -23,6 +23,8 @@ from headrace.pipeline.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairing:
+    """Repairs a lake table whose chain of positions is broken."""
+
     settings: Settings
     leases: LeaseStore
     source: ShardSource

@@ -24,6 +24,8 @@ RUN_AGAIN = "Nothing was committed, and no position moved; run the window again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCopier(Copier):
+    """Copies rows of the lake table into a window's table by tasks in Python."""
+
     tasks: Tasks
     source: IcebergTable
     table: IcebergTable

@@ -65,6 +65,8 @@ class ReplayedWave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying:
+    """The copying of one window into a table of its own, in waves."""
+
     id: str
     """The id of the window."""
     windows: WindowStore

@@ -52,6 +52,7 @@ def stretches_of(window: ReplayWindow, target: Positions) -> dict[ShardKey, Stre
 
 
 def is_done(planned: WindowRange, target: Positions) -> bool:
+    """Whether the window's table has come to the end of this range."""
     position = target.of(planned.key)
     return position is not None and (
         position.token == planned.upto.token or (position.ended and planned.upto.ended)

@@ -27,6 +27,8 @@ from headrace.pipeline.windows.window import Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowReading:
+    """Reads what the lake table lacks of a window from the stream."""
+
     source: Callable[[], ShardSource]
     """Called where something is to be read: most windows ask Kinesis for nothing."""
     stage: Callable[[], Stage]

@@ -90,6 +90,7 @@ class ReplacedWave:
 
 
 def check_replaceable(target: ParseSettings) -> None:
+    """Raise BadSetting for a target whose rows can't be replaced range by range."""
     if target.unique.by:
         raise BadSetting(
             f"the target {target.name} lands the same event once (unique.by), and which row of an event stayed was "
@@ -100,6 +101,8 @@ def check_replaceable(target: ParseSettings) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacing:
+    """The replacement of a window's rows in one typed table and its quarantine table, in waves."""
+
     id: str
     """The id of the window."""
     windows: WindowStore

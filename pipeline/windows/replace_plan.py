@@ -100,6 +100,7 @@ def survey_order_of(
 
 
 def whole_order(window: ReplayWindow, files: Iterable[SourceFile]) -> SurveyOrder:
+    """What Spark is to look for to count all rows of the window."""
     return survey_order_of(((r.key, r.after, r.upto) for r in window.ranges), files, window.streams)
 
 
@@ -183,6 +184,7 @@ def check_covered(plan: WavePlan, typed: Leaving, aside: Leaving) -> None:
 
 
 def check_copied(leaving: Leaving, copied: Parsed) -> None:
+    """Raise where the tasks have copied another number of rows than stay in the table."""
     if (copied_rows := sum(count.aside for count in copied.counts)) != leaving.staying:
         raise WrongShape(
             f"the files that a replacement takes have {counted(leaving.staying, 'row')} of other records, "

@@ -75,6 +75,8 @@ class IcebergWindowCopy(IcebergTable):
 
 
 class IcebergWindows(WindowStore):
+    """The windows of one lake table, in an Iceberg table beside it."""
+
     def __init__(self, lake: IcebergTable) -> None:
         self.identifier = f"{lake.identifier}_windows"
         self._lake = lake

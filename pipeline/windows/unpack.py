@@ -92,6 +92,8 @@ class Looked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpacking:
+    """The taking apart of a window's aggregates in the lake table, in waves."""
+
     id: str
     """The id of the window."""
     windows: WindowStore
@@ -197,7 +199,7 @@ class Unpacking:
             self._range(landed_part, accounting, rewritten) for landed_part, accounting in accounts
         )
         # Their other rows may be of any shard: they land with the commit as a whole.
-        shards = frozenset(range_.key for range_ in ranges)
+        shards = frozenset(unpacked_range.key for unpacked_range in ranges)
         files = tuple(replace(staged, shards=shards) for staged in rewritten.files)
         # No position moves, so that these files guard the commit: a compaction or another unpacking has taken them
         # away.

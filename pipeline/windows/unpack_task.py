@@ -43,6 +43,7 @@ class UnpackSpec:
 
 
 def unpack_files(paths: Sequence[str], spec: UnpackSpec, *, now: Callable[[], datetime]) -> Parsed:
+    """The work of one task: these files anew, with the selected aggregates taken apart."""
     files, root = file_system(spec.table)
     place = StagePlace(files, root, spec.table, spec.schema)
     streams = {(stream.name, stream.epoch): stream for stream in spec.streams}

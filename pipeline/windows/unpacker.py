@@ -25,6 +25,8 @@ from headrace.pipeline.windows.unpack_task import UnpackSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUnpacker(Unpacker):
+    """Takes aggregates of the lake table apart by tasks in Python."""
+
     tasks: Tasks
     table: IcebergTable
 

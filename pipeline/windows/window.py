@@ -87,6 +87,8 @@ class WindowRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayWindow:
+    """Records that are brought once more: a range of each of some shards."""
+
     id: str
     application: str
     made: datetime

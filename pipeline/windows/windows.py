@@ -27,6 +27,8 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
+    """Makes windows of the ledgers, finds them, and notes a person's words about them."""
+
     settings: Settings
     windows: WindowStore
     lineage: LineageTable

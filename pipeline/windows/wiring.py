@@ -32,6 +32,8 @@ from headrace.pipeline.windows.windows import Windowing
 
 @dataclass(frozen=True, slots=True)
 class WindowWiring:
+    """Puts the duties of windows together, from settings and ports."""
+
     settings: Settings
     ports: WindowPorts
 

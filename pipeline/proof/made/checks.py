@@ -32,6 +32,7 @@ from headrace.pipeline.proof.verdict import Check, TableProof, checked
 
 
 def target_proof(evidence: TargetEvidence) -> TableProof:
+    """What the evidence shows about a table that was made of the lake table."""
     looks = _looks(evidence)
     return TableProof(
         name=evidence.table.name,

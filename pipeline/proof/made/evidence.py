@@ -55,6 +55,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEvidence:
+    """What was read of a table, of its quarantine table, and of the lake table's rows for both."""
+
     table: TableLook
     aside: TableLook | None
     """The quarantine table; None for the table of a window."""

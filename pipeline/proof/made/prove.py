@@ -42,6 +42,8 @@ _Seen = tuple[TargetEvidence, Sides]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvingTarget:
+    """The proof of one table that was made of the lake table."""
+
     ports: TargetPorts
     moved: frozenset[ShardKey]
     """Shards of which a person has set the lake table's position."""

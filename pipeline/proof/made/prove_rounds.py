@@ -37,6 +37,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class TargetRounds:
+    """Counts all rows of such a table in rounds of some days."""
+
     evidence: Callable[[CountPlan, Sides], TargetEvidence]
     rows: TargetRows
     kept_from: date | None

@@ -59,6 +59,7 @@ class _Numbers:
 
 
 def stated_numbers(steps: Iterable[Step]) -> _Numbers:
+    """The numbers of rows that the ledgers state, added up over these ranges."""
     numbers = _Numbers()
     for step in steps:
         account = accounting_of(step)
@@ -77,6 +78,7 @@ Totals = dict[ShardKey, tuple[_Numbers, _Numbers]]
 
 
 def wrong_numbers(evidence: TargetEvidence) -> Iterator[Told]:
+    """What is wrong with the numbers of rows, of each range and of the shards with redrives."""
     totals: Totals = {}
     yield from (statement for _, statement in cluster_numbers(evidence, totals))
     yield from wrong_totals(evidence, totals)

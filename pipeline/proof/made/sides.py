@@ -55,6 +55,7 @@ Sides = tuple[Side, ...]
 
 
 def looked(ports: ProvedTable, *, is_aside: bool = False) -> Side:
+    """The table as it is now, without its ledgers."""
     if not ports.exists():
         return Side(ports, TableLook(name=ports.name, exists=False), None)
     look = ports.rows.look()

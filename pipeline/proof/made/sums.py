@@ -17,6 +17,8 @@ from headrace.pipeline.typed.values import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class TargetRows:
+    """Compares the rows of a table with those of the lake table: by sums where these tell enough, else by a shuffle."""
+
     ports: TargetPorts
 
     def source(self, plan: CountPlan, days: Days = EVER) -> tuple[FileCount, ...]:

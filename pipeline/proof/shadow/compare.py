@@ -28,6 +28,8 @@ from headrace.pipeline.proof.shadow.verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadowing:
+    """Compares the lake table with the output of another consumer of the same stream."""
+
     table: ProofTable
     lineage: LineageTable
     other_side: Callable[[StreamId], OtherSide]

@@ -47,6 +47,8 @@ def compared_stream(streams: Iterable[StreamId], name: str | None) -> StreamId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvidence:
+    """What was read of both sides of a comparison."""
+
     name: str
     """The name of the other side."""
     snapshot: int | None
@@ -62,6 +64,8 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
+    """What a comparison with another consumer has found."""
+
     checks: tuple[Check, ...]
     same: int
     """Records that are once on each side, with the same payload where that was compared."""
