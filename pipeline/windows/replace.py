@@ -174,15 +174,7 @@ class Replacing:
         )
         check_covered(plan, typed, aside)
         self.on_arrow("planned")
-        parsed, schema = ports.parser.parse(plan, Wishes(streams=window.streams))
-        accounts = account(
-            plan, parsed, dropped_as=ports.dropped_as, version=self.settings.version, schema=schema
-        )
-        if why := why_stop(accounts.values(), self.settings.stop_above):
-            raise WrongShape(
-                f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. "
-                "Correct the schema or the parser, or raise stop_above of this target, and run the window again"
-            )
+        parsed, accounts = self._parsed(plan, window)
         exchanged = with_removed(accounts, self.id, typed=typed, aside=aside)
         copied = self._copied(ports.typed.leaver, typed, plan, typed_look.positions)
         kept_aside = self._copied(ports.redriver, aside, plan, aside_look.positions)
@@ -201,13 +193,26 @@ class Replacing:
                 (*parsed.files, *_of(plan, copied.aside)),
                 whole=True,
                 also=(*parsed.aside, *kept_aside.aside),
-                taken=tuple(TakenFile(leaver_file.path, aside_look.at) for leaver_file in aside.files),
-                gone=tuple(leaver_file.path for leaver_file in typed.files),
+                taken=tuple(TakenFile(file.path, aside_look.at) for file in aside.files),
+                gone=tuple(file.path for file in typed.files),
             )
         )
         self.on_arrow("committed")
         self.settling.settle()
         return _wave_of(plan, exchanged, snapshot)
+
+    def _parsed(self, plan: WavePlan, window: ReplayWindow) -> tuple[Parsed, dict[ShardKey, Accounting]]:
+        """The rows that the present code makes of the wave's records, and what became of each."""
+        parsed, schema = self.ports.parser.parse(plan, Wishes(streams=window.streams))
+        accounts = account(
+            plan, parsed, dropped_as=self.ports.dropped_as, version=self.settings.version, schema=schema
+        )
+        if why := why_stop(accounts.values(), self.settings.stop_above):
+            raise WrongShape(
+                f"{self.settings.name}: {why}. Nothing of this wave was replaced, and the older rows are all there. "
+                "Correct the schema or the parser, or raise stop_above of this target, and run the window again"
+            )
+        return parsed, accounts
 
     def replaced(self) -> int:
         """Rows of the lake table that were parsed again for the window, by the ledgers of the typed table."""
